@@ -1,0 +1,77 @@
+# `make demo` and `make test` set everything up by themselves: .venv, requirements, the extension.
+# What they take from outside:
+#   PYTHON=python3.12        the Python that .venv is made with
+#   USE_VENV=0               no .venv: use PYTHON as it is, with what is installed there
+#   ARGS="..."               handed on to the program that the target runs; test: "-k sum -x"
+#   TORCH_CUDA_ARCH_LIST=9.0a, MAX_JOBS=4, SMEM_CUDA=0      handed on to the build
+
+PYTHON ?= python3
+USE_VENV ?= 1
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+
+ifeq ($(USE_VENV),0)
+PY := $(PYTHON)
+CLANG_FORMAT := clang-format
+READY :=
+else
+PY := .venv/bin/python
+CLANG_FORMAT := .venv/bin/clang-format
+READY := .venv/.ready
+endif
+
+CPP = $(shell find csrc -name '*.h' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cpp')
+
+.PHONY: help
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: extension  ## train a model on real images with these ops, beside torch's
+	$(PY) -m torch_smem_gemm demo $(ARGS)
+
+.PHONY: test
+test: extension  ## run the test suite
+	$(PY) -m pytest tests $(ARGS)
+
+.PHONY: test-gpu
+test-gpu: extension  ## run the tests that need a GPU
+	$(PY) -m pytest tests -m gpu $(ARGS)
+
+.PHONY: bench
+bench: extension  ## time every kernel of the ladder on this GPU
+	$(PY) -m torch_smem_gemm bench ladder $(ARGS)
+
+.PHONY: extension
+extension: $(READY)  ## compile what has changed
+	@# ninja prints whole command lines; the name of the file that each compiles is enough.
+	@$(PY) setup.py -q build_ext --inplace 2>&1 | \
+	  sed -uE '/^ninja: no work/d; s|^(\[[0-9]+/[0-9]+\]) .* -c $(CURDIR)/([^ ]+) .*|\1 \2|'
+
+.PHONY: lint
+lint: $(READY)  ## check style: ruff, clang-format
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(if $(CPP),@$(CLANG_FORMAT) --dry-run -Werror $(CPP))
+
+.PHONY: format
+format: $(READY)  ## rewrite the sources in that style
+	$(PY) -m ruff check --fix --exit-zero
+	$(PY) -m ruff format
+	$(if $(CPP),@$(CLANG_FORMAT) -i $(CPP))
+
+.PHONY: wheel
+wheel: $(READY)  ## build dist/*.whl
+	rm -rf build/lib* build/bdist*
+	$(PY) -m build --wheel --no-isolation
+
+.PHONY: clean
+clean:  ## remove all that was built; .venv stays
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -f torch_smem_gemm/*.so torch_smem_gemm/_ptxas.json
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+.venv/.ready: requirements.txt
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --disable-pip-version-check -r requirements.txt
+	@touch $@

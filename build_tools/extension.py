@@ -1,0 +1,155 @@
+"""The extension module and the command that builds it: torch's BuildExtension, held to our needs.
+
+Three things differ from a plain CppExtension. nvcc is used even under a torch built without CUDA,
+because on the stable ABI one binary serves every torch. Editing a header rebuilds exactly what
+includes it. And what ptxas reports of every kernel is kept beside the extension.
+"""
+
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from unittest import mock
+
+import torch
+from setuptools import Extension
+from torch.utils import cpp_extension
+
+from build_tools import ptxas
+from build_tools.toolchain import CudaToolkit, gencode_flags, job_count
+
+TORCH_TARGET = (2, 11)
+ROOT = Path(__file__).resolve().parent.parent
+GENERATED = ROOT / "build" / "generated"
+CUDA = CudaToolkit.find()
+
+COMMON = [
+    "-std=c++17",
+    "-O3",
+    "-DTORCH_TARGET_VERSION=0x{:02x}{:02x}000000000000".format(*TORCH_TARGET),
+    *(["-DSMEM_WITH_CUDA=1"] if CUDA else []),
+]
+CXX = [
+    *COMMON,
+    "-g0",
+    "-Wall",
+    # The CUDA sources that g++ compiles for the CPU say `#pragma unroll`.
+    "-Wno-unknown-pragmas",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+]
+NVCC = [
+    *COMMON,
+    "-Xcompiler=-fvisibility=hidden",
+    "-Xptxas=-v",
+    # BuildExtension takes the operators of the 16-bit types away, and kernels want them.
+    "-U__CUDA_NO_HALF_OPERATORS__",
+    "-U__CUDA_NO_HALF_CONVERSIONS__",
+    "-U__CUDA_NO_HALF2_OPERATORS__",
+    "-U__CUDA_NO_BFLOAT16_CONVERSIONS__",
+]
+
+
+def make_extension() -> Extension:
+    suffixes = {".cpp", ".cu"} if CUDA else {".cpp"}
+    system_includes = [f"-isystem{folder}" for folder in CUDA.include_dirs] if CUDA else []
+    gencode = gencode_flags(CUDA) if CUDA else []
+    return cpp_extension.CppExtension(
+        "torch_smem_gemm._C",
+        sorted(str(path) for path in Path("csrc").rglob("*") if path.suffix in suffixes),
+        # ninja compiles in another folder.
+        include_dirs=[str(ROOT / "csrc"), str(GENERATED)],
+        library_dirs=list(CUDA.library_dirs) if CUDA else [],
+        libraries=[*(["cudart_static"] if CUDA else []), "dl", "rt", "pthread"],
+        extra_compile_args={"cxx": [*CXX, *system_includes], "nvcc": [*NVCC, *gencode]},
+        # libtorch.so brings the CUDA half of torch into scope, though no symbol asks for it here;
+        # our copy of the CUDA runtime must stay out of everybody else's.
+        extra_link_args=["-Wl,--no-as-needed", "-ltorch", "-Wl,--exclude-libs,ALL"],
+        py_limited_api=True,
+    )
+
+
+class BuildExt(cpp_extension.BuildExtension):
+    def __init__(self, *args, **kwargs) -> None:
+        # An interpreter called by its path does not have its own scripts on PATH.
+        os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+        if not shutil.which("ninja"):
+            sys.exit("torch_smem_gemm is built with ninja, and there is none: `pip install ninja`")
+        super().__init__(*args, **kwargs)
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        # The virtual environment's own, empty: naming it would recompile everything in each
+        # isolated build, whose environment has a new name every time.
+        own = os.path.join(sys.exec_prefix, "include")
+        if sys.prefix != sys.base_prefix and own in self.include_dirs:
+            self.include_dirs.remove(own)
+
+    def run(self) -> None:
+        if CUDA is None:
+            why = "SMEM_CUDA=0" if os.environ.get("SMEM_CUDA") == "0" else "no nvcc found"
+            print(f"torch_smem_gemm: {why}, so the CPU part alone is built", file=sys.stderr)
+        write_if_changed(GENERATED / "smem_build_config.h", config_header())
+        try:
+            with as_cuda_build(CUDA):
+                super().run()
+        except RuntimeError as error:
+            if isinstance(error.__cause__, subprocess.CalledProcessError):
+                sys.exit("torch_smem_gemm: compilation failed; the first error above says why")
+            raise
+        (extension,) = self.extensions
+        logs = [
+            Path(self.build_temp, source).with_suffix(ptxas.LOG_SUFFIX)
+            for source in extension.sources
+            if source.endswith(".cu")
+        ]
+        report = Path(self.get_ext_fullpath(extension.name)).with_name("_ptxas.json")
+        write_if_changed(report, ptxas.report(logs))
+
+
+@contextlib.contextmanager
+def as_cuda_build(cuda: CudaToolkit | None):
+    """Lets BuildExtension run nvcc, with the dependency files that it keeps for CUDA torches.
+
+    torch.version.cuda decides there whether nvcc is asked for dependencies, and whether toolkit
+    and torch fit together. We need the former under a CPU torch, and not the latter under any: the
+    CUDA runtime is linked statically and nothing of torch's CUDA is used but its C shims.
+    """
+    jobs = os.environ.get("MAX_JOBS") or str(job_count())
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(cpp_extension, "min_supported_cpython", "0x030A0000"))
+        stack.enter_context(mock.patch.dict(os.environ, MAX_JOBS=jobs))
+        if cuda:
+            # Resolved, so that all virtual environments of one Python share the object files.
+            python = os.path.realpath(sys.executable)
+            nvcc = shlex.join([python, os.path.abspath(ptxas.__file__), *cuda.nvcc])
+            stack.enter_context(mock.patch.dict(os.environ, PYTORCH_NVCC=nvcc))
+            stack.enter_context(mock.patch.object(torch.version, "cuda", cuda.version))
+            stack.enter_context(mock.patch.object(cpp_extension, "CUDA_HOME", str(cuda.root)))
+        yield
+
+
+def config_header() -> str:
+    compiler = subprocess.check_output([cpp_extension.get_cxx_compiler(), "--version"], text=True)
+    values = {
+        "kCudaVersion": CUDA.version if CUDA else "",
+        "kCudaArchs": " ".join(f.rpartition("=")[2] for f in gencode_flags(CUDA)) if CUDA else "",
+        "kTorchTarget": ".".join(map(str, TORCH_TARGET)),
+        "kTorchBuiltWith": torch.__version__,
+        "kCompiler": compiler.splitlines()[0],
+    }
+    lines = [f'inline constexpr const char* {name} = "{value}";' for name, value in values.items()]
+    return "\n".join(
+        ["#pragma once", "", "namespace smem::build {", *lines, "}  // namespace smem::build", ""]
+    )
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """An untouched file rebuilds nothing."""
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)

@@ -1,0 +1,319 @@
+#include "bindings/gemm.h"
+
+#include "bindings/layout.h"
+#include "gemm/gemm.h"
+
+namespace smem::bindings {
+namespace {
+
+using gemm::Activation;
+using gemm::Problem;
+
+/// A tensor as a batch of matrices. linear's weight is turned by exchanging its last two.
+struct MatrixView {
+  const Tensor* tensor;
+  Sizes sizes, strides;
+
+  explicit MatrixView(const Tensor& t) : tensor(&t), sizes(sizes_of(t)), strides(strides_of(t)) {}
+
+  void turn() {
+    std::swap(sizes.at[sizes.count - 1], sizes.at[sizes.count - 2]);
+    std::swap(strides.at[strides.count - 1], strides.at[strides.count - 2]);
+  }
+  void add_row_dimension() {
+    sizes.push(sizes.at[0]);
+    strides.push(strides.at[0]);
+    sizes.at[0] = 1;
+    strides.at[0] = 0;
+  }
+  gemm::Operand operand() const {
+    return {tensor->const_data_ptr(), strides.last(2), strides.last(1)};
+  }
+  /// Size and stride of dimension d of `dims` broadcast dimensions; a missing one has size 1.
+  int64_t size(int d, int dims) const {
+    return d < dims - sizes.count ? 1 : sizes.at[d - (dims - sizes.count)];
+  }
+  int64_t stride(int d, int dims) const {
+    return size(d, dims) == 1 ? 0 : strides.at[d - (dims - sizes.count)];
+  }
+};
+
+struct Arguments {
+  const char* op;
+  MatrixView a, b;
+  const OptionalTensor& bias;
+  const OptionalTensor& c;
+  double alpha, beta;
+  int64_t activation, kernel;
+};
+
+/// Fills `result` with the broadcast shape of the batch dimensions; false where they do not fit.
+void broadcast_batch(const Arguments& args, Sizes& result) {
+  const int dims = std::max(args.a.sizes.count, args.b.sizes.count);
+  for (int d = 0; d < dims - 2; ++d) {
+    const int64_t size_a = args.a.size(d, dims), size_b = args.b.size(d, dims);
+    if (size_a != size_b && size_a != 1 && size_b != 1) {
+      fail(std::string("smem.") + args.op + ": a is " + shape_text(args.a.sizes) + " and b is " +
+           shape_text(args.b.sizes) + ": batch sizes " + std::to_string(size_a) + " and " +
+           std::to_string(size_b) + " do not broadcast");
+    }
+    result.push(size_a == 1 ? size_b : size_a);
+  }
+}
+
+void check_dtype(const char* op, const char* name, const Tensor& tensor) {
+  const auto dtype = dtype_of(tensor.scalar_type());
+  if (!dtype || *dtype > DType::bf16) {
+    fail(std::string("smem.") + op + ": " + name + " has dtype " +
+         dtype_text(tensor.scalar_type()) +
+         ", expected float64, float32, float16 or bfloat16");
+  }
+}
+
+void check_bias(const char* op, const OptionalTensor& bias, int64_t N, const char* like_name,
+                const Tensor& like) {
+  if (!bias) return;
+  check_like(op, "bias", *bias, like_name, like);
+  const Sizes sizes = sizes_of(*bias);
+  if (sizes.count != 1 || sizes.at[0] != N) {
+    fail(std::string("smem.") + op + ": bias is " + shape_text(sizes) + ", expected " +
+         std::to_string(N) + ", an element a column of the result");
+  }
+}
+
+/// Checks everything but `out` and gives the result's shape.
+Sizes check_gemm(const Arguments& args) {
+  const auto at_least_2d = [&](const char* name, const MatrixView& view) {
+    if (view.sizes.count >= 2) return;
+    fail(std::string("smem.") + args.op + ": " + name + " is " + shape_text(view.sizes) +
+         ", expected a matrix or a batch of matrices");
+  };
+  at_least_2d("a", args.a);
+  at_least_2d("b", args.b);
+  check_dtype(args.op, "a", *args.a.tensor);
+  check_like(args.op, "b", *args.b.tensor, "a", *args.a.tensor);
+  if (args.a.sizes.last(1) != args.b.sizes.last(2)) {
+    fail(std::string("smem.") + args.op + ": a is " + shape_text(args.a.sizes) + " and b is " +
+         shape_text(args.b.sizes) + ": inner sizes " + std::to_string(args.a.sizes.last(1)) +
+         " and " + std::to_string(args.b.sizes.last(2)) + " differ");
+  }
+  Sizes result;
+  broadcast_batch(args, result);
+  result.push(args.a.sizes.last(2));
+  result.push(args.b.sizes.last(1));
+  check_bias(args.op, args.bias, result.last(1), "a", *args.a.tensor);
+  if (args.beta != 0 && !args.c) fail(std::string("smem.") + args.op + ": beta is not 0, expected c");
+  if (args.c) {
+    check_like(args.op, "c", *args.c, "a", *args.a.tensor);
+    const Sizes sizes = sizes_of(*args.c);
+    bool fits = sizes.count <= result.count;
+    for (int i = 1; fits && i <= sizes.count; ++i) {
+      fits = sizes.last(i) == 1 || sizes.last(i) == result.last(i);
+    }
+    if (!fits) {
+      fail(std::string("smem.") + args.op + ": c is " + shape_text(sizes) +
+           ", which does not broadcast to the result's " + shape_text(result));
+    }
+  }
+  return result;
+}
+
+using BatchDims = Dims<gemm::TENSORS>;
+
+/// Takes a batch dimension that is a further stretch of rows into M: rows of A over one B.
+void fold_batch_into_rows(Problem& problem, BatchDims& batch) {
+  while (batch.count > 0) {
+    const auto& dim = batch.at[batch.count - 1];
+    const auto stretches = [&](int64_t row_stride, gemm::Tensor tensor) {
+      return problem.M == 1 || dim.stride[tensor] == problem.M * row_stride;
+    };
+    const bool folds = dim.stride[gemm::B] == 0 && stretches(problem.a.row_stride, gemm::A) &&
+                       stretches(problem.out.row_stride, gemm::OUT) &&
+                       (!problem.c.data || stretches(problem.c.row_stride, gemm::C));
+    if (!folds) return;
+    if (problem.M == 1) {
+      problem.a.row_stride = dim.stride[gemm::A];
+      problem.out.row_stride = dim.stride[gemm::OUT];
+      problem.c.row_stride = dim.stride[gemm::C];
+    }
+    problem.M *= dim.size;
+    batch.remove(batch.count - 1);
+  }
+}
+
+void move(gemm::Operand& operand, int64_t elements, DType dtype) {
+  if (operand.data) {
+    operand.data = static_cast<const char*>(operand.data) +
+                   elements * static_cast<int64_t>(size_of(dtype));
+  }
+}
+
+struct Batched {
+  Problem problem{};
+  BatchDims batch;
+};
+
+/// The problem that writes `out`, whose view has at least the result's two dimensions.
+Batched build_problem(const Arguments& args, const MatrixView& out) {
+  Batched built;
+  Problem& problem = built.problem;
+  problem.dtype = *dtype_of(args.a.tensor->scalar_type());
+  problem.M = args.a.sizes.last(2);
+  problem.N = args.b.sizes.last(1);
+  problem.K = args.a.sizes.last(1);
+  problem.a = args.a.operand();
+  problem.b = args.b.operand();
+  problem.out = out.operand();
+  const int dims = out.sizes.count;
+  std::optional<MatrixView> c;
+  if (args.c && args.beta != 0) {
+    c.emplace(*args.c);
+    problem.c = {args.c->const_data_ptr(), c->stride(dims - 2, dims), c->stride(dims - 1, dims)};
+  }
+  if (args.bias) {
+    problem.bias = args.bias->const_data_ptr();
+    problem.bias_stride = args.bias->stride(0);
+  }
+  problem.alpha = args.alpha;
+  problem.beta = args.beta;
+  problem.activation = static_cast<Activation>(args.activation);
+  for (int d = 0; d < dims - 2; ++d) {
+    built.batch.push_merged({out.sizes.at[d],
+                             {args.a.stride(d, dims), args.b.stride(d, dims),
+                              c ? c->stride(d, dims) : 0, out.strides.at[d]}});
+  }
+  fold_batch_into_rows(problem, built.batch);
+  problem.batch = built.batch.loop();
+  return built;
+}
+
+void run(const Arguments& args, const MatrixView& out) {
+  if (out.tensor->numel() == 0) return;
+  const auto [problem, batch] = build_problem(args, out);
+  const OnDeviceOf place(args.op, *args.a.tensor);
+  const auto table = gemm::kernels(place.is_host());
+  const int index = args.kernel > 0 ? static_cast<int>(args.kernel) - 1
+                                    : gemm::choose(problem, place.device()).kernel;
+  if (index >= table.count) {
+    fail(std::string("smem.") + args.op + ": kernel " + std::to_string(args.kernel) +
+         " is unknown, expected 0 (auto) to " + std::to_string(table.count));
+  }
+  const gemm::Kernel& kernel = *table.kernels[index];
+  gemm::check_requirements(kernel, problem, place.device());
+  batch.for_each_outer([&, &problem = problem](const auto& offsets) {
+    Problem member = problem;
+    move(member.a, offsets[gemm::A], problem.dtype);
+    move(member.b, offsets[gemm::B], problem.dtype);
+    move(member.c, offsets[gemm::C], problem.dtype);
+    move(member.out, offsets[gemm::OUT], problem.dtype);
+    kernel.launch(member, place.device());
+  });
+}
+
+/// Whether writing `out` could change what is still to be read. C may be `out` itself: every
+/// element of it is read by the thread that then writes it.
+bool reads_what_it_writes(const Arguments& args, const Tensor& out) {
+  const auto is_out = [&](const Tensor& c) {
+    return c.const_data_ptr() == out.const_data_ptr() && sizes_of(c) == sizes_of(out) &&
+           strides_of(c) == strides_of(out);
+  };
+  return may_overlap(*args.a.tensor, out) || may_overlap(*args.b.tensor, out) ||
+         (args.bias && may_overlap(*args.bias, out)) ||
+         (args.c && args.beta != 0 && may_overlap(*args.c, out) && !is_out(*args.c));
+}
+
+Sizes check_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias) {
+  Sizes result = sizes_of(x);
+  const Sizes weight_sizes = sizes_of(weight);
+  if (result.count < 1) fail("smem.linear: x is scalar, expected at least 1 dimension");
+  if (weight_sizes.count != 2) {
+    fail("smem.linear: weight is " + shape_text(weight_sizes) +
+         ", expected out_features x in_features");
+  }
+  check_dtype("linear", "x", x);
+  check_like("linear", "weight", weight, "x", x);
+  if (result.last(1) != weight_sizes.at[1]) {
+    fail("smem.linear: x is " + shape_text(result) + " and weight is " + shape_text(weight_sizes) +
+         ": in_features " + std::to_string(result.last(1)) + " and " +
+         std::to_string(weight_sizes.at[1]) + " differ");
+  }
+  check_bias("linear", bias, weight_sizes.at[0], "x", x);
+  result.at[result.count - 1] = weight_sizes.at[0];
+  return result;
+}
+
+void run_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+                int64_t activation, const Tensor& out) {
+  const OptionalTensor no_c;
+  Arguments args{"linear", MatrixView(x), MatrixView(weight), bias, no_c, 1, 0, activation, 0};
+  args.b.turn();
+  MatrixView out_view(out);
+  if (args.a.sizes.count == 1) {
+    args.a.add_row_dimension();
+    out_view.add_row_dimension();
+  }
+  run(args, out_view);
+}
+
+}  // namespace
+
+// Every kernel so far computes in IEEE arithmetic, which any `precision` allows.
+
+Tensor gemm(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
+            double alpha, double beta, int64_t activation, int64_t /*precision*/, int64_t kernel) {
+  const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias, c,
+                       alpha,  beta,          activation,    kernel};
+  const Tensor out = empty("gemm", check_gemm(args), a.scalar_type(), a);
+  run(args, MatrixView(out));
+  return out;
+}
+
+void gemm_out(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
+              double alpha, double beta, int64_t activation, int64_t /*precision*/, int64_t kernel,
+              const Tensor& out) {
+  const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias, c,
+                       alpha,  beta,          activation,    kernel};
+  const Sizes sizes = check_gemm(args);
+  check_out("gemm", out, sizes, a.scalar_type(), a);
+  if (reads_what_it_writes(args, out)) {
+    const Tensor result = empty("gemm", sizes, a.scalar_type(), a);
+    run(args, MatrixView(result));
+    Tensor target = out;
+    torch::stable::copy_(target, result);
+  } else {
+    run(args, MatrixView(out));
+  }
+}
+
+std::vector<int64_t> gemm_problem(const Tensor& a, const Tensor& b) {
+  const OptionalTensor none;
+  const Arguments args{"gemm", MatrixView(a), MatrixView(b), none, none, 1, 0, 0, 0};
+  MatrixView out(a);  // for its shape and strides only
+  out.sizes = check_gemm(args);
+  out.strides = contiguous_strides(out.sizes);
+  const Problem problem = build_problem(args, out).problem;
+  return {problem.M, problem.N, problem.K, problem.batch.count()};
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias, int64_t activation,
+              int64_t /*precision*/) {
+  const Tensor out = empty("linear", check_linear(x, weight, bias), x.scalar_type(), x);
+  run_linear(x, weight, bias, activation, out);
+  return out;
+}
+
+void linear_out(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+                int64_t activation, int64_t /*precision*/, const Tensor& out) {
+  const Sizes sizes = check_linear(x, weight, bias);
+  check_out("linear", out, sizes, x.scalar_type(), x);
+  if (may_overlap(x, out) || may_overlap(weight, out) || (bias && may_overlap(*bias, out))) {
+    const Tensor result = empty("linear", sizes, x.scalar_type(), x);
+    run_linear(x, weight, bias, activation, result);
+    Tensor target = out;
+    torch::stable::copy_(target, result);
+  } else {
+    run_linear(x, weight, bias, activation, out);
+  }
+}
+
+}  // namespace smem::bindings

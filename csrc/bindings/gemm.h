@@ -1,0 +1,25 @@
+// torch.ops.smem.gemm and linear, on CUDA tensors and, by host_run, on CPU tensors.
+#pragma once
+
+#include <vector>
+
+#include "bindings/tensors.h"
+
+namespace smem::bindings {
+
+Tensor gemm(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
+            double alpha, double beta, int64_t activation, int64_t precision, int64_t kernel);
+void gemm_out(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
+              double alpha, double beta, int64_t activation, int64_t precision, int64_t kernel,
+              const Tensor& out);
+
+/// M, N, K and batch of the problem that gemm(a, b) gives its kernel, whose choice depends on them.
+std::vector<int64_t> gemm_problem(const Tensor& a, const Tensor& b);
+
+/// x (..., K) times weight (N, K) transposed.
+Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias, int64_t activation,
+              int64_t precision);
+void linear_out(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+                int64_t activation, int64_t precision, const Tensor& out);
+
+}  // namespace smem::bindings

@@ -1,0 +1,37 @@
+// Enough JSON to hand tables to Python, which parses them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace smem::bindings {
+
+inline std::string json(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+inline std::string json(const char* text) { return json(std::string(text)); }
+inline std::string json(int64_t number) { return std::to_string(number); }
+
+using JsonField = std::pair<const char*, std::string>;
+
+/// Values are JSON already.
+inline std::string json_object(const std::vector<JsonField>& fields) {
+  std::string text;
+  for (const auto& [key, value] : fields) text += (text.empty() ? "" : ",") + json(key) + ":" + value;
+  return "{" + text + "}";
+}
+
+inline std::string json_array(const std::vector<std::string>& items) {
+  std::string text;
+  for (const auto& item : items) text += (text.empty() ? "" : ",") + item;
+  return "[" + text + "]";
+}
+
+}  // namespace smem::bindings

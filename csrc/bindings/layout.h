@@ -1,0 +1,77 @@
+// Turns the dimensions that several tensors share into the fewest loops.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "bindings/tensors.h"
+#include "device/loop.h"
+
+namespace smem::bindings {
+
+template <int TENSORS>
+struct Dim {
+  int64_t size;
+  std::array<int64_t, TENSORS> stride;
+};
+
+/// Dimensions from the outermost in.
+template <int TENSORS>
+struct Dims {
+  int count = 0;
+  std::array<Dim<TENSORS>, MAX_DIMS + 1> at;  // one more: a complex number is a dimension of two
+
+  void push(const Dim<TENSORS>& dim) { at[count++] = dim; }
+
+  /// Adds a dimension inside the present ones, merged with the last where one loop can do both.
+  void push_merged(const Dim<TENSORS>& dim) {
+    if (dim.size == 1) return;
+    if (count > 0) {
+      Dim<TENSORS>& outer = at[count - 1];
+      bool merges = true;
+      for (int t = 0; t < TENSORS; ++t) merges &= outer.stride[t] == dim.stride[t] * dim.size;
+      if (merges) {
+        outer = {outer.size * dim.size, dim.stride};
+        return;
+      }
+    }
+    push(dim);
+  }
+
+  void remove(int index) {
+    for (int i = index; i + 1 < count; ++i) at[i] = at[i + 1];
+    --count;
+  }
+
+  /// The innermost MAX_RANK dimensions; there must be no more unless the caller loops over the rest.
+  Loop<TENSORS> loop() const {
+    Loop<TENSORS> result;
+    const int first = std::max(0, count - MAX_RANK);
+    result.rank = count - first;
+    for (int d = first; d < count; ++d) {
+      result.size[d - first] = at[d].size;
+      for (int t = 0; t < TENSORS; ++t) result.stride[t][d - first] = at[d].stride[t];
+    }
+    return result;
+  }
+
+  /// Calls f(offsets) for each iteration of the dimensions that `loop` leaves out: once, with zeros,
+  /// unless there are more than MAX_RANK.
+  template <typename F>
+  void for_each_outer(const F& f) const {
+    std::array<int64_t, MAX_DIMS + 1> index{};
+    const int outer = std::max(0, count - MAX_RANK);
+    while (true) {
+      std::array<int64_t, TENSORS> offsets{};
+      for (int d = 0; d < outer; ++d) {
+        for (int t = 0; t < TENSORS; ++t) offsets[t] += index[d] * at[d].stride[t];
+      }
+      f(offsets);
+      int d = outer - 1;
+      while (d >= 0 && ++index[d] == at[d].size) index[d--] = 0;
+      if (d < 0) return;
+    }
+  }
+};
+
+}  // namespace smem::bindings

@@ -1,0 +1,69 @@
+// The schemas of torch.ops.smem.* and what serves them on CUDA and CPU tensors.
+//
+// gemm, linear, transpose, sum are the public ops: Python adds their autograd, fake and vmap rules,
+// and serves `kernel = 0` (auto) on CPU tensors by ATen. The same functions stand under _gemm and so
+// on without any of that: 3 us a call less, for Python code that has seen that it needs none of it.
+//
+// Tensors are positional (DTensor's sharding rules need that) and choices are integers: a string
+// argument costs an allocation that torch's stable ABI never frees.
+#include <torch/csrc/stable/library.h>
+
+#include <string>
+
+#include "bindings/gemm.h"
+#include "bindings/sum.h"
+#include "bindings/transpose.h"
+
+namespace smem::bindings {
+namespace {
+
+struct Schema {
+  const char* name;
+  const char* arguments;
+};
+
+constexpr Schema SCHEMAS[] = {
+    {"gemm",
+     "Tensor a, Tensor b, Tensor? bias=None, Tensor? c=None, float alpha=1.0, float beta=0.0, "
+     "int activation=0, int precision=0, int kernel=0"},
+    {"linear", "Tensor x, Tensor weight, Tensor? bias=None, int activation=0, int precision=0"},
+    {"transpose", "Tensor x, int dim0=-2, int dim1=-1, int kernel=0"},
+    {"sum", "Tensor x, int[]? dim=None, bool keepdim=False, ScalarType? dtype=None, int kernel=0"},
+};
+
+void implement(torch::stable::detail::StableLibrary& m, const std::string& prefix) {
+  const auto impl = [&](const char* name, auto* boxed) { m.impl((prefix + name).c_str(), boxed); };
+  impl("gemm", TORCH_BOX(&gemm));
+  impl("linear", TORCH_BOX(&linear));
+  impl("transpose", TORCH_BOX(&transpose));
+  impl("sum", TORCH_BOX(&sum));
+  impl("gemm.out", TORCH_BOX(&gemm_out));
+  impl("linear.out", TORCH_BOX(&linear_out));
+  impl("transpose.out", TORCH_BOX(&transpose_out));
+  impl("sum.out", TORCH_BOX(&sum_out));
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY(smem, m) {
+  for (const std::string prefix : {"", "_"}) {
+    for (const auto& [name, arguments] : SCHEMAS) {
+      m.def((prefix + name + "(" + arguments + ") -> Tensor").c_str());
+      m.def((prefix + name + ".out(" + arguments + ", *, Tensor(a!) out) -> ()").c_str());
+    }
+  }
+  m.def("_gemm_problem(Tensor a, Tensor b) -> int[]");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
+  implement(m, "");
+  implement(m, "_");
+  m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(smem, CPU, m) {
+  implement(m, "_");
+  m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
+}
+
+}  // namespace smem::bindings

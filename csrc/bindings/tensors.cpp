@@ -1,0 +1,240 @@
+#include "bindings/tensors.h"
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#include <stdexcept>
+
+// Which of the two a torch offers depends on its version and build, so both are looked up weakly.
+extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t, void**);
+extern "C" __attribute__((weak)) AOTITorchError torch_stream_native_handle(StreamHandle, void**);
+
+namespace smem::bindings {
+
+Sizes::Sizes(torch::headeronly::IntHeaderOnlyArrayRef values) {
+  for (const int64_t value : values) push(value);
+}
+
+int64_t Sizes::numel() const {
+  int64_t product = 1;
+  for (int i = 0; i < count; ++i) product *= at[i];
+  return product;
+}
+
+bool Sizes::operator==(const Sizes& other) const {
+  return count == other.count && std::equal(at.begin(), at.begin() + count, other.at.begin());
+}
+
+Sizes contiguous_strides(const Sizes& sizes) {
+  Sizes strides;
+  strides.count = sizes.count;
+  int64_t step = 1;
+  for (int i = sizes.count - 1; i >= 0; --i) {
+    strides.at[i] = step;
+    step *= std::max<int64_t>(sizes.at[i], 1);
+  }
+  return strides;
+}
+
+std::string shape_text(const Sizes& sizes) {
+  if (sizes.count == 0) return "scalar";
+  std::string text;
+  for (int i = 0; i < sizes.count; ++i) text += (i ? "x" : "") + std::to_string(sizes.at[i]);
+  return text;
+}
+
+std::string device_text(const Tensor& tensor) {
+  if (tensor.is_cpu()) return "cpu";
+  if (tensor.is_cuda()) return "cuda:" + std::to_string(tensor.get_device_index());
+  return "another device";
+}
+
+const char* dtype_text(ScalarType type) {
+  switch (type) {
+    case ScalarType::Byte:
+      return "uint8";
+    case ScalarType::Char:
+      return "int8";
+    case ScalarType::Short:
+      return "int16";
+    case ScalarType::Int:
+      return "int32";
+    case ScalarType::Long:
+      return "int64";
+    case ScalarType::UInt16:
+      return "uint16";
+    case ScalarType::UInt32:
+      return "uint32";
+    case ScalarType::UInt64:
+      return "uint64";
+    case ScalarType::Half:
+      return "float16";
+    case ScalarType::Float:
+      return "float32";
+    case ScalarType::Double:
+      return "float64";
+    case ScalarType::BFloat16:
+      return "bfloat16";
+    case ScalarType::Bool:
+      return "bool";
+    case ScalarType::ComplexHalf:
+      return "complex32";
+    case ScalarType::ComplexFloat:
+      return "complex64";
+    case ScalarType::ComplexDouble:
+      return "complex128";
+    case ScalarType::Float8_e4m3fn:
+      return "float8_e4m3fn";
+    case ScalarType::Float8_e5m2:
+      return "float8_e5m2";
+    case ScalarType::Float8_e4m3fnuz:
+      return "float8_e4m3fnuz";
+    case ScalarType::Float8_e5m2fnuz:
+      return "float8_e5m2fnuz";
+    case ScalarType::Float8_e8m0fnu:
+      return "float8_e8m0fnu";
+    default:
+      return "another dtype";
+  }
+}
+
+void fail(const std::string& message) { throw std::runtime_error(message); }
+
+std::optional<DType> dtype_of(ScalarType type) {
+  switch (type) {
+    case ScalarType::Double:
+      return DType::f64;
+    case ScalarType::Float:
+      return DType::f32;
+    case ScalarType::Half:
+      return DType::f16;
+    case ScalarType::BFloat16:
+      return DType::bf16;
+    case ScalarType::Long:
+      return DType::i64;
+    case ScalarType::Int:
+      return DType::i32;
+    case ScalarType::Short:
+      return DType::i16;
+    case ScalarType::Char:
+      return DType::i8;
+    case ScalarType::Byte:
+      return DType::u8;
+    case ScalarType::Bool:
+      return DType::boolean;
+    default:
+      return std::nullopt;
+  }
+}
+
+namespace {
+
+std::string named(const char* op, const char* name) {
+  return std::string("smem.") + op + ": " + name;
+}
+
+bool same_device(const Tensor& a, const Tensor& b) {
+  return a.is_cuda() == b.is_cuda() && a.get_device_index() == b.get_device_index();
+}
+
+}  // namespace
+
+void check_like(const char* op, const char* name, const Tensor& tensor, const char* like_name,
+                const Tensor& like) {
+  if (tensor.scalar_type() != like.scalar_type()) {
+    fail(named(op, name) + " has dtype " + dtype_text(tensor.scalar_type()) + ", expected " +
+         dtype_text(like.scalar_type()) + " as " + like_name + " has");
+  }
+  if (!same_device(tensor, like)) {
+    fail(named(op, name) + " is on " + device_text(tensor) + ", expected " + device_text(like) +
+         " where " + like_name + " is");
+  }
+}
+
+void check_out(const char* op, const Tensor& out, const Sizes& sizes, ScalarType type,
+               const Tensor& like) {
+  const Sizes out_sizes = sizes_of(out), strides = strides_of(out);
+  if (!(out_sizes == sizes)) {
+    fail(named(op, "out") + " is " + shape_text(out_sizes) + ", expected " + shape_text(sizes));
+  }
+  if (out.scalar_type() != type) {
+    fail(named(op, "out") + " has dtype " + dtype_text(out.scalar_type()) + ", expected " +
+         dtype_text(type));
+  }
+  if (!same_device(out, like)) {
+    fail(named(op, "out") + " is on " + device_text(out) + ", expected " + device_text(like));
+  }
+  for (int i = 0; i < out_sizes.count; ++i) {
+    if (out_sizes.at[i] > 1 && strides.at[i] == 0) {
+      fail(named(op, "out") + " is expanded: several of its elements share memory");
+    }
+  }
+}
+
+Tensor empty(const char* op, const Sizes& sizes, ScalarType type, const Tensor& like) {
+  const Sizes strides = contiguous_strides(sizes);
+  AtenTensorHandle handle = nullptr;
+  const auto code = aoti_torch_empty_strided(
+      sizes.count, sizes.at.data(), strides.at.data(),
+      torch::stable::detail::to<int32_t>(torch::stable::detail::from(type)),
+      like.is_cuda() ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu(),
+      like.get_device_index(), &handle);
+  if (code != AOTI_TORCH_SUCCESS) {
+    fail(std::string("smem.") + op + ": out of memory: allocating " + shape_text(sizes) + " of " +
+         dtype_text(type) + " failed");
+  }
+  return Tensor(handle);
+}
+
+bool may_overlap(const Tensor& a, const Tensor& b) {
+  const auto range = [](const Tensor& tensor) {
+    const Sizes sizes = sizes_of(tensor), strides = strides_of(tensor);
+    int64_t last = 0;  // torch has no negative strides
+    for (int i = 0; i < sizes.count; ++i) last += (sizes.at[i] - 1) * strides.at[i];
+    const auto begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+    const uintptr_t bytes = tensor.numel() == 0 ? 0 : (last + 1) * tensor.element_size();
+    return std::pair<uintptr_t, uintptr_t>(begin, begin + bytes);
+  };
+  const auto [a_begin, a_end] = range(a);
+  const auto [b_begin, b_end] = range(b);
+  return a_begin < b_end && b_begin < a_end;
+}
+
+namespace {
+
+#ifdef SMEM_WITH_CUDA
+void* current_stream(int device_index) {
+  void* stream = nullptr;
+  if (aoti_torch_get_current_cuda_stream) {
+    if (aoti_torch_get_current_cuda_stream(device_index, &stream) == AOTI_TORCH_SUCCESS) {
+      return stream;
+    }
+  } else if (torch_stream_native_handle) {
+    StreamHandle handle = nullptr;
+    if (aoti_torch_get_current_stream(device_index, &handle) == AOTI_TORCH_SUCCESS) {
+      const auto code = torch_stream_native_handle(handle, &stream);
+      aoti_torch_delete_stream(handle);
+      if (code == AOTI_TORCH_SUCCESS) return stream;
+    }
+  }
+  fail("smem: this torch does not give its current CUDA stream");
+}
+#endif
+
+}  // namespace
+
+OnDeviceOf::OnDeviceOf(const char* op, const Tensor& tensor) : device_(HOST_DEVICE) {
+  if (!tensor.is_cuda()) return;
+#ifdef SMEM_WITH_CUDA
+  (void)op;
+  const int index = tensor.get_device_index();
+  guard_.emplace(index);
+  device_ = cuda_device(index);
+  device_.stream = current_stream(index);
+#else
+  fail(std::string("smem.") + op +
+       ": this build has no CUDA kernels; with nvcc on PATH, rebuild it by "
+       "`pip install --no-build-isolation .`");
+#endif
+}
+
+}  // namespace smem::bindings

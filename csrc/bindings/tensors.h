@@ -1,0 +1,82 @@
+// What every op's binding needs of torch's stable ABI: dtypes, devices, allocation, error texts.
+// The Python side repeats the texts for fake tensors (ops/_checks.py); tests hold the two together.
+#pragma once
+
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "device/device.h"
+#include "device/dtype.h"
+#include "device/launch.h"
+
+namespace smem::bindings {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+constexpr int MAX_DIMS = 64;  // torch's own limit
+
+/// Sizes or strides of a tensor, or of a result to be.
+struct Sizes {
+  int count = 0;
+  std::array<int64_t, MAX_DIMS> at;
+
+  Sizes() = default;
+  explicit Sizes(torch::headeronly::IntHeaderOnlyArrayRef values);
+  void push(int64_t value) { at[count++] = value; }
+  int64_t last(int i) const { return at[count - i]; }
+  int64_t numel() const;
+  bool operator==(const Sizes& other) const;
+};
+
+inline Sizes sizes_of(const Tensor& tensor) { return Sizes(tensor.sizes()); }
+inline Sizes strides_of(const Tensor& tensor) { return Sizes(tensor.strides()); }
+Sizes contiguous_strides(const Sizes& sizes);
+
+/// "2x3x4"; "scalar" for no dimensions.
+std::string shape_text(const Sizes& sizes);
+std::string device_text(const Tensor& tensor);
+const char* dtype_text(ScalarType type);
+
+[[noreturn]] void fail(const std::string& message);
+
+/// The kernels' name for a dtype; nothing for one they do not know.
+std::optional<DType> dtype_of(ScalarType type);
+
+/// Throws unless `tensor` has the dtype and the device of `like`.
+void check_like(const char* op, const char* name, const Tensor& tensor, const char* like_name,
+                const Tensor& like);
+
+/// Throws unless `out` has the shape, dtype and device that the op's result has, and no two of its
+/// elements share memory.
+void check_out(const char* op, const Tensor& out, const Sizes& sizes, ScalarType type,
+               const Tensor& like);
+
+/// An uninitialised contiguous tensor on the device of `like`. Says so where memory is lacking, so
+/// that the Python side can ask torch, whose error then is torch.OutOfMemoryError.
+Tensor empty(const char* op, const Sizes& sizes, ScalarType type, const Tensor& like);
+
+/// Whether two tensors' elements may lie in the same memory.
+bool may_overlap(const Tensor& a, const Tensor& b);
+
+/// Runs on the device of a tensor: makes it current, and gives its description and current stream.
+/// On the CPU: what host_run stands for.
+class OnDeviceOf {
+ public:
+  explicit OnDeviceOf(const char* op, const Tensor& tensor);
+  const Device& device() const { return device_; }
+  bool is_host() const { return !guard_; }
+
+ private:
+  std::optional<torch::stable::accelerator::DeviceGuard> guard_;
+  Device device_;
+};
+
+}  // namespace smem::bindings

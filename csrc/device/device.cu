@@ -1,0 +1,45 @@
+#include "device/device.h"
+
+#include <array>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+namespace smem {
+namespace {
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  throw std::runtime_error(std::string("smem: ") + what + " failed: " + cudaGetErrorString(error));
+}
+
+int attribute(cudaDeviceAttr attr, int index) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, attr, index), "reading a device attribute");
+  return value;
+}
+
+}  // namespace
+
+Device cuda_device(int index) {
+  constexpr int MAX_DEVICES = 64;
+  static std::array<std::once_flag, MAX_DEVICES> once;
+  static std::array<Device, MAX_DEVICES> devices;
+  std::call_once(once.at(index), [&] {
+    devices[index] = {10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
+                          attribute(cudaDevAttrComputeCapabilityMinor, index),
+                      attribute(cudaDevAttrMultiProcessorCount, index),
+                      static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)),
+                      nullptr};
+  });
+  return devices[index];
+}
+
+KernelResources cuda_kernel_resources(const void* function) {
+  cudaFuncAttributes a{};
+  check(cudaFuncGetAttributes(&a, function), "reading a kernel's attributes");
+  return {a.numRegs, a.maxThreadsPerBlock, a.sharedSizeBytes, a.localSizeBytes,
+          static_cast<size_t>(a.maxDynamicSharedSizeBytes)};
+}
+
+}  // namespace smem

@@ -1,0 +1,81 @@
+// One call that launches a kernel: on a CUDA stream, or on the CPU under host_run.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "device/platform.h"
+
+namespace smem {
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Shared memory a block gets without asking for more.
+constexpr size_t DEFAULT_SHARED_BYTES = 48 * 1024;
+
+/// What the device (or, for host_run, the device it stands for) offers to a launch.
+struct Device {
+  int capability;        ///< 10 * major + minor
+  int multiprocessors;   ///< SMs
+  size_t shared_bytes;   ///< the most shared memory a block may opt in to
+  void* stream;          ///< cudaStream_t; not used by host_run
+};
+
+/// host_run stands for an H200: capability 9.0, 227 KiB of shared memory a block.
+constexpr Device HOST_DEVICE{90, 132, 227 * 1024, nullptr};
+
+inline namespace SMEM_BUILD {
+
+struct Geometry {
+  int64_t blocks;
+  dim3 threads;
+  size_t dynamic_shared_bytes = 0;
+};
+
+#ifdef __CUDACC__
+inline void check_launch(cudaError_t error, const char* kernel) {
+  if (error == cudaSuccess) return;
+  std::string text = std::string("smem: launching kernel '") + kernel +
+                     "' failed: " + cudaGetErrorString(error);
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion) {
+    text += "; this build holds no code for this GPU: rebuild with TORCH_CUDA_ARCH_LIST set to "
+            "its compute capability (see `python -m torch_smem_gemm info`)";
+  }
+  throw std::runtime_error(text);
+}
+#endif
+
+/// Runs `kernel` over a one-dimensional grid; an empty grid is no work.
+template <typename Argument>
+void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry,
+            const Device& device, const Argument& argument) {
+  constexpr int64_t MAX_BLOCKS = INT32_MAX;
+  if (geometry.blocks == 0) return;
+  if (geometry.blocks > MAX_BLOCKS) {
+    throw std::runtime_error(std::string("smem: kernel '") + name + "' would need " +
+                             std::to_string(geometry.blocks) + " blocks, the limit is " +
+                             std::to_string(MAX_BLOCKS));
+  }
+#ifdef __CUDACC__
+  if (geometry.dynamic_shared_bytes > DEFAULT_SHARED_BYTES) {
+    const auto* function = reinterpret_cast<const void*>(kernel);
+    check_launch(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      static_cast<int>(geometry.dynamic_shared_bytes)),
+                 name);
+    check_launch(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                      cudaSharedmemCarveoutMaxShared),
+                 name);
+  }
+  kernel<<<static_cast<unsigned>(geometry.blocks), geometry.threads,
+           geometry.dynamic_shared_bytes, static_cast<cudaStream_t>(device.stream)>>>(argument);
+  check_launch(cudaGetLastError(), name);
+#else
+  (void)device;
+  host_run::run(geometry.blocks, geometry.threads, geometry.dynamic_shared_bytes,
+                [&] { kernel(argument); });
+#endif
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem

@@ -1,0 +1,90 @@
+// The number types of the kernels, and the type in which each is summed.
+#pragma once
+
+#include <cstdint>
+#include <cmath>
+#include <type_traits>
+
+#include "device/dtype.h"
+#include "device/platform.h"
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#else
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
+#endif
+
+namespace smem {
+inline namespace SMEM_BUILD {
+
+#ifdef __CUDACC__
+using half = __half;
+using bfloat16 = __nv_bfloat16;
+#else
+// Number formats only: nothing below bindings/ sees a tensor.
+using half = torch::headeronly::Half;
+using bfloat16 = torch::headeronly::BFloat16;
+#endif
+
+/// float for float, half and bfloat16; double for double; int64_t for integers and bool.
+template <typename T>
+using Accumulator = std::conditional_t<std::is_integral_v<T>, int64_t,
+                                       std::conditional_t<std::is_same_v<T, double>, double, float>>;
+
+template <typename T>
+__device__ __forceinline__ Accumulator<T> to_accumulator(T value) {
+  if constexpr (std::is_same_v<T, half> || std::is_same_v<T, bfloat16>) {
+#ifdef __CUDACC__
+    if constexpr (std::is_same_v<T, half>) {
+      return __half2float(value);
+    } else {
+      return __bfloat162float(value);
+    }
+#else
+    return static_cast<float>(value);
+#endif
+  } else {
+    return static_cast<Accumulator<T>>(value);
+  }
+}
+
+/// Rounds to nearest, ties to even; integers wrap as torch's do.
+template <typename T>
+__device__ __forceinline__ T from_accumulator(Accumulator<T> value) {
+#ifdef __CUDACC__
+  if constexpr (std::is_same_v<T, half>) {
+    return __float2half_rn(value);
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return __float2bfloat16_rn(value);
+  } else
+#endif
+  {
+    return static_cast<T>(value);
+  }
+}
+
+/// The type of a dtype, as a value that a generic lambda can take: `decltype(t)::type`.
+template <typename T>
+struct TypeTag {
+  using type = T;
+};
+
+/// Calls `f(TypeTag<T>{})` for a floating-point dtype.
+template <typename F>
+auto with_float_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f64:
+      return f(TypeTag<double>{});
+    case DType::f16:
+      return f(TypeTag<half>{});
+    case DType::bf16:
+      return f(TypeTag<bfloat16>{});
+    default:
+      return f(TypeTag<float>{});
+  }
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem

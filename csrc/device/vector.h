@@ -1,0 +1,43 @@
+// Accesses of several elements at once: one 16-byte instruction instead of four of 4 bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "device/tile.h"
+
+namespace smem {
+inline namespace SMEM_BUILD {
+
+template <typename T, int N>
+struct alignas(N * sizeof(T)) SMEM_MAY_ALIAS Vector {
+  T lane[N];
+};
+
+/// Elements in 16 bytes, the widest access a thread can make.
+template <typename T>
+constexpr int VECTOR_WIDTH = 16 / sizeof(T);
+
+template <int N, typename T>
+__device__ __forceinline__ Vector<T, N> load_vector(const T* from) {
+  return *reinterpret_cast<const Vector<T, N>*>(from);
+}
+
+template <int N, typename T>
+__device__ __forceinline__ void store_vector(T* to, const Vector<T, N>& value) {
+  *reinterpret_cast<Vector<T, N>*>(to) = value;
+}
+
+template <int N, typename T>
+__device__ __forceinline__ bool is_aligned(const T* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % (N * sizeof(T)) == 0;
+}
+
+/// Whether every run of N elements along a row, starting at a column that N divides, can be read
+/// by one N-element access.
+template <int N, typename T>
+__device__ __forceinline__ bool rows_are_vectors(const Matrix<T>& matrix) {
+  return matrix.col_stride == 1 && matrix.row_stride % N == 0 && is_aligned<N>(matrix.data);
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem

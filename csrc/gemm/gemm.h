@@ -1,0 +1,72 @@
+// The GEMM problem, the table of kernels that solve it, and the choice among them.
+//
+//   out = activation(alpha * A @ B + beta * C + bias)     A: M x K, B: K x N, C and out: M x N
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "device/dtype.h"
+#include "device/launch.h"
+#include "device/loop.h"
+
+namespace smem::gemm {
+
+enum class Activation : int { none, relu, gelu, gelu_tanh, silu };
+
+/// The tensors of a problem, as the batch loop numbers them.
+enum Tensor : int { A, B, C, OUT, TENSORS };
+
+/// A matrix of the problem: strides in elements, any value, zero to broadcast.
+struct Operand {
+  const void* data = nullptr;
+  int64_t row_stride = 0, col_stride = 0;
+};
+
+struct Problem {
+  DType dtype;
+  int64_t M, N, K;
+  Operand a, b;
+  Operand c;  ///< data is null where beta is 0: C is not read then
+  const void* bias = nullptr;
+  int64_t bias_stride = 0;
+  Operand out;
+  double alpha = 1, beta = 0;
+  Activation activation = Activation::none;
+  Loop<TENSORS> batch;  ///< offsets of A, B, C and out over the batch dimensions
+};
+
+/// A row of the kernel table.
+struct Kernel {
+  const char* name;
+  const char* summary;
+  const char* requires_;  ///< in words, for users
+  void (*launch)(const Problem&, const Device&);
+  /// The kernel's function for a dtype, for cudaFuncGetAttributes.
+  const void* (*function)(DType);
+  /// The largest K the kernel takes with this much shared memory a block; null where there is none.
+  int64_t (*largest_k)(DType, size_t shared_bytes);
+};
+
+struct KernelTable {
+  const Kernel* const* kernels;
+  int count;
+};
+
+/// The table of the CUDA build, and that of the device a problem lies on: both hold the same rows in
+/// the order of the ladder. Without CUDA there are the host's kernels only.
+KernelTable device_kernels();
+KernelTable kernels(bool on_host);
+
+/// Throws, naming the limit, where the kernel cannot take the problem on that device.
+void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device);
+
+/// What `auto` runs, and why. A pure function; all kernels give the same bits, so it may look at M.
+struct Choice {
+  int kernel;  ///< index in the table
+  std::string reason;
+};
+Choice choose(const Problem& problem, const Device& device);
+
+}  // namespace smem::gemm

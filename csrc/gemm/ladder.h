@@ -1,0 +1,19 @@
+// The rows of the kernel table, in the order of the ladder. A new kernel is a file in ladder/ and
+// its name here, twice.
+#pragma once
+
+#include "gemm/gemm.h"
+
+namespace smem::gemm {
+inline namespace SMEM_BUILD {
+
+extern const Kernel naive, panel, tiled16, tiled32, tiled32_padded, vectorized, register_tiled,
+    double_buffered;
+
+inline constexpr const Kernel* KERNELS[] = {
+    &naive,          &panel,      &tiled16,        &tiled32,
+    &tiled32_padded, &vectorized, &register_tiled, &double_buffered,
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm

@@ -1,0 +1,81 @@
+// double_buffered: the next step's tiles arrive by cp.async while this step multiplies.
+//
+// Over register_tiled: two stages of shared memory. Copies into one run in the background (cp.async
+// needs no register and no thread waits for it) while the products of the other are made, so the
+// latency of global memory hides behind 16 * 64 FMAs a thread. One barrier a step is enough: it says
+// both that the stage to read has landed and that the stage to overwrite is no longer read.
+// An operand with K along its rows is turned on the way by copying single elements: cp.async may
+// put each where it likes. Two-byte elements, and chips before sm_80, have no cp.async: there the
+// copies pass through registers.
+// Reads: A ceil(N/128) times, B ceil(M/128) times. Writes: out once.
+#include "device/cp_async.h"
+#include "gemm/thread_tile.h"
+
+namespace smem::gemm {
+inline namespace SMEM_BUILD {
+
+/// Starts to copy stage(k, e) = X(e0 + e, k0 + k), zeros outside: X is A, or B transposed.
+template <typename T>
+__device__ __forceinline__ void start_stage(typename ThreadTile<T>::Stage& stage,
+                                            const Matrix<const T>& X, int64_t e0, int64_t k0) {
+  constexpr int W = VECTOR_WIDTH<T>;
+  const auto copy_element = [&](int k, int e, const T* from, bool inside) {
+    copy_async<1>(&stage(k, e), from, inside);
+  };
+
+  if (e0 + ThreadTile<T>::TILE <= X.rows && rows_are_vectors<W>(X.transposed())) {
+    RunsAlongE<T>::for_each_run(X, e0, k0, [&](int k, int e, const T* from, bool inside) {
+      copy_async<W>(&stage(k, e), from, inside);
+    });
+  } else if (X.col_stride == 1) {
+    ElementsAlongK<T>::for_each_run(X, e0, k0, copy_element);
+  } else {
+    ElementsAlongE<T>::for_each_run(X, e0, k0, copy_element);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(ThreadTile<T>::THREADS, 2)
+    double_buffered_kernel(const __grid_constant__ Problem problem) {
+  using Threads = ThreadTile<T>;
+  __shared__ typename Threads::Stage As[2];
+  __shared__ typename Threads::Stage Bs[2];
+  const Block<T> block(problem, Threads::TILE, Threads::TILE);
+  const Matrix<const T> B_transposed = block.B.transposed();
+
+  const auto start = [&](int stage, int64_t k0) {
+    start_stage<T>(As[stage], block.A, block.row0, k0);
+    start_stage<T>(Bs[stage], B_transposed, block.col0, k0);
+  };
+
+  Threads tile;
+  int stage = 0;
+  if (problem.K > 0) start(stage, 0);
+  for (int64_t k0 = 0; k0 < problem.K; k0 += Threads::DEPTH) {
+    wait_for_copies();
+    __syncthreads();
+    if (k0 + Threads::DEPTH < problem.K) start(stage ^ 1, k0 + Threads::DEPTH);
+    tile.multiply(As[stage], Bs[stage]);
+    stage ^= 1;
+  }
+  tile.store(block);
+}
+
+struct DoubleBuffered {
+  static constexpr const char* NAME = "double_buffered";
+  template <typename T>
+  static constexpr auto kernel() {
+    return double_buffered_kernel<T>;
+  }
+  template <typename T>
+  static Geometry geometry(const Problem& problem) {
+    using Threads = ThreadTile<T>;
+    return cover(problem, Threads::TILE, Threads::TILE, {Threads::THREADS});
+  }
+};
+
+const Kernel double_buffered = make_kernel<DoubleBuffered>(
+    DoubleBuffered::NAME, "cp.async fills the next stage meanwhile, one barrier a step");
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm

@@ -1,0 +1,43 @@
+// naive: a thread an element of C, everything from global memory.
+//
+// Where the road begins. Each thread reads a row of A and a column of B: 2*M*N*K elements in all,
+// 2 FLOP for 8 bytes. The 32 threads of a warp lie along a row of C, so that they read one element
+// of A together (a broadcast) and 32 neighbours of B (coalesced); the caches do the rest.
+// Reads: A N times, B M times. Writes: out once.
+#include "gemm/block.h"
+
+namespace smem::gemm {
+inline namespace SMEM_BUILD {
+
+constexpr int NAIVE_ROWS = 8, NAIVE_COLS = 32;
+
+template <typename T>
+__global__ void __launch_bounds__(NAIVE_ROWS* NAIVE_COLS)
+    naive_kernel(const __grid_constant__ Problem problem) {
+  const Block<T> block(problem, NAIVE_ROWS, NAIVE_COLS);
+  const int64_t row = block.row0 + threadIdx.y, col = block.col0 + threadIdx.x;
+  if (row >= problem.M || col >= problem.N) return;
+  Accumulator<T> sum = 0;
+  for (int64_t k = 0; k < problem.K; ++k) {
+    sum = std::fma(to_accumulator(block.A(row, k)), to_accumulator(block.B(k, col)), sum);
+  }
+  block.epilogue.store(row, col, sum);
+}
+
+struct Naive {
+  static constexpr const char* NAME = "naive";
+  template <typename T>
+  static constexpr auto kernel() {
+    return naive_kernel<T>;
+  }
+  template <typename T>
+  static Geometry geometry(const Problem& problem) {
+    return cover(problem, NAIVE_ROWS, NAIVE_COLS, {NAIVE_COLS, NAIVE_ROWS});
+  }
+};
+
+const Kernel naive = make_kernel<Naive>(
+    Naive::NAME, "a thread an element of C, global memory only");
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm

@@ -1,0 +1,59 @@
+// panel: the whole K panel of A and of B in shared memory, behind one barrier.
+//
+// Over naive: a block's 16 rows of A and 16 columns of B are read from global memory once and then
+// served from shared memory 16 times each. It needs 2 * 16 * K elements of shared memory, so K is
+// limited by the chip: 48 KiB without asking, up to 227 KiB on Hopper by opting in; and one block
+// then fills a multiprocessor, so that nothing hides its loads. (The texts say that global reads
+// fall to M*K + K*N; in truth each block reads its own panels: M*K*ceil(N/16) + K*N*ceil(M/16).)
+// Reads: A ceil(N/16) times, B ceil(M/16) times. Writes: out once.
+#include "gemm/block.h"
+
+namespace smem::gemm {
+inline namespace SMEM_BUILD {
+
+constexpr int PANEL_TILE = 16;
+
+template <typename T>
+__global__ void __launch_bounds__(PANEL_TILE* PANEL_TILE)
+    panel_kernel(const __grid_constant__ Problem problem) {
+  const Block<T> block(problem, PANEL_TILE, PANEL_TILE);
+  const int tx = threadIdx.x, ty = threadIdx.y;
+  const int64_t row = block.row0 + ty, col = block.col0 + tx;
+  const int K = static_cast<int>(problem.K);  // check_requirements bounds it
+  const Panel<T> As{dynamic_shared<T>(), K};
+  const Panel<T> Bs{dynamic_shared<T>() + PANEL_TILE * K, PANEL_TILE};
+
+  for (int k = tx; k < K; k += PANEL_TILE) As(ty, k) = block.A.at_or_zero(row, k);
+  for (int k = ty; k < K; k += PANEL_TILE) Bs(k, tx) = block.B.at_or_zero(k, col);
+  __syncthreads();
+
+  Accumulator<T> sum = 0;
+  for (int k = 0; k < K; ++k) {
+    sum = std::fma(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)), sum);
+  }
+  block.epilogue.store(row, col, sum);
+}
+
+struct PanelRung {
+  static constexpr const char* NAME = "panel";
+  template <typename T>
+  static constexpr auto kernel() {
+    return panel_kernel<T>;
+  }
+  template <typename T>
+  static Geometry geometry(const Problem& problem) {
+    return cover(problem, PANEL_TILE, PANEL_TILE, {PANEL_TILE, PANEL_TILE},
+                 2 * PANEL_TILE * problem.K * sizeof(T));
+  }
+};
+
+int64_t panel_largest_k(DType dtype, size_t shared_bytes) {
+  return static_cast<int64_t>(shared_bytes / (2 * PANEL_TILE * size_of(dtype)));
+}
+
+const Kernel panel =
+    make_kernel<PanelRung>(PanelRung::NAME, "the whole K panel in shared memory, one barrier",
+                           "32 * K elements fit a block's shared memory", panel_largest_k);
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm

@@ -1,0 +1,124 @@
+// What every sum kernel shares: a block sums one chunk of one output. Each thread first adds every
+// blockDim.x-th element of the chunk; the ladder differs in how the threads' sums are then added.
+#pragma once
+
+#include "device/number.h"
+#include "device/tile.h"
+#include "sum/ladder.h"
+
+namespace smem::sum {
+inline namespace SMEM_BUILD {
+
+constexpr int MAX_THREADS = 256;
+
+/// A power of two: a function of the number of elements alone, so that the order of additions is.
+inline unsigned threads_for(int64_t count) {
+  unsigned threads = 32;
+  while (threads < MAX_THREADS && threads < count) threads *= 2;
+  return threads;
+}
+
+template <typename T>
+struct Block {
+  using Acc = Accumulator<T>;
+
+  int64_t output, chunk;
+
+  __device__ __forceinline__ explicit Block(const Problem& problem) {
+    output = blockIdx.x / problem.chunks;
+    chunk = blockIdx.x % problem.chunks;
+  }
+
+  /// The calling thread's share of the chunk, in ascending order.
+  __device__ __forceinline__ Acc thread_sum(const Problem& problem) const {
+    const T* in = static_cast<const T*>(problem.in) + offsets_at(problem.outputs, output).of[IN];
+    const int64_t begin = chunk * CHUNK;
+    const int64_t end = begin + CHUNK < problem.count ? begin + CHUNK : problem.count;
+    Acc sum = 0;
+    for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+      sum += to_accumulator(in[offsets_at(problem.reduced, i).of[0]]);
+    }
+    return sum;
+  }
+
+  /// Writes the block's sum, rounded to the dtype of out. Called by one thread.
+  __device__ __forceinline__ void store(const Problem& problem, Acc sum) const {
+    const int64_t at = offsets_at(problem.outputs, output).of[OUT] + chunk;
+    void* out = problem.out;
+    if constexpr (std::is_same_v<Acc, double>) {
+      static_cast<double*>(out)[at] = sum;
+    } else if constexpr (std::is_same_v<Acc, float>) {
+      switch (problem.out_dtype) {
+        case DType::f16:
+          static_cast<half*>(out)[at] = from_accumulator<half>(sum);
+          break;
+        case DType::bf16:
+          static_cast<bfloat16*>(out)[at] = from_accumulator<bfloat16>(sum);
+          break;
+        default:
+          static_cast<float*>(out)[at] = sum;
+      }
+    } else {
+      switch (problem.out_dtype) {
+        case DType::i32:
+          static_cast<int32_t*>(out)[at] = static_cast<int32_t>(sum);
+          break;
+        case DType::i16:
+          static_cast<int16_t*>(out)[at] = static_cast<int16_t>(sum);
+          break;
+        case DType::i8:
+        case DType::u8:
+          static_cast<uint8_t*>(out)[at] = static_cast<uint8_t>(sum);
+          break;
+        case DType::boolean:
+          static_cast<bool*>(out)[at] = sum != 0;
+          break;
+        default:
+          static_cast<int64_t*>(out)[at] = sum;
+      }
+    }
+  }
+};
+
+template <typename F>
+auto with_any_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::i64:
+      return f(TypeTag<int64_t>{});
+    case DType::i32:
+      return f(TypeTag<int32_t>{});
+    case DType::i16:
+      return f(TypeTag<int16_t>{});
+    case DType::i8:
+      return f(TypeTag<int8_t>{});
+    case DType::u8:
+      return f(TypeTag<uint8_t>{});
+    case DType::boolean:
+      return f(TypeTag<bool>{});
+    default:
+      return with_float_type(dtype, f);
+  }
+}
+
+/// A table row from a type that gives `kernel<T>()`.
+template <typename Rung>
+constexpr Kernel make_kernel(const char* summary) {
+  return {Rung::NAME, summary, "any shape, any strides",
+          [](const Problem& problem, const Device& device) {
+            const Geometry geometry{problem.outputs.count() * problem.chunks,
+                                    {threads_for(problem.count)}};
+            with_any_type(problem.in_dtype, [&](auto tag) {
+              using T = typename decltype(tag)::type;
+              launch(Rung::NAME, Rung::template kernel<T>(), geometry, device, problem);
+            });
+          },
+          [](DType in_dtype) -> const void* {
+            return with_any_type(in_dtype, [](auto tag) {
+              using T = typename decltype(tag)::type;
+              return reinterpret_cast<const void*>(Rung::template kernel<T>());
+            });
+          }};
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::sum

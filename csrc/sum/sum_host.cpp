@@ -1,0 +1,16 @@
+// The same kernels and the same table, built for host_run.
+#include <iterator>
+
+#include "sum/ladder/shuffle.cu"
+#include "sum/ladder/tree.cu"
+
+namespace smem::sum {
+
+KernelTable kernels([[maybe_unused]] bool on_host) {
+#ifdef SMEM_WITH_CUDA
+  if (!on_host) return device_kernels();
+#endif
+  return {KERNELS, static_cast<int>(std::size(KERNELS))};
+}
+
+}  // namespace smem::sum

@@ -1,0 +1,33 @@
+// naive: each thread reads an element and writes it where it belongs.
+//
+// A warp reads 32 neighbours of a row (4 sectors of 32 bytes, for float) and writes them down a
+// column, each into a sector of its own: 32 sectors, of which it fills an eighth. The write moves
+// up to 8 times the bytes of the read; the caches merge a part of it.
+#include "transpose/block.h"
+
+namespace smem::transpose {
+inline namespace SMEM_BUILD {
+
+template <typename T>
+__global__ void __launch_bounds__(TILE* TILE_ROWS_A_STEP)
+    naive_kernel(const __grid_constant__ Problem problem) {
+  const Block<T> block(problem);
+  const int64_t col = block.col0 + threadIdx.x;
+  for (int i = threadIdx.y; i < TILE; i += TILE_ROWS_A_STEP) {
+    const int64_t row = block.row0 + i;
+    if (block.in.contains(row, col)) block.out(col, row) = block.in(row, col);
+  }
+}
+
+struct Naive {
+  static constexpr const char* NAME = "naive";
+  template <typename T>
+  static constexpr auto kernel() {
+    return naive_kernel<T>;
+  }
+};
+
+const Kernel naive = make_kernel<Naive>("reads rows, writes columns, no shared memory");
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::transpose

@@ -1,0 +1,37 @@
+"""GEMM, transpose and sum kernels for PyTorch, from the naive one up.
+
+>>> import torch, torch_smem_gemm as smem
+>>> smem.gemm(torch.ones(2, 3), torch.ones(3, 2))
+tensor([[3., 3.],
+        [3., 3.]])
+"""
+
+from torch_smem_gemm._extension import load as _load
+
+_load()
+
+from torch_smem_gemm._kernels import KernelInfo, kernels  # noqa: E402
+from torch_smem_gemm._version import __version__  # noqa: E402
+from torch_smem_gemm.convert import Converted, convert, revert  # noqa: E402
+from torch_smem_gemm.nn import Linear  # noqa: E402
+from torch_smem_gemm.ops.gemm import gemm  # noqa: E402
+from torch_smem_gemm.ops.linear import linear  # noqa: E402
+from torch_smem_gemm.ops.plan import Plan, plan  # noqa: E402
+from torch_smem_gemm.ops.sum import sum  # noqa: E402
+from torch_smem_gemm.ops.transpose import transpose  # noqa: E402
+
+__all__ = [
+    "Converted",
+    "KernelInfo",
+    "Linear",
+    "Plan",
+    "__version__",
+    "convert",
+    "gemm",
+    "kernels",
+    "linear",
+    "plan",
+    "revert",
+    "sum",
+    "transpose",
+]

@@ -1,0 +1,58 @@
+"""What the binary holds: its kernel table, how it was built, what each kernel needs."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_smem_gemm import _C
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """One row of the kernel table.
+
+    ``requires`` says in words which problems the kernel takes; ``any_k`` is False where it bounds
+    the length of K (GEMM).
+    """
+
+    op: str
+    name: str
+    summary: str
+    requires: str
+    any_k: bool
+
+
+_TABLE = tuple(KernelInfo(**row) for row in json.loads(_C.kernel_table()))
+OPS = tuple(dict.fromkeys(row.op for row in _TABLE))
+
+
+def kernels(op: str | None = None) -> list[KernelInfo]:
+    """Return the kernels of ``op`` ("gemm", "transpose" or "sum"), or all, in the ladder's order."""
+    if op is not None and op not in OPS:
+        raise ValueError(f"smem.kernels: op is {op!r}, expected one of {', '.join(OPS)}")
+    return [row for row in _TABLE if op in (None, row.op)]
+
+
+def build_info() -> dict[str, Any]:
+    """Return what the binary was built with and for.
+
+    Keys: cuda (version, or None without CUDA kernels), archs (list), torch_target, torch_built,
+    compiler.
+    """
+    info = json.loads(_C.build_info())
+    info["cuda"] = info["cuda"] or None
+    info["archs"] = info["archs"].split()
+    return info
+
+
+def kernel_resources(device: int = 0) -> list[dict[str, Any]]:
+    """Return registers, shared and local memory of every kernel, as GPU ``device`` reports them.
+
+    Keys: op, name, dtype, registers, shared_bytes, local_bytes, max_threads. Raises RuntimeError
+    where the build holds no CUDA kernels.
+    """
+    with torch.cuda.device(device):
+        torch.cuda.current_stream().synchronize()  # makes the device's context current
+        return json.loads(_C.kernel_resources())

@@ -1,0 +1,1 @@
+"""The ops, one module each: signature, checks, CPU form, gradient, vmap rule."""

@@ -1,0 +1,94 @@
+"""The ops on CPU tensors where no kernel is named: ATen (MKL, oneDNN) does the work."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torch_smem_gemm.ops._codes import ACTIVATIONS
+
+
+
+def _silu_gradient(grad: Tensor, z: Tensor) -> Tensor:
+    if not torch.is_grad_enabled():
+        return torch.ops.aten.silu_backward(grad, z)
+    s = torch.sigmoid(z)  # ATen has no derivative of silu_backward
+    return grad * s * (1 + z * (1 - s))
+
+
+_FUNCTIONS: dict[str | None, Callable[[Tensor], Tensor]] = {
+    None: lambda z: z,
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda z: F.gelu(z, approximate="tanh"),
+    "silu": F.silu,
+}
+_GRADIENTS: dict[str | None, Callable[[Tensor, Tensor], Tensor]] = {
+    None: lambda grad, z: grad,
+    "relu": lambda grad, z: torch.ops.aten.threshold_backward(grad, z, 0),
+    "gelu": torch.ops.aten.gelu_backward,
+    "gelu_tanh": lambda grad, z: torch.ops.aten.gelu_backward(grad, z, approximate="tanh"),
+    "silu": _silu_gradient,
+}
+_FUNCTION_OF = {code: _FUNCTIONS[name] for name, code in ACTIVATIONS.items()}
+_GRADIENT_OF = {code: _GRADIENTS[name] for name, code in ACTIVATIONS.items()}
+
+
+def activate(z: Tensor, activation: int) -> Tensor:
+    """Apply the activation of that code."""
+    return _FUNCTION_OF[activation](z)
+
+
+def activation_gradient(grad: Tensor, z: Tensor, activation: int) -> Tensor:
+    """Return ``grad`` times the derivative at ``z`` of the activation of that code."""
+    return _GRADIENT_OF[activation](grad, z)
+
+
+def gemm(
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None = None,
+    c: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    activation: int = 0,
+    precision: int = 0,
+    kernel: int = 0,
+) -> Tensor:
+    """activation(alpha * a @ b + beta * c + bias)."""
+    z = torch.matmul(a, b)
+    if alpha != 1:
+        z = z * alpha
+    if c is not None and beta != 0:
+        z = torch.add(z, c, alpha=beta)
+    if bias is not None:
+        z = z + bias
+    return activate(z, activation)
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    activation: int = 0,
+    precision: int = 0,
+) -> Tensor:
+    """activation(x @ weight.T + bias)."""
+    return activate(F.linear(x, weight, bias), activation)
+
+
+def transpose(x: Tensor, dim0: int = -2, dim1: int = -1, kernel: int = 0) -> Tensor:
+    """A contiguous copy of x.transpose(dim0, dim1)."""
+    return x.transpose(dim0, dim1).clone(memory_format=torch.contiguous_format)
+
+
+def sum(
+    x: Tensor,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+    kernel: int = 0,
+) -> Tensor:
+    """torch.sum."""
+    return torch.sum(x, dim, keepdim, dtype=dtype)

@@ -1,0 +1,200 @@
+"""The ops' checks, for fake tensors and for the CPU path by ATen.
+
+csrc/bindings/ makes the same checks, in the same order and words, for real kernels: the tests give
+both the same bad inputs and compare the texts.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+GEMM_DTYPES = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16))
+_INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
+_COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
+SUM_DTYPES = GEMM_DTYPES | _INTEGERS | _COMPLEX
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """Return "2x3x4", or "scalar"."""
+    return "x".join(str(size) for size in shape) or "scalar"
+
+
+def dtype_text(dtype: torch.dtype) -> str:
+    """Return "float32" for torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _fail(op: str, message: str) -> None:
+    raise RuntimeError(f"smem.{op}: {message}")
+
+
+def _check_gemm_dtype(op: str, name: str, tensor: Tensor) -> None:
+    if tensor.dtype not in GEMM_DTYPES:
+        _fail(
+            op,
+            f"{name} has dtype {dtype_text(tensor.dtype)}, "
+            "expected float64, float32, float16 or bfloat16",
+        )
+
+
+def _check_like(op: str, name: str, tensor: Tensor, like_name: str, like: Tensor) -> None:
+    if tensor.dtype != like.dtype:
+        _fail(
+            op,
+            f"{name} has dtype {dtype_text(tensor.dtype)}, "
+            f"expected {dtype_text(like.dtype)} as {like_name} has",
+        )
+    if tensor.device != like.device:
+        _fail(op, f"{name} is on {tensor.device}, expected {like.device} where {like_name} is")
+
+
+def _check_bias(op: str, bias: Tensor | None, n: int, like_name: str, like: Tensor) -> None:
+    if bias is None:
+        return
+    _check_like(op, "bias", bias, like_name, like)
+    if bias.dim() != 1 or bias.shape[0] != n:
+        _fail(
+            op, f"bias is {shape_text(bias.shape)}, expected {n}, an element a column of the result"
+        )
+
+
+def check_out(
+    op: str, out: Tensor, shape: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> None:
+    """Raise RuntimeError unless ``out`` can take a result of that shape, dtype and device."""
+    if tuple(out.shape) != tuple(shape):
+        _fail(op, f"out is {shape_text(out.shape)}, expected {shape_text(shape)}")
+    if out.dtype != dtype:
+        _fail(op, f"out has dtype {dtype_text(out.dtype)}, expected {dtype_text(dtype)}")
+    if out.device != device:
+        _fail(op, f"out is on {out.device}, expected {device}")
+    if any(size > 1 and step == 0 for size, step in zip(out.shape, out.stride(), strict=True)):
+        _fail(op, "out is expanded: several of its elements share memory")
+
+
+def _broadcast_batch(a: Tensor, b: Tensor) -> list[int]:
+    dims = max(a.dim(), b.dim())
+    batch = []
+    for d in range(dims - 2):
+        size_a = a.shape[d - dims + a.dim()] if d >= dims - a.dim() else 1
+        size_b = b.shape[d - dims + b.dim()] if d >= dims - b.dim() else 1
+        if size_a != size_b and size_a != 1 and size_b != 1:
+            _fail(
+                "gemm",
+                f"a is {shape_text(a.shape)} and b is {shape_text(b.shape)}: "
+                f"batch sizes {size_a} and {size_b} do not broadcast",
+            )
+        batch.append(size_b if size_a == 1 else size_a)
+    return batch
+
+
+def check_gemm(
+    a: Tensor, b: Tensor, bias: Tensor | None, c: Tensor | None, beta: float
+) -> list[int]:
+    """Check the arguments of gemm and return the result's shape."""
+    for name, tensor in (("a", a), ("b", b)):
+        if tensor.dim() < 2:
+            _fail(
+                "gemm",
+                f"{name} is {shape_text(tensor.shape)}, expected a matrix or a batch of matrices",
+            )
+    _check_gemm_dtype("gemm", "a", a)
+    _check_like("gemm", "b", b, "a", a)
+    if a.shape[-1] != b.shape[-2]:
+        _fail(
+            "gemm",
+            f"a is {shape_text(a.shape)} and b is {shape_text(b.shape)}: "
+            f"inner sizes {a.shape[-1]} and {b.shape[-2]} differ",
+        )
+    shape = [*_broadcast_batch(a, b), a.shape[-2], b.shape[-1]]
+    _check_bias("gemm", bias, shape[-1], "a", a)
+    if beta != 0 and c is None:
+        _fail("gemm", "beta is not 0, expected c")
+    if c is not None:
+        _check_like("gemm", "c", c, "a", a)
+        sizes = list(c.shape)
+        tail = shape[len(shape) - len(sizes) :]
+        if len(sizes) > len(shape) or any(
+            have not in (1, want) for have, want in zip(sizes, tail, strict=True)
+        ):
+            _fail(
+                "gemm",
+                f"c is {shape_text(sizes)}, which does not broadcast to the result's "
+                f"{shape_text(shape)}",
+            )
+    return shape
+
+
+def check_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> list[int]:
+    """Check the arguments of linear and return the result's shape."""
+    if x.dim() < 1:
+        _fail("linear", "x is scalar, expected at least 1 dimension")
+    if weight.dim() != 2:
+        _fail(
+            "linear", f"weight is {shape_text(weight.shape)}, expected out_features x in_features"
+        )
+    _check_gemm_dtype("linear", "x", x)
+    _check_like("linear", "weight", weight, "x", x)
+    if x.shape[-1] != weight.shape[1]:
+        _fail(
+            "linear",
+            f"x is {shape_text(x.shape)} and weight is {shape_text(weight.shape)}: "
+            f"in_features {x.shape[-1]} and {weight.shape[1]} differ",
+        )
+    _check_bias("linear", bias, weight.shape[0], "x", x)
+    return [*x.shape[:-1], weight.shape[0]]
+
+
+def check_transpose(x: Tensor, dim0: int, dim1: int) -> list[int]:
+    """Check the arguments of transpose and return the result's shape."""
+    limit = max(x.dim(), 1)
+    for name, dim in (("dim0", dim0), ("dim1", dim1)):
+        if not -limit <= dim < limit:
+            _fail("transpose", f"{name} is {dim}, expected {-limit} to {limit - 1}")
+    if x.element_size() not in (1, 2, 4, 8, 16):
+        _fail(
+            "transpose",
+            f"x has elements of {x.element_size()} bytes, expected 1, 2, 4, 8 or 16",
+        )
+    shape = list(x.shape)
+    if shape:
+        shape[dim0], shape[dim1] = shape[dim1], shape[dim0]
+    return shape
+
+
+def sum_result_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    """Return torch.sum's result dtype: integers and bool go to int64 unless asked otherwise."""
+    if dtype is not None:
+        return dtype
+    return torch.int64 if x.dtype in _INTEGERS else x.dtype
+
+
+def reduced_dims(x: Tensor, dim: Sequence[int] | None) -> list[int]:
+    """Check ``dim`` and return the dimensions to sum over, from 0 on; None and () mean all."""
+    limit = max(x.dim(), 1)
+    wrapped: list[int] = []
+    for d in dim or ():
+        if not -limit <= d < limit:
+            _fail("sum", f"dim holds {d}, expected {-limit} to {limit - 1}")
+        d %= limit
+        if d in wrapped:
+            _fail("sum", f"dim holds dimension {d} more than once")
+        wrapped.append(d)
+    return [d for d in wrapped if d < x.dim()] if dim else list(range(x.dim()))
+
+
+def check_sum(
+    x: Tensor, dim: Sequence[int] | None, keepdim: bool, dtype: torch.dtype | None
+) -> list[int]:
+    """Check the arguments of sum and return the result's shape."""
+    for verb, name, given in (("has dtype", "x", x.dtype), ("is", "dtype", dtype)):
+        if given is not None and given not in SUM_DTYPES:
+            _fail(
+                "sum",
+                f"{name} {verb} {dtype_text(given)}, expected a float, complex, bool, uint8 or "
+                "signed integer dtype of torch.sum",
+            )
+    reduced = reduced_dims(x, dim)
+    kept = [(1 if d in reduced else size) for d, size in enumerate(x.shape)]
+    return kept if keepdim else [size for d, size in enumerate(x.shape) if d not in reduced]

@@ -1,0 +1,43 @@
+"""The integers that stand for choices in the ops' schemas."""
+
+from torch_smem_gemm._kernels import OPS, kernels
+
+ACTIVATIONS: dict[str | None, int] = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}
+PRECISIONS: dict[str | None, int] = {None: 0, "fp32": 1, "ieee": 2, "tf32": 3}
+
+AUTO = 0  # the kernel code that leaves the choice to the op
+
+
+def _code(op: str, argument: str, value: object, codes: dict) -> int:
+    try:
+        return codes[value]
+    except (KeyError, TypeError):
+        kind = ValueError if isinstance(value, str) else TypeError
+        valid = ", ".join(repr(name) for name in codes)
+        raise kind(f"smem.{op}: {argument} is {value!r}, expected one of {valid}") from None
+
+
+def activation_code(op: str, activation: str | None) -> int:
+    """Return the code of an activation; ValueError or TypeError listing the valid ones."""
+    return _code(op, "activation", activation, ACTIVATIONS)
+
+
+def precision_code(op: str, precision: str | None) -> int:
+    """Return the code of a precision; ValueError or TypeError listing the valid ones."""
+    return _code(op, "precision", precision, PRECISIONS)
+
+
+_KERNEL_CODES = {
+    op: {"auto": AUTO} | {row.name: i + 1 for i, row in enumerate(kernels(op))} for op in OPS
+}
+_ANY_K = (True, *(row.any_k for row in kernels("gemm")))
+
+
+def kernel_code(op: str, kernel: str) -> int:
+    """Return the code of a kernel; ValueError or TypeError listing the valid ones."""
+    return _code(op, "kernel", kernel, _KERNEL_CODES[op])
+
+
+def kernel_for_any_k(code: int) -> int:
+    """Return ``code`` where that GEMM kernel takes every K, else auto: for a gradient's products."""
+    return code if _ANY_K[code] else AUTO

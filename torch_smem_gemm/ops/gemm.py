@@ -1,0 +1,205 @@
+"""smem.gemm: activation(alpha * a @ b + beta * c + bias)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_smem_gemm.ops import _aten
+from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_gemm, check_out
+from torch_smem_gemm.ops._codes import (
+    AUTO,
+    activation_code,
+    kernel_code,
+    kernel_for_any_k,
+    precision_code,
+)
+from torch_smem_gemm.ops._dispatch import (
+    Op,
+    autocast,
+    differentiable,
+    needs_grad,
+   
+    refuse_grad_with_out,
+    register,
+)
+from torch_smem_gemm.ops.sum import sum_to_shape
+
+
+def gemm(
+    a: Tensor,
+    b: Tensor,
+    *,
+    bias: Tensor | None = None,
+    activation: str | None = None,
+    c: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    precision: str | None = None,
+    kernel: str = "auto",
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``activation(alpha * a @ b + beta * c + bias)``.
+
+    Differentiable to any order in a, b, bias and c.
+
+    Args:
+        a: (..., M, K); float64, float32, float16 or bfloat16, any strides.
+        b: (..., K, N), dtype and device of ``a``; batch dimensions broadcast as in torch.matmul.
+        bias: (N,), added to every row.
+        activation: None, "relu", "gelu", "gelu_tanh" or "silu", by torch.nn.functional's formulas.
+        c: broadcasts to the result's shape; not read where ``beta`` is 0.
+        alpha: factor of the product.
+        beta: factor of ``c``.
+        precision: None, "fp32", "ieee" or "tf32": the least that float32 products must keep. Every
+            kernel so far computes in IEEE arithmetic, which meets all of them.
+        kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("gemm")``; on CPU tensors
+            the named kernel itself runs on the CPU.
+        out: takes the result; its shape must fit. May overlap the inputs. Not with gradients.
+
+    Returns:
+        (..., M, N), dtype of ``a``, contiguous, or ``out``. float16 and bfloat16 are summed in
+        float32 and rounded once, at the end.
+
+    Raises:
+        RuntimeError: shapes, dtypes or devices do not fit, or the named kernel cannot take the
+            problem; the text names the argument, what was expected and what came.
+        ValueError, TypeError: unknown activation, precision or kernel; the text lists the valid.
+        torch.OutOfMemoryError: no memory for the result.
+    """
+    if kernel == "auto" and out is None and a.is_cpu:
+        if bias is None and c is None and activation is None and alpha == 1 and beta == 0:
+            if a.dim() == 2 and b.dim() == 2 and a.dtype in GEMM_DTYPES and precision is None:
+                try:
+                    return torch.mm(a, b)
+                except RuntimeError:
+                    check_gemm(a, b, None, None, 0.0)
+                    raise
+    activation_ = activation_code("gemm", activation)
+    precision_ = precision_code("gemm", precision)
+    kernel_ = kernel_code("gemm", kernel)
+    if out is not None:
+        refuse_grad_with_out("gemm", a, b, bias, c)
+        torch.ops.smem.gemm.out(
+            a, b, bias, c, alpha, beta, activation_, precision_, kernel_, out=out
+        )
+        return out
+    a, b, bias, c = autocast(a, b, bias, c)
+    if kernel_ == AUTO and a.is_cpu:
+        check_gemm(a, b, bias, c, beta)
+        return _aten.gemm(a, b, bias, c, alpha, beta, activation_)
+    if activation_ and needs_grad(a, b, bias, c):
+        # The gradient needs what the activation was applied to.
+        z = _gemm(a, b, bias, c, alpha, beta, 0, precision_, kernel_)
+        return _aten.activate(z, activation_)
+    return _gemm(a, b, bias, c, alpha, beta, activation_, precision_, kernel_)
+
+
+def _describe(
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None = None,
+    c: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    activation: int = 0,
+    precision: int = 0,
+    kernel: int = 0,
+) -> tuple[list[int], torch.dtype]:
+    return check_gemm(a, b, bias, c, beta), a.dtype
+
+
+def _setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    a, b, bias, c, alpha, beta, activation, precision, kernel = inputs
+    ctx.save_for_backward(a, b, *((bias, c) if activation else (None, None)))
+    ctx.bias_shape = None if bias is None else bias.shape
+    ctx.c_shape = None if c is None else c.shape
+    ctx.numbers = alpha, beta, activation, precision, kernel
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple:
+    a, b, bias, c = ctx.saved_tensors
+    alpha, beta, activation, precision, kernel = ctx.numbers
+    needs = ctx.needs_input_grad
+    if activation:
+        # Only direct calls of the op come here; gemm() applies the activation outside.
+        z = _gemm(a, b, bias, c, alpha, beta, 0, precision, kernel)
+        grad = _aten.activation_gradient(grad, z, activation)
+    return (
+        _grad_a(grad, a, b, alpha, precision, kernel) if needs[0] else None,
+        _grad_b(grad, a, b, alpha, precision, kernel) if needs[1] else None,
+        sum_to_shape(grad, ctx.bias_shape) if needs[2] else None,
+        _grad_c(grad, beta, ctx.c_shape) if needs[3] else None,
+        *(None,) * 5,
+    )
+
+
+def _grad_c(grad: Tensor, beta: float, shape: torch.Size) -> Tensor:
+    return grad.new_zeros(shape) if beta == 0 else sum_to_shape(grad, shape) * beta
+
+
+def product(
+    a: Tensor, b: Tensor, alpha: float = 1.0, precision: int = 0, kernel: int = AUTO
+) -> Tensor:
+    """Return alpha * a @ b, differentiably; choices by code."""
+    return _gemm(a, b, None, None, alpha, 0.0, 0, precision, kernel)
+
+
+def _grad_a(
+    grad: Tensor, a: Tensor, b: Tensor, alpha: float, precision: int, kernel: int
+) -> Tensor:
+    return sum_to_shape(product(grad, b.mT, alpha, precision, kernel_for_any_k(kernel)), a.shape)
+
+
+def _grad_b(
+    grad: Tensor, a: Tensor, b: Tensor, alpha: float, precision: int, kernel: int
+) -> Tensor:
+    if b.dim() == 2 and a.dim() > 2:
+        # One product over all rows, instead of a batch of products to be summed.
+        a, grad = a.reshape(-1, a.shape[-1]), grad.reshape(-1, grad.shape[-1])
+    return sum_to_shape(product(a.mT, grad, alpha, precision, kernel_for_any_k(kernel)), b.shape)
+
+
+def _vmap(
+    op: Op,
+    info: Any,
+    in_dims: tuple,
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None = None,
+    c: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    activation: int = 0,
+    precision: int = 0,
+    kernel: int = 0,
+) -> tuple[Tensor, int]:
+    dim_a, dim_b, dim_bias, dim_c = (*in_dims, None, None)[:4]
+    rank = max(
+        tensor.dim() - (dim is not None)
+        for tensor, dim in ((a, dim_a), (b, dim_b), (c, dim_c))
+        if tensor is not None
+    )
+
+    def lead(tensor: Tensor | None, dim: int | None) -> Tensor | None:
+        """Put the mapped dimension first, before all batch dimensions of any operand."""
+        if tensor is None or dim is None:
+            return tensor
+        tensor = tensor.movedim(dim, 0)
+        return tensor.reshape(
+            tensor.shape[0], *(1,) * (rank + 1 - tensor.dim()), *tensor.shape[1:]
+        )
+
+    a, b, c = lead(a, dim_a), lead(b, dim_b), lead(c, dim_c)
+    if dim_a is None and dim_b is None:
+        # Only the addends are mapped: give the product the mapped dimension they broadcast over.
+        a = a.expand(info.batch_size, *(1,) * (rank - a.dim()), *a.shape)
+    if dim_bias is None:
+        return op(a, b, bias, c, alpha, beta, activation, precision, kernel), 0
+    z = op(a, b, None, c, alpha, beta, 0, precision, kernel) + lead(bias, dim_bias)
+    return _aten.activate(z, activation), 0
+
+
+_gemm = differentiable(
+    "gemm", register("gemm", _describe, _aten.gemm, _vmap), _setup, _backward
+)

@@ -1,0 +1,124 @@
+"""smem.linear: activation(x @ weight.T + bias)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_smem_gemm.ops import _aten
+from torch_smem_gemm.ops._checks import check_linear
+from torch_smem_gemm.ops._codes import activation_code, precision_code
+from torch_smem_gemm.ops._dispatch import Op, autocast, differentiable, needs_grad, register
+from torch_smem_gemm.ops.gemm import product
+from torch_smem_gemm.ops.sum import sum_to_shape
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    activation: str | None = None,
+    precision: str | None = None,
+) -> Tensor:
+    """Return ``activation(x @ weight.T + bias)``, as torch.nn.functional.linear.
+
+    Differentiable to any order in x, weight and bias.
+
+    Args:
+        x: (..., in_features); float64, float32, float16 or bfloat16, any strides.
+        weight: (out_features, in_features), dtype and device of ``x``.
+        bias: (out_features,).
+        activation: None, "relu", "gelu", "gelu_tanh" or "silu".
+        precision: as for ``smem.gemm``.
+
+    Returns:
+        (..., out_features), dtype of ``x``, contiguous.
+
+    Raises:
+        RuntimeError: shapes, dtypes or devices do not fit.
+        ValueError, TypeError: unknown activation or precision; the text lists the valid ones.
+        torch.OutOfMemoryError: no memory for the result.
+    """
+    activation_ = activation_code("linear", activation)
+    precision_ = precision_code("linear", precision)
+    x, weight, bias = autocast(x, weight, bias)
+    if x.is_cpu:
+        check_linear(x, weight, bias)
+        return _aten.linear(x, weight, bias, activation_)
+    if activation_ and needs_grad(x, weight, bias):
+        # The gradient needs what the activation was applied to.
+        return _aten.activate(_linear(x, weight, bias, 0, precision_), activation_)
+    return _linear(x, weight, bias, activation_, precision_)
+
+
+def _describe(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    activation: int = 0,
+    precision: int = 0,
+) -> tuple[list[int], torch.dtype]:
+    return check_linear(x, weight, bias), x.dtype
+
+
+def _setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    x, weight, bias, activation, precision = inputs
+    ctx.save_for_backward(x, weight, bias if activation else None)
+    ctx.bias_shape = None if bias is None else bias.shape
+    ctx.numbers = activation, precision
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple:
+    x, weight, bias = ctx.saved_tensors
+    activation, precision = ctx.numbers
+    needs = ctx.needs_input_grad
+    if activation:
+        # Only direct calls of the op come here; linear() applies the activation outside.
+        grad = _aten.activation_gradient(grad, _linear(x, weight, bias, 0, precision), activation)
+    grad_weight = None
+    if needs[1]:
+        rows, grad_rows = x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1])
+        grad_weight = product(grad_rows.mT, rows, precision=precision)
+    return (
+        _linear(grad, weight.mT, None, 0, precision) if needs[0] else None,
+        grad_weight,
+        sum_to_shape(grad, ctx.bias_shape) if needs[2] else None,
+        None,
+        None,
+    )
+
+
+def _vmap(
+    op: Op,
+    info: Any,
+    in_dims: tuple,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    activation: int = 0,
+    precision: int = 0,
+) -> tuple[Tensor, int]:
+    dim_x, dim_weight, dim_bias = (*in_dims, None, None)[:3]
+    x = x.movedim(dim_x, 0) if dim_x is not None else x.expand(info.batch_size, *x.shape)
+    if dim_weight is None and dim_bias is None:
+        return op(x, weight, bias, activation, precision), 0
+
+    def mapped(tensor: Tensor, dim: int | None, extra: int) -> Tensor:
+        """Put the mapped dimension first and ``extra`` dimensions of size 1 after it."""
+        lead = 1 if dim is None else tensor.shape[dim]
+        tensor = tensor if dim is None else tensor.movedim(dim, 0)
+        rest = tensor.shape if dim is None else tensor.shape[1:]
+        return tensor.reshape(lead, *(1,) * extra, *rest)
+
+    rows = x.unsqueeze(-2) if x.dim() == 2 else x
+    z = torch.ops.smem.gemm(rows, mapped(weight, dim_weight, rows.dim() - 3).mT, precision=precision)
+    z = z.squeeze(-2) if x.dim() == 2 else z
+    if bias is not None:
+        z = z + mapped(bias, dim_bias, z.dim() - 2)
+    return _aten.activate(z, activation), 0
+
+
+_linear = differentiable(
+    "linear", register("linear", _describe, _aten.linear, _vmap), _setup, _backward
+)
