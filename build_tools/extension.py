@@ -137,7 +137,7 @@ def config_header() -> str:
     compiler = subprocess.check_output([cpp_extension.get_cxx_compiler(), "--version"], text=True)
     values = {
         "kCudaVersion": CUDA.version if CUDA else "",
-        "kCudaArchs": " ".join(f.rpartition("=")[2] for f in gencode_flags(CUDA)) if CUDA else "",
+        "kCudaArchs": " ".join(built_codes()),
         "kTorchTarget": ".".join(map(str, TORCH_TARGET)),
         "kTorchBuiltWith": torch.__version__,
         "kCompiler": compiler.splitlines()[0],
@@ -146,6 +146,12 @@ def config_header() -> str:
     return "\n".join(
         ["#pragma once", "", "namespace smem::build {", *lines, "}  // namespace smem::build", ""]
     )
+
+
+def built_codes() -> list[str]:
+    """["sm_80", "compute_80"], say, where nvcc is told code=[sm_80,compute_80]."""
+    codes = [flag.rpartition("=")[2].strip("[]") for flag in gencode_flags(CUDA)] if CUDA else []
+    return ",".join(codes).split(",") if codes else []
 
 
 def write_if_changed(path: Path, text: str) -> None:

@@ -29,7 +29,7 @@ OPS = tuple(dict.fromkeys(row.op for row in _TABLE))
 
 
 def kernels(op: str | None = None) -> list[KernelInfo]:
-    """Return the kernels of ``op`` ("gemm", "transpose" or "sum"), or all, in the ladder's order."""
+    """Return the kernels of "gemm", "transpose" or "sum", or all, in the order of the ladder."""
     if op is not None and op not in OPS:
         raise ValueError(f"smem.kernels: op is {op!r}, expected one of {', '.join(OPS)}")
     return [row for row in _TABLE if op in (None, row.op)]

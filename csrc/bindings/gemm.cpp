@@ -65,8 +65,7 @@ void check_dtype(const char* op, const char* name, const Tensor& tensor) {
   const auto dtype = dtype_of(tensor.scalar_type());
   if (!dtype || *dtype > DType::bf16) {
     fail(std::string("smem.") + op + ": " + name + " has dtype " +
-         dtype_text(tensor.scalar_type()) +
-         ", expected float64, float32, float16 or bfloat16");
+         dtype_text(tensor.scalar_type()) + ", expected float64, float32, float16 or bfloat16");
   }
 }
 
@@ -102,7 +101,8 @@ Sizes check_gemm(const Arguments& args) {
   result.push(args.a.sizes.last(2));
   result.push(args.b.sizes.last(1));
   check_bias(args.op, args.bias, result.last(1), "a", *args.a.tensor);
-  if (args.beta != 0 && !args.c) fail(std::string("smem.") + args.op + ": beta is not 0, expected c");
+  if (args.beta != 0 && !args.c)
+    fail(std::string("smem.") + args.op + ": beta is not 0, expected c");
   if (args.c) {
     check_like(args.op, "c", *args.c, "a", *args.a.tensor);
     const Sizes sizes = sizes_of(*args.c);
@@ -143,8 +143,8 @@ void fold_batch_into_rows(Problem& problem, BatchDims& batch) {
 
 void move(gemm::Operand& operand, int64_t elements, DType dtype) {
   if (operand.data) {
-    operand.data = static_cast<const char*>(operand.data) +
-                   elements * static_cast<int64_t>(size_of(dtype));
+    operand.data =
+        static_cast<const char*>(operand.data) + elements * static_cast<int64_t>(size_of(dtype));
   }
 }
 
@@ -261,7 +261,7 @@ void run_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bia
 
 Tensor gemm(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
             double alpha, double beta, int64_t activation, int64_t /*precision*/, int64_t kernel) {
-  const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias, c,
+  const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias,  c,
                        alpha,  beta,          activation,    kernel};
   const Tensor out = empty("gemm", check_gemm(args), a.scalar_type(), a);
   run(args, MatrixView(out));
@@ -271,7 +271,7 @@ Tensor gemm(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const 
 void gemm_out(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
               double alpha, double beta, int64_t activation, int64_t /*precision*/, int64_t kernel,
               const Tensor& out) {
-  const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias, c,
+  const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias,  c,
                        alpha,  beta,          activation,    kernel};
   const Sizes sizes = check_gemm(args);
   check_out("gemm", out, sizes, a.scalar_type(), a);

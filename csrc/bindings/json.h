@@ -24,7 +24,8 @@ using JsonField = std::pair<const char*, std::string>;
 /// Values are JSON already.
 inline std::string json_object(const std::vector<JsonField>& fields) {
   std::string text;
-  for (const auto& [key, value] : fields) text += (text.empty() ? "" : ",") + json(key) + ":" + value;
+  for (const auto& [key, value] : fields)
+    text += (text.empty() ? "" : ",") + json(key) + ":" + value;
   return "{" + text + "}";
 }
 

@@ -43,7 +43,8 @@ struct Dims {
     --count;
   }
 
-  /// The innermost MAX_RANK dimensions; there must be no more unless the caller loops over the rest.
+  /// The innermost MAX_RANK dimensions; there must be no more unless the caller loops over the
+  /// rest.
   Loop<TENSORS> loop() const {
     Loop<TENSORS> result;
     const int first = std::max(0, count - MAX_RANK);
@@ -55,8 +56,8 @@ struct Dims {
     return result;
   }
 
-  /// Calls f(offsets) for each iteration of the dimensions that `loop` leaves out: once, with zeros,
-  /// unless there are more than MAX_RANK.
+  /// Calls f(offsets) for each iteration of the dimensions that `loop` leaves out: once, with
+  /// zeros, unless there are more than MAX_RANK.
   template <typename F>
   void for_each_outer(const F& f) const {
     std::array<int64_t, MAX_DIMS + 1> index{};

@@ -1,8 +1,9 @@
 // The schemas of torch.ops.smem.* and what serves them on CUDA and CPU tensors.
 //
 // gemm, linear, transpose, sum are the public ops: Python adds their autograd, fake and vmap rules,
-// and serves `kernel = 0` (auto) on CPU tensors by ATen. The same functions stand under _gemm and so
-// on without any of that: 3 us a call less, for Python code that has seen that it needs none of it.
+// and serves `kernel = 0` (auto) on CPU tensors by ATen. The same functions stand under _gemm and
+// so on without any of that: 3 us a call less, for Python code that has seen that it needs none of
+// it.
 //
 // Tensors are positional (DTensor's sharding rules need that) and choices are integers: a string
 // argument costs an allocation that torch's stable ABI never frees.

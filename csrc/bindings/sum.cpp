@@ -29,8 +29,8 @@ ScalarType real_of(ScalarType type) {
 
 void check_dtype(const char* name, ScalarType type) {
   if (!dtype_of(real_of(type))) {
-    fail(std::string("smem.sum: ") + name + (std::string(name) == "dtype" ? " is " : " has dtype ") +
-         dtype_text(type) +
+    fail(std::string("smem.sum: ") + name +
+         (std::string(name) == "dtype" ? " is " : " has dtype ") + dtype_text(type) +
          ", expected a float, complex, bool, uint8 or signed integer dtype of torch.sum");
   }
 }
@@ -176,9 +176,9 @@ void run(const Tensor& x, const Plan& plan, int64_t kernel_code, const Tensor& o
     const Tensor result = empty(OP, flat, out.scalar_type(), x);
     run(matrix, Plan(sizes_of(matrix), std::vector<int64_t>{1}, false), kernel_code, result);
     Tensor target = out;
-    torch::stable::copy_(target, torch::stable::reshape(result, std::vector<int64_t>(
-                                                                    out.sizes().begin(),
-                                                                    out.sizes().end())));
+    torch::stable::copy_(target,
+                         torch::stable::reshape(
+                             result, std::vector<int64_t>(out.sizes().begin(), out.sizes().end())));
     return;
   }
 

@@ -7,17 +7,17 @@
 namespace smem {
 inline namespace SMEM_BUILD {
 
-/// Copies N elements to shared memory, or writes zeros where not `inside` (then nothing is read).
-/// The elements are there after `wait_for_copies` and a barrier. cp.async moves 4, 8 or 16 bytes:
-/// two-byte elements, and chips before sm_80, go through a register instead.
+/// Copies a run of N elements to shared memory, of which the first `inside` are read and the others
+/// become zero. They are there after `wait_for_copies` and a barrier. cp.async moves 4, 8 or 16
+/// bytes: two-byte elements, and chips before sm_80, go through registers instead.
 template <int N, typename T>
-__device__ __forceinline__ void copy_async(T* shared, const T* global, bool inside) {
+__device__ __forceinline__ void copy_async(T* shared, const T* global, int inside) {
   constexpr int BYTES = N * sizeof(T);
   static_assert(BYTES <= 16, "a thread copies at most 16 bytes at once");
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (BYTES >= 4) {
     const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-    const int bytes_read = inside ? BYTES : 0;
+    const int bytes_read = inside <= 0 ? 0 : inside < N ? inside * int{sizeof(T)} : BYTES;
     if constexpr (BYTES == 16) {
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(global),
                    "r"(bytes_read)
@@ -30,9 +30,7 @@ __device__ __forceinline__ void copy_async(T* shared, const T* global, bool insi
     return;
   }
 #endif
-  Vector<T, N> value{};
-  if (inside) value = load_vector<N>(global);
-  store_vector<N>(shared, value);
+  store_vector<N>(shared, load_vector<N>(global, inside));
 }
 
 /// Waits until all of the calling thread's copies have landed; a barrier shows them to the others.

@@ -1,9 +1,9 @@
-#include "device/device.h"
-
 #include <array>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+
+#include "device/device.h"
 
 namespace smem {
 namespace {
@@ -26,11 +26,11 @@ Device cuda_device(int index) {
   static std::array<std::once_flag, MAX_DEVICES> once;
   static std::array<Device, MAX_DEVICES> devices;
   std::call_once(once.at(index), [&] {
-    devices[index] = {10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
-                          attribute(cudaDevAttrComputeCapabilityMinor, index),
-                      attribute(cudaDevAttrMultiProcessorCount, index),
-                      static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)),
-                      nullptr};
+    devices[index] = {
+        10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
+            attribute(cudaDevAttrComputeCapabilityMinor, index),
+        attribute(cudaDevAttrMultiProcessorCount, index),
+        static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)), nullptr};
   });
   return devices[index];
 }

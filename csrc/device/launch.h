@@ -16,10 +16,10 @@ constexpr size_t DEFAULT_SHARED_BYTES = 48 * 1024;
 
 /// What the device (or, for host_run, the device it stands for) offers to a launch.
 struct Device {
-  int capability;        ///< 10 * major + minor
-  int multiprocessors;   ///< SMs
-  size_t shared_bytes;   ///< the most shared memory a block may opt in to
-  void* stream;          ///< cudaStream_t; not used by host_run
+  int capability;       ///< 10 * major + minor
+  int multiprocessors;  ///< SMs
+  size_t shared_bytes;  ///< the most shared memory a block may opt in to
+  void* stream;         ///< cudaStream_t; not used by host_run
 };
 
 /// host_run stands for an H200: capability 9.0, 227 KiB of shared memory a block.
@@ -36,11 +36,12 @@ struct Geometry {
 #ifdef __CUDACC__
 inline void check_launch(cudaError_t error, const char* kernel) {
   if (error == cudaSuccess) return;
-  std::string text = std::string("smem: launching kernel '") + kernel +
-                     "' failed: " + cudaGetErrorString(error);
+  std::string text =
+      std::string("smem: launching kernel '") + kernel + "' failed: " + cudaGetErrorString(error);
   if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion) {
-    text += "; this build holds no code for this GPU: rebuild with TORCH_CUDA_ARCH_LIST set to "
-            "its compute capability (see `python -m torch_smem_gemm info`)";
+    text +=
+        "; this build holds no code for this GPU: rebuild with TORCH_CUDA_ARCH_LIST set to "
+        "its compute capability (see `python -m torch_smem_gemm info`)";
   }
   throw std::runtime_error(text);
 }
@@ -67,8 +68,8 @@ void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry
                                       cudaSharedmemCarveoutMaxShared),
                  name);
   }
-  kernel<<<static_cast<unsigned>(geometry.blocks), geometry.threads,
-           geometry.dynamic_shared_bytes, static_cast<cudaStream_t>(device.stream)>>>(argument);
+  kernel<<<static_cast<unsigned>(geometry.blocks), geometry.threads, geometry.dynamic_shared_bytes,
+           static_cast<cudaStream_t>(device.stream)>>>(argument);
   check_launch(cudaGetLastError(), name);
 #else
   (void)device;

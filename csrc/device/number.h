@@ -1,8 +1,8 @@
 // The number types of the kernels, and the type in which each is summed.
 #pragma once
 
-#include <cstdint>
 #include <cmath>
+#include <cstdint>
 #include <type_traits>
 
 #include "device/dtype.h"
@@ -30,8 +30,9 @@ using bfloat16 = torch::headeronly::BFloat16;
 
 /// float for float, half and bfloat16; double for double; int64_t for integers and bool.
 template <typename T>
-using Accumulator = std::conditional_t<std::is_integral_v<T>, int64_t,
-                                       std::conditional_t<std::is_same_v<T, double>, double, float>>;
+using Accumulator =
+    std::conditional_t<std::is_integral_v<T>, int64_t,
+                       std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 template <typename T>
 __device__ __forceinline__ Accumulator<T> to_accumulator(T value) {

@@ -22,6 +22,16 @@ __device__ __forceinline__ Vector<T, N> load_vector(const T* from) {
   return *reinterpret_cast<const Vector<T, N>*>(from);
 }
 
+/// The first `inside` of N elements; zeros for the others, which are not read.
+template <int N, typename T>
+__device__ __forceinline__ Vector<T, N> load_vector(const T* from, int inside) {
+  if (inside >= N) return load_vector<N>(from);
+  Vector<T, N> values;
+#pragma unroll
+  for (int i = 0; i < N; ++i) values.lane[i] = i < inside ? from[i] : T(0.0f);
+  return values;
+}
+
 template <int N, typename T>
 __device__ __forceinline__ void store_vector(T* to, const Vector<T, N>& value) {
   *reinterpret_cast<Vector<T, N>*>(to) = value;

@@ -116,7 +116,9 @@ template <typename Rung>
 constexpr Kernel make_kernel(const char* name, const char* summary,
                              const char* requires_ = "any shape, any strides",
                              int64_t (*largest_k)(DType, size_t) = nullptr) {
-  return {name, summary, requires_,
+  return {name,
+          summary,
+          requires_,
           [](const Problem& problem, const Device& device) {
             with_float_type(problem.dtype, [&](auto tag) {
               using T = typename decltype(tag)::type;

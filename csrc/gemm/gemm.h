@@ -54,8 +54,8 @@ struct KernelTable {
   int count;
 };
 
-/// The table of the CUDA build, and that of the device a problem lies on: both hold the same rows in
-/// the order of the ladder. Without CUDA there are the host's kernels only.
+/// The table of the CUDA build, and that of the device a problem lies on: both hold the same rows
+/// in the order of the ladder. Without CUDA there are the host's kernels only.
 KernelTable device_kernels();
 KernelTable kernels(bool on_host);
 

@@ -88,34 +88,19 @@ struct Sharing {
   using Threads = ThreadTile<T>;
   static constexpr int THREADS_E = Threads::THREADS / THREADS_K;
   static constexpr int K_STEP = THREADS_K * K_RUN, E_STEP = THREADS_E * E_RUN;
+  static constexpr bool ALONG_K = K_RUN > 1;
 
   static_assert(K_RUN == 1 || E_RUN == 1, "a run lies along one dimension");
   static_assert(Threads::DEPTH % K_STEP == 0 && Threads::TILE % E_STEP == 0,
                 "the threads share out the piece without a rest");
 
-  /// Calls copy(k, e, from, inside) for each run of the calling thread; `from` points to
-  /// X(e0 + e, k0 + k) and must not be read where that is not inside X.
-  template <typename Copy>
-  __device__ __forceinline__ static void for_each_run(const Matrix<const T>& X, int64_t e0,
-                                                      int64_t k0, const Copy& copy) {
+  __device__ __forceinline__ static int first_k() {
     const int thread = threadIdx.x;
-    const int k_first = (K_FIRST ? thread % THREADS_K : thread / THREADS_E) * K_RUN;
-    const int e_first = (K_FIRST ? thread / THREADS_K : thread % THREADS_E) * E_RUN;
-    const int64_t rows_left = X.rows - e0, cols_left = X.cols - k0;
-    const int extent = rows_left < Threads::TILE ? static_cast<int>(rows_left) : Threads::TILE;
-    const int depth = cols_left < Threads::DEPTH ? static_cast<int>(cols_left) : Threads::DEPTH;
-    const T* line = X.data + (e0 + e_first) * X.row_stride + (k0 + k_first) * X.col_stride;
-#pragma unroll
-    for (int k = 0; k < Threads::DEPTH; k += K_STEP) {
-      const T* from = line;
-#pragma unroll
-      for (int e = 0; e < Threads::TILE; e += E_STEP) {
-        copy(k_first + k, e_first + e, from,
-             e_first + e + E_RUN <= extent && k_first + k + K_RUN <= depth);
-        from += E_STEP * X.row_stride;
-      }
-      line += K_STEP * X.col_stride;
-    }
+    return (K_FIRST ? thread % THREADS_K : thread / THREADS_E) * K_RUN;
+  }
+  __device__ __forceinline__ static int first_e() {
+    const int thread = threadIdx.x;
+    return (K_FIRST ? thread / THREADS_K : thread % THREADS_E) * E_RUN;
   }
 };
 
@@ -137,6 +122,58 @@ using ElementsAlongE = Sharing<T, ThreadTile<T>::THREADS / ThreadTile<T>::TILE, 
 /// more than a multiple of 32, sends the stores of the 8 x 4 lanes to 32 different banks.
 template <typename T>
 using ElementsAlongK = Sharing<T, 8, true, 1, 1>;
+
+/// Which of them an operand's strides and alignment allow.
+enum class Order { runs_along_e, runs_along_k, elements_along_k, elements_along_e };
+
+template <typename T>
+__device__ __forceinline__ Order order_of(const Matrix<const T>& X) {
+  if (rows_are_vectors<VECTOR_WIDTH<T>>(X.transposed())) return Order::runs_along_e;
+  if (rows_are_vectors<VECTOR_WIDTH<T>>(X)) return Order::runs_along_k;
+  return X.col_stride == 1 ? Order::elements_along_k : Order::elements_along_e;
+}
+
+/// An operand on its way along K: X(e0 + e, k), where X is A, or B transposed. The calling thread's
+/// place in it is a pointer that moves on: 64-bit products for every run would cost registers.
+template <typename T>
+struct Source {
+  using Threads = ThreadTile<T>;
+
+  const T* line;  ///< the calling thread's first run of the current piece
+  int64_t e_stride, k_stride;
+  int extent;      ///< rows of the piece that are inside X
+  int64_t k_left;  ///< columns of X from the current piece on
+
+  template <typename Sharing>
+  __device__ __forceinline__ static Source start(const Matrix<const T>& X, int64_t e0) {
+    const int64_t rows_left = X.rows - e0;
+    return {X.data + (e0 + Sharing::first_e()) * X.row_stride + Sharing::first_k() * X.col_stride,
+            X.row_stride, X.col_stride,
+            rows_left < Threads::TILE ? static_cast<int>(rows_left) : Threads::TILE, X.cols};
+  }
+
+  /// Calls copy(k, e, from, inside) for each run of the calling thread, `inside` being how many of
+  /// its elements lie inside X (zero or less: none). Then moves on to the next piece.
+  template <typename Sharing, typename Copy>
+  __device__ __forceinline__ void next(const Copy& copy) {
+    const int k_first = Sharing::first_k(), e_first = Sharing::first_e();
+    const int depth = k_left < Threads::DEPTH ? static_cast<int>(k_left) : Threads::DEPTH;
+#pragma unroll
+    for (int k = 0; k < Threads::DEPTH; k += Sharing::K_STEP) {
+      const T* from = line;
+#pragma unroll
+      for (int e = 0; e < Threads::TILE; e += Sharing::E_STEP) {
+        const int k_inside = depth - k_first - k, e_inside = extent - e_first - e;
+        const bool along_k = Sharing::ALONG_K;
+        copy(k_first + k, e_first + e, from,
+             along_k ? (e_inside > 0 ? k_inside : 0) : (k_inside > 0 ? e_inside : 0));
+        from += Sharing::E_STEP * e_stride;
+      }
+      line += Sharing::K_STEP * k_stride;
+    }
+    k_left -= Threads::DEPTH;
+  }
+};
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm

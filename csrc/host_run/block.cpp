@@ -99,8 +99,8 @@ void Block::wait_until(Condition passed, const char* where) {
     // The ring has come round: every other fiber ran. If none moved on, none ever will.
     if (progress_ == before && !passed()) {
       throw std::runtime_error(std::string("host_run: deadlock: thread ") + std::to_string(self) +
-                               " of block " + std::to_string(current_thread->block_index.x) + " waits at " + where +
-                               " for threads that never reach it");
+                               " of block " + std::to_string(current_thread->block_index.x) +
+                               " waits at " + where + " for threads that never reach it");
     }
   }
 }

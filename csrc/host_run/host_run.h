@@ -55,8 +55,7 @@ void run(int64_t blocks, dim3 threads, size_t dynamic_shared_bytes, Body body, v
 /// std::runtime_error where threads wait for each other for ever.
 template <typename F>
 void run(int64_t blocks, dim3 threads, size_t dynamic_shared_bytes, F body) {
-  run(
-      blocks, threads, dynamic_shared_bytes, [](void* f) { (*static_cast<F*>(f))(); }, &body);
+  run(blocks, threads, dynamic_shared_bytes, [](void* f) { (*static_cast<F*>(f))(); }, &body);
 }
 
 }  // namespace smem::host_run

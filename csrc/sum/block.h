@@ -35,8 +35,17 @@ struct Block {
     const int64_t begin = chunk * CHUNK;
     const int64_t end = begin + CHUNK < problem.count ? begin + CHUNK : problem.count;
     Acc sum = 0;
-    for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-      sum += to_accumulator(in[offsets_at(problem.reduced, i).of[0]]);
+    if (problem.reduced.rank <= 1) {
+      // Unrolled, four loads are under way before the first is added.
+      const int64_t stride = problem.reduced.stride[0][0];
+#pragma unroll 4
+      for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+        sum += to_accumulator(in[i * stride]);
+      }
+    } else {
+      for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+        sum += to_accumulator(in[offsets_at(problem.reduced, i).of[0]]);
+      }
     }
     return sum;
   }

@@ -14,7 +14,8 @@ namespace smem::sum {
 enum Tensor : int { IN, OUT, TENSORS };
 
 /// Longer sums are cut into chunks of this many elements, a block each, and the chunks' sums are
-/// summed in turn. It depends on nothing else: an output has the same bits whatever stands beside it.
+/// summed in turn. It depends on nothing else: an output has the same bits whatever stands beside
+/// it.
 constexpr int64_t CHUNK = 8192;
 
 /// One pass: chunk j of output o is summed into out[o * chunks + j].
@@ -22,10 +23,10 @@ struct Problem {
   DType in_dtype, out_dtype;
   const void* in;
   void* out;
-  int64_t count;                  ///< elements of an output
-  int64_t chunks;                 ///< ceil(count / CHUNK), at least 1
-  Loop<TENSORS> outputs;          ///< steps of in and out over the outputs
-  Loop<1> reduced;                ///< steps of in over the elements of an output
+  int64_t count;          ///< elements of an output
+  int64_t chunks;         ///< ceil(count / CHUNK), at least 1
+  Loop<TENSORS> outputs;  ///< steps of in and out over the outputs
+  Loop<1> reduced;        ///< steps of in over the elements of an output
 };
 
 /// A row of the kernel table.
@@ -42,8 +43,8 @@ struct KernelTable {
   int count;
 };
 
-/// The table of the CUDA build, and that of the device a problem lies on: both hold the same rows in
-/// the order of the ladder. Without CUDA there are the host's kernels only.
+/// The table of the CUDA build, and that of the device a problem lies on: both hold the same rows
+/// in the order of the ladder. Without CUDA there are the host's kernels only.
 KernelTable device_kernels();
 KernelTable kernels(bool on_host);
 

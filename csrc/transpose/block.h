@@ -9,6 +9,7 @@ inline namespace SMEM_BUILD {
 
 constexpr int TILE = 32;
 constexpr int TILE_ROWS_A_STEP = 8;
+constexpr int THREADS = TILE * TILE_ROWS_A_STEP;
 
 /// Bits of an element: transposing never looks at values.
 struct alignas(16) Bits128 {

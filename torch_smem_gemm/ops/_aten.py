@@ -9,7 +9,6 @@ from torch import Tensor
 from torch_smem_gemm.ops._codes import ACTIVATIONS
 
 
-
 def _silu_gradient(grad: Tensor, z: Tensor) -> Tensor:
     if not torch.is_grad_enabled():
         return torch.ops.aten.silu_backward(grad, z)

@@ -39,5 +39,5 @@ def kernel_code(op: str, kernel: str) -> int:
 
 
 def kernel_for_any_k(code: int) -> int:
-    """Return ``code`` where that GEMM kernel takes every K, else auto: for a gradient's products."""
+    """Return ``code`` if that GEMM kernel takes every K, else auto: for a gradient's products."""
     return code if _ANY_K[code] else AUTO

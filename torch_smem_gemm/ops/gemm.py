@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
-from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_gemm, check_out
+from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_gemm
 from torch_smem_gemm.ops._codes import (
     AUTO,
     activation_code,
@@ -19,7 +19,6 @@ from torch_smem_gemm.ops._dispatch import (
     autocast,
     differentiable,
     needs_grad,
-   
     refuse_grad_with_out,
     register,
 )
@@ -67,14 +66,21 @@ def gemm(
         ValueError, TypeError: unknown activation, precision or kernel; the text lists the valid.
         torch.OutOfMemoryError: no memory for the result.
     """
-    if kernel == "auto" and out is None and a.is_cpu:
-        if bias is None and c is None and activation is None and alpha == 1 and beta == 0:
-            if a.dim() == 2 and b.dim() == 2 and a.dtype in GEMM_DTYPES and precision is None:
-                try:
-                    return torch.mm(a, b)
-                except RuntimeError:
-                    check_gemm(a, b, None, None, 0.0)
-                    raise
+    if (
+        # The plain product of two matrices by ATen, which makes the checks in less time.
+        kernel == "auto"
+        and a.is_cpu
+        and bias is activation is c is precision is out is None
+        and alpha == 1
+        and beta == 0
+        and a.dim() == b.dim() == 2
+        and a.dtype in GEMM_DTYPES
+    ):
+        try:
+            return torch.mm(a, b)
+        except RuntimeError:
+            check_gemm(a, b, None, None, 0.0)
+            raise
     activation_ = activation_code("gemm", activation)
     precision_ = precision_code("gemm", precision)
     kernel_ = kernel_code("gemm", kernel)
@@ -186,9 +192,7 @@ def _vmap(
         if tensor is None or dim is None:
             return tensor
         tensor = tensor.movedim(dim, 0)
-        return tensor.reshape(
-            tensor.shape[0], *(1,) * (rank + 1 - tensor.dim()), *tensor.shape[1:]
-        )
+        return tensor.reshape(tensor.shape[0], *(1,) * (rank + 1 - tensor.dim()), *tensor.shape[1:])
 
     a, b, c = lead(a, dim_a), lead(b, dim_b), lead(c, dim_c)
     if dim_a is None and dim_b is None:
@@ -200,6 +204,4 @@ def _vmap(
     return _aten.activate(z, activation), 0
 
 
-_gemm = differentiable(
-    "gemm", register("gemm", _describe, _aten.gemm, _vmap), _setup, _backward
-)
+_gemm = differentiable("gemm", register("gemm", _describe, _aten.gemm, _vmap), _setup, _backward)

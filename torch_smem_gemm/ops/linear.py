@@ -112,7 +112,9 @@ def _vmap(
         return tensor.reshape(lead, *(1,) * extra, *rest)
 
     rows = x.unsqueeze(-2) if x.dim() == 2 else x
-    z = torch.ops.smem.gemm(rows, mapped(weight, dim_weight, rows.dim() - 3).mT, precision=precision)
+    z = torch.ops.smem.gemm(
+        rows, mapped(weight, dim_weight, rows.dim() - 3).mT, precision=precision
+    )
     z = z.squeeze(-2) if x.dim() == 2 else z
     if bias is not None:
         z = z + mapped(bias, dim_bias, z.dim() - 2)

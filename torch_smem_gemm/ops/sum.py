@@ -54,11 +54,9 @@ def sum(
 
 
 def sum_to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """Sum ``x`` down to a shape that broadcasts to its own: what a broadcast input's gradient is."""
+    """Sum ``x`` down to a shape that broadcasts to its own, as a broadcast input's gradient is."""
     extra = x.dim() - len(shape)
-    stretched = [
-        extra + d for d, size in enumerate(shape) if size == 1 and x.shape[extra + d] != 1
-    ]
+    stretched = [extra + d for d, size in enumerate(shape) if size == 1 and x.shape[extra + d] != 1]
     dims = [*range(extra), *stretched]
     return sum(x, dims, keepdim=True).reshape(shape) if dims else x
 
@@ -102,6 +100,4 @@ def _vmap(
     return op(x, reduced, keepdim, dtype, kernel), 0
 
 
-_sum = differentiable(
-    "sum", register("sum", _describe, _aten.sum, _vmap), _setup, _backward
-)
+_sum = differentiable("sum", register("sum", _describe, _aten.sum, _vmap), _setup, _backward)

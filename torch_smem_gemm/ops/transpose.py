@@ -62,8 +62,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple:
 
 
 def _vmap(
-    op: Op,
-    info: Any, in_dims: tuple, x: Tensor, dim0: int = -2, dim1: int = -1, kernel: int = 0
+    op: Op, info: Any, in_dims: tuple, x: Tensor, dim0: int = -2, dim1: int = -1, kernel: int = 0
 ) -> tuple[Tensor, int]:
     x = x.movedim(in_dims[0], 0)
     rank = x.dim() - 1

@@ -9,10 +9,10 @@
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-constexpr int NAIVE_ROWS = 8, NAIVE_COLS = 32;
+constexpr int NAIVE_ROWS = 8, NAIVE_COLS = 32, NAIVE_THREADS = NAIVE_ROWS * NAIVE_COLS;
 
 template <typename T>
-__global__ void __launch_bounds__(NAIVE_ROWS* NAIVE_COLS)
+__global__ void __launch_bounds__(NAIVE_THREADS)
     naive_kernel(const __grid_constant__ Problem problem) {
   const Block<T> block(problem, NAIVE_ROWS, NAIVE_COLS);
   const int64_t row = block.row0 + threadIdx.y, col = block.col0 + threadIdx.x;
@@ -36,8 +36,8 @@ struct Naive {
   }
 };
 
-const Kernel naive = make_kernel<Naive>(
-    Naive::NAME, "a thread an element of C, global memory only");
+const Kernel naive =
+    make_kernel<Naive>(Naive::NAME, "a thread an element of C, global memory only");
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm

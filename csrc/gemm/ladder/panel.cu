@@ -11,10 +11,10 @@
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-constexpr int PANEL_TILE = 16;
+constexpr int PANEL_TILE = 16, PANEL_THREADS = PANEL_TILE * PANEL_TILE;
 
 template <typename T>
-__global__ void __launch_bounds__(PANEL_TILE* PANEL_TILE)
+__global__ void __launch_bounds__(PANEL_THREADS)
     panel_kernel(const __grid_constant__ Problem problem) {
   const Block<T> block(problem, PANEL_TILE, PANEL_TILE);
   const int tx = threadIdx.x, ty = threadIdx.y;

@@ -2,42 +2,51 @@
 //
 // Over vectorized: 64 products for 16 values read from shared memory instead of 4 for 5, so the
 // FMA units and no longer the shared-memory port set the pace (thread_tile.h). The 128 x 128 tile
-// also cuts global reads by four. A operand that lies with K along its rows is turned on its way into
-// shared memory, since fragments want As(k, m). Loads still stand between two barriers: while a
-// step loads, nothing multiplies but the other block on the multiprocessor.
-// Reads: A ceil(N/128) times, B ceil(M/128) times. Writes: out once.
+// also cuts global reads by four. A operand that lies with K along its rows is turned on its way
+// into shared memory, since fragments want As(k, m). Loads still stand between two barriers: while
+// a step loads, nothing multiplies but the other block on the multiprocessor. Reads: A ceil(N/128)
+// times, B ceil(M/128) times. Writes: out once.
 #include "gemm/thread_tile.h"
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-/// stage(k, e) = X(e0 + e, k0 + k), zeros outside: X is A, or B transposed.
+/// Loads an operand's pieces into a stage: stage(k, e) = X(e0 + e, k), zeros outside.
 template <typename T>
-__device__ __forceinline__ void load_stage(typename ThreadTile<T>::Stage& stage,
-                                           const Matrix<const T>& X, int64_t e0, int64_t k0) {
-  using Threads = ThreadTile<T>;
-  constexpr int W = VECTOR_WIDTH<T>;
-  const bool inside = e0 + Threads::TILE <= X.rows && k0 + Threads::DEPTH <= X.cols;
-  const auto copy_element = [&](int k, int e, const T* from, bool element_inside) {
-    stage(k, e) = element_inside ? *from : T(0.0f);
-  };
+struct Loader {
+  Order order;
+  Source<T> source;
 
-  if (inside && rows_are_vectors<W>(X.transposed())) {
-    RunsAlongE<T>::for_each_run(X, e0, k0, [&](int k, int e, const T* from, bool) {
-      store_vector<W>(&stage(k, e), load_vector<W>(from));
-    });
-  } else if (inside && rows_are_vectors<W>(X)) {
-    RunsAlongK<T>::for_each_run(X, e0, k0, [&](int k, int e, const T* from, bool) {
-      const auto values = load_vector<W>(from);
-#pragma unroll
-      for (int j = 0; j < W; ++j) stage(k + j, e) = values.lane[j];
-    });
-  } else if (X.col_stride == 1) {
-    ElementsAlongK<T>::for_each_run(X, e0, k0, copy_element);
-  } else {
-    ElementsAlongE<T>::for_each_run(X, e0, k0, copy_element);
+  __device__ __forceinline__ Loader(const Matrix<const T>& X, int64_t e0) : order(order_of(X)) {
+    source = order == Order::runs_along_e   ? Source<T>::template start<RunsAlongE<T>>(X, e0)
+             : order == Order::runs_along_k ? Source<T>::template start<RunsAlongK<T>>(X, e0)
+             : order == Order::elements_along_k
+                 ? Source<T>::template start<ElementsAlongK<T>>(X, e0)
+                 : Source<T>::template start<ElementsAlongE<T>>(X, e0);
   }
-}
+
+  __device__ __forceinline__ void next(typename ThreadTile<T>::Stage& stage) {
+    constexpr int W = VECTOR_WIDTH<T>;
+    const auto load_element = [&](int k, int e, const T* from, int inside) {
+      stage(k, e) = inside > 0 ? *from : T(0.0f);
+    };
+    if (order == Order::runs_along_e) {
+      source.template next<RunsAlongE<T>>([&](int k, int e, const T* from, int inside) {
+        store_vector<W>(&stage(k, e), load_vector<W>(from, inside));
+      });
+    } else if (order == Order::runs_along_k) {
+      source.template next<RunsAlongK<T>>([&](int k, int e, const T* from, int inside) {
+        const auto values = load_vector<W>(from, inside);
+#pragma unroll
+        for (int j = 0; j < W; ++j) stage(k + j, e) = values.lane[j];
+      });
+    } else if (order == Order::elements_along_k) {
+      source.template next<ElementsAlongK<T>>(load_element);
+    } else {
+      source.template next<ElementsAlongE<T>>(load_element);
+    }
+  }
+};
 
 template <typename T>
 __global__ void __launch_bounds__(ThreadTile<T>::THREADS, 2)
@@ -46,12 +55,12 @@ __global__ void __launch_bounds__(ThreadTile<T>::THREADS, 2)
   __shared__ typename Threads::Stage As;
   __shared__ typename Threads::Stage Bs;
   const Block<T> block(problem, Threads::TILE, Threads::TILE);
-  const Matrix<const T> B_transposed = block.B.transposed();
+  Loader<T> load_a(block.A, block.row0), load_b(block.B.transposed(), block.col0);
 
   Threads tile;
   for (int64_t k0 = 0; k0 < problem.K; k0 += Threads::DEPTH) {
-    load_stage<T>(As, block.A, block.row0, k0);
-    load_stage<T>(Bs, B_transposed, block.col0, k0);
+    load_a.next(As);
+    load_b.next(Bs);
     __syncthreads();
     tile.multiply(As, Bs);
     __syncthreads();

@@ -1,4 +1,5 @@
-// tiled16, tiled32, tiled32_padded: a tile of A and a tile of B slide along K through shared memory.
+// tiled16, tiled32, tiled32_padded: a tile of A and a tile of B slide along K through shared
+// memory.
 //
 // Over panel: shared memory no longer depends on K, so every K fits and several blocks share a
 // multiprocessor. The price is two barriers a step: one before reading what others stored, one
@@ -16,8 +17,13 @@
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
+/// Enough for every multiprocessor since sm_80 to hold as many threads as it can.
+constexpr int threads_of(int tile) { return tile * tile; }
+constexpr int blocks_of(int tile) { return 2048 / threads_of(tile); }
+
 template <typename T, int TILE, int PAD>
-__global__ void __launch_bounds__(TILE* TILE) tiled_kernel(const __grid_constant__ Problem problem) {
+__global__ void __launch_bounds__(threads_of(TILE), blocks_of(TILE))
+    tiled_kernel(const __grid_constant__ Problem problem) {
   __shared__ Tile<T, TILE, TILE + PAD> As;
   __shared__ Tile<T, TILE, TILE + PAD> Bs;
   const Block<T> block(problem, TILE, TILE);
@@ -40,8 +46,9 @@ __global__ void __launch_bounds__(TILE* TILE) tiled_kernel(const __grid_constant
 
 template <int TILE, int PAD>
 struct Tiled {
-  static constexpr const char* NAME = PAD != 0 ? "tiled32_padded" : TILE == 16 ? "tiled16"
-                                                                               : "tiled32";
+  static constexpr const char* NAME = PAD != 0     ? "tiled32_padded"
+                                      : TILE == 16 ? "tiled16"
+                                                   : "tiled32";
   template <typename T>
   static constexpr auto kernel() {
     return tiled_kernel<T, TILE, PAD>;

@@ -1,10 +1,10 @@
 // vectorized: 16 bytes an access, in global and in shared memory.
 //
-// Over tiled32: the same 32 x 32 tiles, but a thread loads 16 bytes of A and of B at once (4 floats:
-// a quarter of the load instructions) and computes that many neighbours in a row of C. It reads a
-// run of Bs by one wide access and uses the element of As it holds for all of them, so shared-memory
-// instructions for a product fall from 2 to 1/2 + 1/4 (float). A matrix whose rows are not aligned
-// runs of 16 bytes (odd pitch, transposed view) is read element by element instead.
+// Over tiled32: the same 32 x 32 tiles, but a thread loads 16 bytes of A and of B at once (4
+// floats: a quarter of the load instructions) and computes that many neighbours in a row of C. It
+// reads a run of Bs by one wide access and uses the element of As it holds for all of them, so
+// shared-memory instructions for a product fall from 2 to 1/2 + 1/4 (float). A matrix whose rows
+// are not aligned runs of 16 bytes (odd pitch, transposed view) is read element by element instead.
 // Reads: A ceil(N/32) times, B ceil(M/32) times. Writes: out once.
 #include "gemm/block.h"
 
@@ -12,6 +12,10 @@ namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
 constexpr int VECTORIZED_TILE = 32;
+
+/// A thread a run of 16 bytes of C.
+template <typename T>
+constexpr int VECTORIZED_THREADS = VECTORIZED_TILE * VECTORIZED_TILE / VECTOR_WIDTH<T>;
 
 /// W neighbours in a row of `matrix`; zeros outside.
 template <int W, typename T>
@@ -27,7 +31,7 @@ __device__ __forceinline__ Vector<T, W> row_run(const Matrix<const T>& matrix, i
 }
 
 template <typename T>
-__global__ void __launch_bounds__(VECTORIZED_TILE* VECTORIZED_TILE / VECTOR_WIDTH<T>)
+__global__ void __launch_bounds__(VECTORIZED_THREADS<T>)
     vectorized_kernel(const __grid_constant__ Problem problem) {
   constexpr int TILE = VECTORIZED_TILE, W = VECTOR_WIDTH<T>;
   __shared__ Tile<T, TILE, TILE> As;

@@ -1,8 +1,8 @@
 // shuffle: warps add their lanes' sums in registers, shared memory carries one sum a warp.
 //
-// Over tree: __shfl_down_sync hands a register from lane to lane with no memory and no barrier. Each
-// warp folds its 32 sums in 5 steps, the first warp then folds the warps' sums: one barrier instead
-// of 8, and 8 shared-memory words instead of 256.
+// Over tree: __shfl_down_sync hands a register from lane to lane with no memory and no barrier.
+// Each warp folds its 32 sums in 5 steps, the first warp then folds the warps' sums: one barrier
+// instead of 8, and 8 shared-memory words instead of 256.
 #include "sum/block.h"
 
 namespace smem::sum {

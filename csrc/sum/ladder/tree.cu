@@ -1,16 +1,17 @@
 // tree: the threads' sums are added as a tree in shared memory.
 //
 // The stride halves each round: thread t adds the sum of thread t + stride, for t < stride. The
-// active threads are neighbours, so that no bank is asked twice and whole warps fall idle; a barrier
-// separates the rounds, 8 of them for 256 threads. In the last five only one warp works, and all
-// wait for it.
+// active threads are neighbours, so that no bank is asked twice and whole warps fall idle; a
+// barrier separates the rounds, 8 of them for 256 threads. In the last five only one warp works,
+// and all wait for it.
 #include "sum/block.h"
 
 namespace smem::sum {
 inline namespace SMEM_BUILD {
 
 template <typename T>
-__global__ void __launch_bounds__(MAX_THREADS) tree_kernel(const __grid_constant__ Problem problem) {
+__global__ void __launch_bounds__(MAX_THREADS)
+    tree_kernel(const __grid_constant__ Problem problem) {
   __shared__ Tile<Accumulator<T>, 1, MAX_THREADS> sums;
   const Block<T> block(problem);
   const unsigned thread = threadIdx.x;

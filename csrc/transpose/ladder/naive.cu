@@ -9,8 +9,7 @@ namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
 template <typename T>
-__global__ void __launch_bounds__(TILE* TILE_ROWS_A_STEP)
-    naive_kernel(const __grid_constant__ Problem problem) {
+__global__ void __launch_bounds__(THREADS) naive_kernel(const __grid_constant__ Problem problem) {
   const Block<T> block(problem);
   const int64_t col = block.col0 + threadIdx.x;
   for (int i = threadIdx.y; i < TILE; i += TILE_ROWS_A_STEP) {

@@ -1,18 +1,18 @@
-// tiled and padded: a 32 x 32 tile is turned in shared memory, so that global memory sees rows only.
+// tiled and padded: a 32 x 32 tile is turned in shared memory, so that global memory sees rows
+// only.
 //
 // Over naive: a warp reads a row of the tile and writes a row of the turned tile, both as whole
 // sectors. The turn itself happens where it is cheap: a warp stores a row of the tile and reads a
-// column of it. At pitch 32 (tiled) the 32 words of a column of floats lie in one bank, so that this
-// read takes 32 turns instead of one. At pitch 33 (padded) each row begins one bank further and a
-// column lies in 32 banks: no conflict, for one unused column a tile.
+// column of it. At pitch 32 (tiled) the 32 words of a column of floats lie in one bank, so that
+// this read takes 32 turns instead of one. At pitch 33 (padded) each row begins one bank further
+// and a column lies in 32 banks: no conflict, for one unused column a tile.
 #include "transpose/block.h"
 
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
 template <typename T, int PAD>
-__global__ void __launch_bounds__(TILE* TILE_ROWS_A_STEP)
-    tiled_kernel(const __grid_constant__ Problem problem) {
+__global__ void __launch_bounds__(THREADS) tiled_kernel(const __grid_constant__ Problem problem) {
   __shared__ Tile<T, TILE, TILE + PAD> tile;
   const Block<T> block(problem);
   const int tx = threadIdx.x;

@@ -1,0 +1,42 @@
+"""Fixtures and markers of all tests.
+
+A test of kernels is written once and runs on each device: on "cpu" a kernel asked for by name is the
+very CUDA kernel, run by csrc/host_run.
+"""
+
+import os
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+pytest.register_assert_rewrite("helpers")
+
+_QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("local", deadline=None, max_examples=60, suppress_health_check=_QUIET)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what the machine has no GPU for, and say so."""
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    for marker, needed, reason in (
+        ("gpu", 1, "needs a CUDA GPU"),
+        ("gpu2", 2, "needs two CUDA GPUs"),
+    ):
+        if gpus < needed:
+            for item in items:
+                if item.get_closest_marker(marker):
+                    item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    """The device that the test runs on."""
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_time() -> None:
+    torch.manual_seed(20240229)

@@ -1,0 +1,309 @@
+"""What the tests share: inputs, layouts, poisoned outputs, and when a result is accurate."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import torch_smem_gemm as smem
+
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+ACTIVATIONS: dict[str | None, Callable[[Tensor], Tensor]] = {
+    None: lambda z: z,
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda z: F.gelu(z, approximate="tanh"),
+    "silu": F.silu,
+}
+
+GEMMS = [row.name for row in smem.kernels("gemm")]
+TRANSPOSES = [row.name for row in smem.kernels("transpose")]
+SUMS = [row.name for row in smem.kernels("sum")]
+EVERY_KERNEL = [
+    (op, name)
+    for op, names in (("gemm", GEMMS), ("transpose", TRANSPOSES), ("sum", SUMS))
+    for name in ["auto", *names]
+] + [("linear", "auto")]
+
+
+def short(value: object) -> str:
+    """Return a test's id for a dtype, a shape, or a nest of them."""
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, tuple):
+        if all(isinstance(item, int) for item in value):
+            return "x".join(map(str, value)) or "()"
+        return "-".join(map(short, value))
+    return str(value)
+
+
+# ---------------------------------------------------------------------------------------- inputs
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Tensor:
+    """Standard normal numbers."""
+    return torch.randn(shape, dtype=dtype, device=device)
+
+
+def small_integers(
+    *shape: int, dtype: torch.dtype = torch.float32, device: str = "cpu", limit: int = 4
+) -> Tensor:
+    """Integers from -limit to limit: short sums of their products are exact in every dtype."""
+    return torch.randint(-limit, limit + 1, shape, device=device).to(dtype)
+
+
+def any_bits(*shape: int, dtype: torch.dtype, device: str = "cpu") -> Tensor:
+    """Random bits: every value of the dtype, NaNs of all payloads too."""
+    if dtype == torch.bool:
+        return torch.rand(shape, device=device) < 0.5
+    width = torch.empty((), dtype=dtype).element_size()
+    count = math.prod(shape) * width
+    octets = torch.randint(0, 256, (count,), dtype=torch.uint8, device=device)
+    return octets.view(dtype).reshape(shape)
+
+
+def bits(x: Tensor) -> Tensor:
+    """The bytes of a tensor's elements, in the order of its dimensions."""
+    return x.contiguous().reshape(-1).view(torch.uint8)
+
+
+def same_bits(x: Tensor, y: Tensor) -> bool:
+    """Whether two tensors agree in shape, dtype and every bit."""
+    return x.shape == y.shape and x.dtype == y.dtype and torch.equal(bits(x), bits(y))
+
+
+# --------------------------------------------------------------------- poisoned outputs, layouts
+
+
+def poisoned(shape: Sequence[int], dtype: torch.dtype, device: str = "cpu") -> Tensor:
+    """A tensor full of NaN, or of 113 (True) where there is no NaN."""
+    poison = math.nan if dtype.is_floating_point or dtype.is_complex else 113
+    return torch.full(tuple(shape), poison, device=device, dtype=dtype)
+
+
+def _contiguous(shape: Sequence[int], buffer: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+    whole = buffer(shape)
+    return whole, whole
+
+
+def _transposed(shape: Sequence[int], buffer: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+    whole = buffer((*shape[:-2], shape[-1], shape[-2]) if len(shape) > 1 else shape)
+    return whole, whole.mT if len(shape) > 1 else whole
+
+
+def _unaligned(shape: Sequence[int], buffer: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+    whole = buffer((math.prod(shape) + 1,))
+    return whole, whole[1:].view(tuple(shape))
+
+
+def _unaligned_transposed(
+    shape: Sequence[int], buffer: Callable[..., Tensor]
+) -> tuple[Tensor, Tensor]:
+    whole, view = _unaligned((*shape[:-2], shape[-1], shape[-2]), buffer)
+    return whole, view.mT
+
+
+def _step2(shape: Sequence[int], buffer: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+    whole = buffer((*shape[:-1], 2 * shape[-1]))
+    return whole, whole[..., ::2]
+
+
+def _apart(shape: Sequence[int], buffer: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+    whole = buffer((*shape[:-1], shape[-1] + 3))
+    return whole, whole[..., 1 : 1 + shape[-1]]
+
+
+_LAYOUTS = {
+    "contiguous": _contiguous,
+    "transposed": _transposed,
+    "unaligned": _unaligned,
+    "unaligned_transposed": _unaligned_transposed,
+    "step2": _step2,
+    "apart": _apart,
+}
+OUT_LAYOUTS = tuple(_LAYOUTS)
+LAYOUTS = (*_LAYOUTS, "same_rows", "same_columns")
+
+
+def laid_out(x: Tensor, layout: str) -> Tensor:
+    """``x`` in another layout, with poison around it; "same_..." repeats its first row, column."""
+    if layout == "same_rows":
+        return x[..., :1, :].expand(x.shape)
+    if layout == "same_columns":
+        return x[..., :1].expand(x.shape)
+    _, view = _LAYOUTS[layout](x.shape, lambda size: poisoned(size, x.dtype, x.device))
+    return view.copy_(x)
+
+
+def poisoned_out(
+    shape: Sequence[int], dtype: torch.dtype, device: str, layout: str
+) -> tuple[Tensor, Callable[[], None]]:
+    """An ``out`` of that layout, and a check that nothing around it has been written."""
+    whole, view = _LAYOUTS[layout](shape, lambda size: poisoned(size, dtype, device))
+
+    def check_gaps() -> None:
+        kept = view.clone()
+        view.copy_(poisoned(shape, dtype, device))
+        assert same_bits(whole, poisoned(whole.shape, dtype, device)), "written outside of out"
+        view.copy_(kept)
+
+    return view, check_gaps
+
+
+# ------------------------------------------------------------------------------------- accuracy
+
+_WIDE = {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
+_NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+
+
+def _floats_to(inputs: Sequence[Any], dtype_of: Callable[[torch.dtype], torch.dtype]) -> list:
+    return [
+        x.to(dtype_of(x.dtype))
+        if isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())
+        else x
+        for x in inputs
+    ]
+
+
+def wide(*inputs: Any) -> list:
+    """The inputs with floats as float64, complex numbers as complex128."""
+    return _floats_to(inputs, lambda d: _WIDE.get(d, d if d == torch.complex128 else torch.float64))
+
+
+def _errors(results: Sequence[Tensor], references: Sequence[Tensor]) -> tuple[float, float]:
+    """Largest error and norm of the errors where the result should be finite."""
+    errors = torch.cat(
+        [
+            (result.to(reference.dtype) - reference)[_finite(reference.to(result.dtype))].abs()
+            for result, reference in zip(results, references, strict=True)
+        ]
+    ).double()
+    return (errors.max().item(), errors.norm().item()) if len(errors) else (0.0, 0.0)
+
+
+def _finite(x: Tensor) -> Tensor:
+    return torch.isfinite(torch.view_as_real(x)).all(-1) if x.is_complex() else torch.isfinite(x)
+
+
+def _only_finite(x: Tensor) -> Tensor:
+    return x[_finite(x)]
+
+
+def _ulp(scale: float, dtype: torch.dtype) -> float:
+    info = torch.finfo(dtype)
+    return info.eps * max(2.0 ** (math.frexp(scale)[1] - 1), info.smallest_normal)
+
+
+def assert_accurate(function: Callable[..., Tensor], *runs: tuple[Tensor, Sequence[Any]]) -> None:
+    """Judge results against ``function``, torch's way to compute them.
+
+    Each run is ``(result, inputs)``; a result of few elements needs several runs, for torch may have
+    been lucky with one. ``function`` of the inputs in float64 is the reference. The largest error
+    and the norm of all errors may be twice what torch's own are on the same inputs, plus one ulp
+    of the largest element. NaN and Inf must stand where the reference, rounded, has them.
+    """
+    results = [result for result, _ in runs]
+    references = [function(*wide(*inputs)) for _, inputs in runs]
+    dtype = results[0].dtype
+    for result, reference in zip(results, references, strict=True):
+        assert result.shape == reference.shape
+        rounded = reference.to(dtype)
+        special = ~_finite(rounded)
+        assert torch.equal(special, ~_finite(result)), "NaN or Inf in the wrong place"
+        torch.testing.assert_close(result[special], rounded[special], equal_nan=True)
+
+    own_factor = 1.0
+    if dtype in _NARROW:
+        # Nothing wider serves as reference: float32's error on the same numbers stands for torch's.
+        narrow = [_floats_to(inputs, lambda d: _NARROW.get(d, d)) for _, inputs in runs]
+        own = [function(*inputs) for inputs in narrow]
+        own_references = [function(*wide(*inputs)) for inputs in narrow]
+        own_factor = 2.0**-29
+    else:
+        own, own_references = [function(*inputs) for _, inputs in runs], references
+    assert own[0].dtype == _NARROW.get(dtype, dtype)
+
+    scale = max(
+        (x.abs().max().item() for x in map(_only_finite, references) if len(x)), default=0.0
+    )
+    allowance = _ulp(scale, dtype)
+    largest, norm = _errors(results, references)
+    own_largest, own_norm = (own_factor * error for error in _errors(own, own_references))
+    assert largest <= 2 * own_largest + allowance, (
+        f"largest error {largest:.3g}, torch's {own_largest:.3g}, an ulp {allowance:.3g}"
+    )
+    assert norm <= 2 * own_norm + allowance, (
+        f"norm of the errors {norm:.3g}, torch's {own_norm:.3g}, an ulp {allowance:.3g}"
+    )
+
+
+def runs_needed(outputs: int) -> int:
+    """How many runs give ``assert_accurate`` enough elements to judge by."""
+    return max(1, min(8, 64 // max(outputs, 1)))
+
+
+# ------------------------------------------------------------------------- torch's own way, calls
+
+
+def torch_gemm(
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None = None,
+    c: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    activation: str | None = None,
+) -> Tensor:
+    """What ``smem.gemm`` means, in torch's operations."""
+    z = alpha * torch.matmul(a, b)
+    if beta != 0:
+        z = z + beta * c
+    if bias is not None:
+        z = z + bias
+    return ACTIVATIONS[activation](z)
+
+
+class Call:
+    """A call of an op with a kernel on inputs that hold exact numbers, for tests of all kernels."""
+
+    def __init__(self, op: str, kernel: str, device: str = "cpu") -> None:
+        self.op, self.kernel = op, kernel
+        if op == "gemm":
+            self.inputs = [small_integers(*s, device=device) for s in ((40, 33), (33, 50), (50,))]
+        elif op == "linear":
+            self.inputs = [small_integers(*s, device=device) for s in ((40, 33), (50, 33), (50,))]
+        else:
+            self.inputs = [small_integers(70, 45, device=device)]
+
+    def refill(self) -> None:
+        """Put other numbers into the same inputs."""
+        for x in self.inputs:
+            x.copy_(small_integers(*x.shape, device=str(x.device)))
+
+    def run(self, out: Tensor | None = None) -> Tensor:
+        """Call the op."""
+        if self.op == "gemm":
+            a, b, bias = self.inputs
+            return smem.gemm(a, b, bias=bias, kernel=self.kernel, out=out)
+        if self.op == "linear":
+            if out is None:
+                return smem.linear(*self.inputs)
+            torch.ops.smem.linear.out(*self.inputs, out=out)
+            return out
+        if self.op == "transpose":
+            return smem.transpose(*self.inputs, kernel=self.kernel, out=out)
+        return smem.sum(*self.inputs, 1, kernel=self.kernel, out=out)
+
+    def expected(self) -> Tensor:
+        """The exact result, by torch on the CPU in float64, in the dtype of the inputs."""
+        inputs = [x.double().cpu() for x in self.inputs]
+        if self.op == "gemm":
+            result = inputs[0] @ inputs[1] + inputs[2]
+        elif self.op == "linear":
+            result = F.linear(*inputs)
+        else:
+            result = inputs[0].mT if self.op == "transpose" else inputs[0].sum(1)
+        return result.to(self.inputs[0])

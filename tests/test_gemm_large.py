@@ -1,0 +1,140 @@
+"""smem.gemm on sizes for a GPU: hundreds of tiles, the largest panel, more than 2^31 elements."""
+
+import pytest
+import torch
+from helpers import (
+    FLOATS,
+    GEMMS,
+    assert_accurate,
+    normal,
+    poisoned,
+    runs_needed,
+    same_bits,
+    short,
+    small_integers,
+)
+
+import torch_smem_gemm as smem
+
+every_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=short)
+every_kernel = pytest.mark.parametrize("kernel", ["auto", *GEMMS])
+ANY_K = {"auto": True} | {row.name: row.any_k for row in smem.kernels("gemm")}
+HOST_SHARED_BYTES = 227 * 1024  # host_run stands for an H200
+
+
+def need_memory(gib: float) -> None:
+    """Skip where the GPU has less free memory."""
+    torch.cuda.empty_cache()
+    if torch.cuda.mem_get_info()[0] < gib * 2**30:
+        pytest.skip(f"needs {gib:g} GiB of free GPU memory")
+
+
+@pytest.mark.gpu
+@every_dtype
+@every_kernel
+@pytest.mark.parametrize(
+    "m, k, n",
+    [(512, 512, 512), (1024, 768, 640), (1023, 641, 1025), (1, 700, 1100), (1100, 701, 3)],
+)
+def test_large(kernel: str, dtype: torch.dtype, m: int, k: int, n: int) -> None:
+    for turn_a, turn_b in ((False, False), (False, True), (True, False), (True, True)):
+        a = normal(*((k, m) if turn_a else (m, k)), dtype=dtype, device="cuda")
+        b = normal(*((n, k) if turn_b else (k, n)), dtype=dtype, device="cuda")
+        a, b = a.mT if turn_a else a, b.mT if turn_b else b
+        out = poisoned((m, n), dtype, "cuda")
+        assert_accurate(torch.matmul, (smem.gemm(a, b, kernel=kernel, out=out), (a, b)))
+        if kernel != GEMMS[0]:
+            assert same_bits(out, smem.gemm(a, b, kernel=GEMMS[0]))
+
+
+@pytest.mark.gpu
+@every_dtype
+@pytest.mark.parametrize("kernel", [name for name, any_k in ANY_K.items() if any_k])
+def test_long_k(kernel: str, dtype: torch.dtype) -> None:
+    a, b = (normal(*s, dtype=dtype, device="cuda") for s in ((130, 5001), (5001, 131)))
+    assert_accurate(torch.matmul, (smem.gemm(a, b, kernel=kernel), (a, b)))
+
+
+@every_dtype
+def test_panel_takes_the_k_that_fills_shared_memory(dtype: torch.dtype, device: str) -> None:
+    shared = HOST_SHARED_BYTES
+    if device == "cuda":
+        shared = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+    k = shared // (32 * dtype.itemsize)
+    runs = []
+    for _ in range(runs_needed(17 * 3)):
+        a, b = (normal(*s, dtype=dtype, device=device) for s in ((17, k), (k, 3)))
+        runs.append((smem.gemm(a, b, kernel="panel"), (a, b)))
+    assert_accurate(torch.matmul, *runs)
+    a, b = (torch.empty(s, dtype=dtype, device=device) for s in ((1, k + 1), (k + 1, 1)))
+    with pytest.raises(RuntimeError, match=f"the largest K is {k} for {short(dtype)}, got {k + 1}"):
+        smem.gemm(a, b, kernel="panel")
+
+
+@pytest.mark.gpu
+@every_kernel
+def test_operands_that_begin_beyond_2_31_elements(kernel: str) -> None:
+    need_memory(6)
+    m, k, n, start = 70, 50, 90, 2**31 + 5
+    buffer = torch.empty(start + m * k + k * n + m * n, dtype=torch.bfloat16, device="cuda")
+    a, b, out = (
+        part.view(shape)
+        for part, shape in zip(
+            buffer[start:].split([m * k, k * n, m * n]), ((m, k), (k, n), (m, n)), strict=True
+        )
+    )
+    a.copy_(small_integers(m, k))
+    b.copy_(small_integers(k, n))
+    out.fill_(torch.nan)
+    expected = (a.double() @ b.double()).bfloat16()
+    assert smem.gemm(a, b, kernel=kernel, out=out) is out
+    assert torch.equal(out, expected)
+
+
+@pytest.mark.gpu
+@every_kernel
+@pytest.mark.parametrize("operand", ["a", "b", "out"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_rows_more_than_2_31_elements_apart(kernel: str, operand: str, turned: bool) -> None:
+    """The last rows of an operand lie beyond 2^31 elements; so does the step along K of a turned."""
+    need_memory(6)
+    step = 2**27 + 1
+    buffer = torch.empty(17 * step, dtype=torch.bfloat16, device="cuda")
+    view = buffer.as_strided((17, 40), (step, 1))
+    args = {"a": small_integers(17, 40), "b": small_integers(40, 40)}
+    if operand == "b":
+        args = {"a": small_integers(40, 17), "b": small_integers(17, 40)}
+    if turned:
+        args = {"a": args["b"].mT, "b": args["a"].mT}
+    args = {name: x.to("cuda", torch.bfloat16) for name, x in args.items()}
+    expected = (args["a"].double() @ args["b"].double()).bfloat16()
+    place = view.mT if turned else view
+    if operand == "out":
+        result = smem.gemm(**args, kernel=kernel, out=place.fill_(torch.nan))
+    else:
+        name = operand if not turned else {"a": "b", "b": "a"}[operand]
+        args[name] = place.copy_(args[name])
+        result = smem.gemm(**args, kernel=kernel)
+    assert torch.equal(result, expected)
+
+
+@pytest.mark.gpu
+@every_kernel
+def test_result_of_more_than_2_31_elements(kernel: str) -> None:
+    need_memory(10)
+    m, n = 2**16 + 3, 2**15 + 5
+    a, b = (small_integers(*s, device="cuda").bfloat16() for s in ((m, 2), (2, n)))
+    out = poisoned((m, n), torch.bfloat16, "cuda")
+    smem.gemm(a, b, kernel=kernel, out=out)
+    for rows in out.split(2**12), :
+        for part, a_part in zip(rows, a.split(2**12), strict=True):
+            assert torch.equal(part, a_part @ b)
+
+
+@pytest.mark.gpu
+@every_kernel
+def test_batch_of_more_members_than_a_grid_has_rows(kernel: str) -> None:
+    """65535 is the most blocks along a grid's second and third dimension."""
+    a = small_integers(70_000, 3, 5, device="cuda")
+    b = small_integers(70_000, 5, 2, device="cuda")
+    assert torch.equal(smem.gemm(a, b, kernel=kernel), (a.double() @ b.double()).float())

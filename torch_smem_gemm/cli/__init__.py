@@ -1,0 +1,35 @@
+"""The command line: ``python -m torch_smem_gemm info | demo | bench``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from torch_smem_gemm.cli import bench, demo, info
+
+COMMANDS = {"info": info, "demo": demo, "bench": bench}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the arguments after the program's name; None takes them from ``sys.argv``.
+
+    Returns:
+        The exit status: 0, or 1 where something that the command checks failed. Arguments that
+        cannot be parsed, and extras that are missing, end in ``SystemExit`` with a message.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m torch_smem_gemm",
+        description="GEMM, transpose and sum in CUDA shared memory, as PyTorch ops.",
+    )
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        subparser = subparsers.add_parser(
+            name, help=module.SUMMARY, description=module.SUMMARY.capitalize() + "."
+        )
+        module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
+    args = parser.parse_args(argv)
+    return args.run(args)

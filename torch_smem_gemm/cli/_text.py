@@ -1,0 +1,115 @@
+"""Tables and messages for a terminal: drawn by rich where it is installed, else plain text."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+
+import torch
+
+from torch_smem_gemm._kernels import build_info
+
+# What a file or a pipe gets: enough for every table here, where rich would assume 80 columns.
+PIPE_WIDTH = 160
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table. A column whose head begins with ``>`` is set flush right.
+
+    Args:
+        title: the line above the table.
+        columns: the heads; no line of heads is drawn if all are empty.
+        rows: the cells, as many in each row as there are columns.
+    """
+    heads = [head.removeprefix(">") for head in columns]
+    right = [head.startswith(">") for head in columns]
+    if importlib.util.find_spec("rich") is None:
+        print(plain_table(title, heads, right, rows), end="\n\n")
+        return
+
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        show_header=any(heads),
+    )
+    for head, flush_right in zip(heads, right, strict=True):
+        drawn.add_column(head, justify="right" if flush_right else "left")
+    for row in rows:
+        drawn.add_row(*map(Text, row))
+    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(drawn)
+    print()
+
+
+def plain_table(
+    title: str, heads: Sequence[str], right: Sequence[bool], rows: Sequence[Sequence[str]]
+) -> str:
+    """The same table as text, columns two spaces apart."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    lines = [heads, ["-" * width for width in widths], *rows] if any(heads) else rows
+    aligned = (
+        [
+            cell.rjust(width) if flush_right else cell.ljust(width)
+            for cell, width, flush_right in zip(line, widths, right, strict=True)
+        ]
+        for line in lines
+    )
+    return "\n".join([title, *("  ".join(line).rstrip() for line in aligned)])
+
+
+def require_extra(extra: str, *modules: str) -> None:
+    """End the command with one line if one of ``modules`` is not installed."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        raise SystemExit(
+            f"this command needs {', '.join(missing)}: pip install 'torch-smem-gemm[{extra}]'"
+        )
+
+
+def device_argument(text: str) -> torch.device:
+    """Parse ``--device``."""
+    try:
+        device = torch.device(text)
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(str(error).splitlines()[0]) from None
+    if device.type not in ("cpu", "cuda"):
+        raise argparse.ArgumentTypeError(f"{device} is not served: cpu or cuda")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise argparse.ArgumentTypeError(f"torch sees no {device}")
+    return device
+
+
+def positive(text: str) -> int:
+    """Parse a number that is 1 or more."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
+
+
+def default_device() -> str:
+    """``"cuda"`` where torch sees a GPU and the binary has GPU code, else ``"cpu"``."""
+    return "cuda" if torch.cuda.is_available() and build_info()["cuda"] else "cpu"
+
+
+def rate_text(rate: float) -> str:
+    """``rate`` in three digits or to the unit."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def device_name(device: torch.device) -> str:
+    """What a person calls ``device``."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU, {os.cpu_count()} cores"
