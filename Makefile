@@ -38,6 +38,12 @@ test: extension  ## run the test suite
 test-gpu: extension  ## run the tests that need a GPU
 	$(PY) -m pytest tests -m gpu $(ARGS)
 
+.PHONY: sanitize
+sanitize: extension  ## let compute-sanitizer watch every kernel on this GPU
+	for tool in memcheck racecheck synccheck initcheck; do \
+	  compute-sanitizer --tool $$tool --error-exitcode 1 $(PY) tests/sanitize.py || exit 1; \
+	done
+
 .PHONY: bench
 bench: extension  ## time every kernel of the ladder on this GPU
 	$(PY) -m torch_smem_gemm bench ladder $(ARGS)

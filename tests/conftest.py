@@ -1,7 +1,7 @@
 """Fixtures and markers of all tests.
 
-A test of kernels is written once and runs on each device: on "cpu" a kernel asked for by name is the
-very CUDA kernel, run by csrc/host_run.
+A test of kernels is written once and runs on each device: on "cpu" a kernel asked for by name is
+the very CUDA kernel, run by csrc/host_run.
 """
 
 import os
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite("helpers")
 
 _QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("local", deadline=None, max_examples=60, suppress_health_check=_QUIET)
+settings.register_profile("local", deadline=None, max_examples=100, suppress_health_check=_QUIET)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 

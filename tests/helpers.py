@@ -28,6 +28,12 @@ EVERY_KERNEL = [
     for name in ["auto", *names]
 ] + [("linear", "auto")]
 
+# For tests of one kernel of each op, and of auto.
+CHOICES = {
+    "auto": {"gemm": "auto", "transpose": "auto", "sum": "auto"},
+    "named": {"gemm": GEMMS[2], "transpose": TRANSPOSES[-1], "sum": SUMS[-1]},
+}
+
 
 def short(value: object) -> str:
     """Return a test's id for a dtype, a shape, or a nest of them."""
@@ -67,7 +73,8 @@ def any_bits(*shape: int, dtype: torch.dtype, device: str = "cpu") -> Tensor:
 
 def bits(x: Tensor) -> Tensor:
     """The bytes of a tensor's elements, in the order of its dimensions."""
-    return x.contiguous().reshape(-1).view(torch.uint8)
+    flat = x.clone(memory_format=torch.contiguous_format).reshape(-1)
+    return flat.view(torch.uint8)
 
 
 def same_bits(x: Tensor, y: Tensor) -> bool:
@@ -197,23 +204,28 @@ def _ulp(scale: float, dtype: torch.dtype) -> float:
     return info.eps * max(2.0 ** (math.frexp(scale)[1] - 1), info.smallest_normal)
 
 
+def assert_same_specials(result: Tensor, reference: Tensor) -> None:
+    """Assert that NaN and Inf stand where the reference, rounded, has them, and nowhere else."""
+    assert result.shape == reference.shape
+    rounded = reference.to(result.dtype)
+    special = ~_finite(rounded)
+    assert torch.equal(special, ~_finite(result)), "NaN or Inf in the wrong place"
+    torch.testing.assert_close(result[special], rounded[special], equal_nan=True)
+
+
 def assert_accurate(function: Callable[..., Tensor], *runs: tuple[Tensor, Sequence[Any]]) -> None:
     """Judge results against ``function``, torch's way to compute them.
 
-    Each run is ``(result, inputs)``; a result of few elements needs several runs, for torch may have
-    been lucky with one. ``function`` of the inputs in float64 is the reference. The largest error
-    and the norm of all errors may be twice what torch's own are on the same inputs, plus one ulp
-    of the largest element. NaN and Inf must stand where the reference, rounded, has them.
+    Each run is ``(result, inputs)``; a result of few elements needs several runs, for torch may
+    have been lucky with one. ``function`` of the inputs in float64 is the reference. The largest
+    error and the norm of all errors may be twice what torch's own are on the same inputs, plus one
+    ulp of the largest element. NaN and Inf must stand where the reference, rounded, has them.
     """
     results = [result for result, _ in runs]
     references = [function(*wide(*inputs)) for _, inputs in runs]
     dtype = results[0].dtype
     for result, reference in zip(results, references, strict=True):
-        assert result.shape == reference.shape
-        rounded = reference.to(dtype)
-        special = ~_finite(rounded)
-        assert torch.equal(special, ~_finite(result)), "NaN or Inf in the wrong place"
-        torch.testing.assert_close(result[special], rounded[special], equal_nan=True)
+        assert_same_specials(result, reference)
 
     own_factor = 1.0
     if dtype in _NARROW:
@@ -242,7 +254,7 @@ def assert_accurate(function: Callable[..., Tensor], *runs: tuple[Tensor, Sequen
 
 def runs_needed(outputs: int) -> int:
     """How many runs give ``assert_accurate`` enough elements to judge by."""
-    return max(1, min(8, 64 // max(outputs, 1)))
+    return min(24, math.ceil(256 / outputs)) if outputs else 1
 
 
 # ------------------------------------------------------------------------- torch's own way, calls

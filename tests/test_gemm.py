@@ -65,7 +65,7 @@ SHAPES = [
 
 @every_dtype
 @every_kernel
-@pytest.mark.parametrize("shape_a, shape_b", SHAPES, ids=short)
+@pytest.mark.parametrize(("shape_a", "shape_b"), SHAPES, ids=short)
 def test_shapes(
     kernel: str, dtype: torch.dtype, shape_a: tuple, shape_b: tuple, device: str
 ) -> None:
@@ -101,14 +101,15 @@ LAYOUT_SIZES = [(136, 24, 136), (37, 45, 66)]
 
 @every_dtype
 @every_kernel
-@pytest.mark.parametrize("layout_a, layout_b", LAYOUT_PAIRS)
+@pytest.mark.parametrize(("layout_a", "layout_b"), LAYOUT_PAIRS)
 def test_layouts(
     kernel: str, dtype: torch.dtype, layout_a: str, layout_b: str, device: str
 ) -> None:
     for m, k, n in LAYOUT_SIZES:
-        a = laid_out(normal(2, m, k, dtype=dtype, device=device), layout_a)
-        b = laid_out(normal(2, k, n, dtype=dtype, device=device), layout_b)
-        assert_accurate(torch.matmul, (smem.gemm(a, b, kernel=kernel), (a, b)))
+        a = laid_out(small_integers(2, m, k, dtype=dtype, device=device), layout_a)
+        b = laid_out(small_integers(2, k, n, dtype=dtype, device=device), layout_b)
+        expected = (a.double() @ b.double()).to(dtype)
+        assert torch.equal(smem.gemm(a, b, kernel=kernel), expected)
 
 
 def test_layout_pairs_hold_every_layout() -> None:
@@ -118,9 +119,10 @@ def test_layout_pairs_hold_every_layout() -> None:
 @every_dtype
 @every_kernel
 def test_expanded_and_permuted_batch(kernel: str, dtype: torch.dtype, device: str) -> None:
-    a = normal(19, 23, dtype=dtype, device=device).expand(2, 3, 19, 23)
-    b = normal(3, 23, 2, 17, dtype=dtype, device=device).permute(2, 0, 1, 3)
-    assert_accurate(torch.matmul, (smem.gemm(a, b, kernel=kernel), (a, b)))
+    a = small_integers(19, 23, dtype=dtype, device=device).expand(2, 3, 19, 23)
+    b = small_integers(3, 23, 2, 17, dtype=dtype, device=device).permute(2, 0, 1, 3)
+    expected = (a.double() @ b.double()).to(dtype)
+    assert torch.equal(smem.gemm(a, b, kernel=kernel), expected)
 
 
 @every_kernel

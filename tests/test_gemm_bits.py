@@ -1,4 +1,4 @@
-"""smem.gemm gives the same bits from every kernel, in every run, and whatever stands beside a row."""
+"""smem.gemm gives the same bits from every kernel, in every run, whatever stands beside a row."""
 
 import math
 
@@ -25,7 +25,7 @@ def test_every_kernel_gives_the_bits_of_the_first(
     kernel: str, dtype: torch.dtype, device: str
 ) -> None:
     """All add along K in ascending order by fused multiply-adds, and share their epilogue."""
-    for m, k, n in ((1, 127, 1), (130, 100, 67), (33, 65, 127), (64, 64, 64)):
+    for m, k, n in ((1, 127, 1), (130, 100, 67), (33, 65, 127)):
         a, b, bias, c = (
             normal(*shape, dtype=dtype, device=device) for shape in ((m, k), (k, n), (n,), (m, n))
         )
@@ -52,9 +52,7 @@ def test_every_layout_gives_the_same_bits(kernel: str, dtype: torch.dtype, devic
 
 @every_dtype
 @every_kernel
-def test_a_row_does_not_depend_on_the_others(
-    kernel: str, dtype: torch.dtype, device: str
-) -> None:
+def test_a_row_does_not_depend_on_the_others(kernel: str, dtype: torch.dtype, device: str) -> None:
     a, b = normal(150, 70, dtype=dtype, device=device), normal(70, 90, dtype=dtype, device=device)
     whole = smem.gemm(a, b, kernel=kernel)
     for rows in (slice(0, 1), slice(149, 150), slice(3, 20), slice(17, 81), slice(1, 150)):

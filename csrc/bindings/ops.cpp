@@ -6,7 +6,8 @@
 // it.
 //
 // Tensors are positional (DTensor's sharding rules need that) and choices are integers: a string
-// argument costs an allocation that torch's stable ABI never frees.
+// argument costs an allocation that torch's stable ABI never frees. (kernel_id and not kernel:
+// torch.compile passes arguments on by name, beside one of its own that is called kernel.)
 #include <torch/csrc/stable/library.h>
 
 #include <string>
@@ -26,10 +27,11 @@ struct Schema {
 constexpr Schema SCHEMAS[] = {
     {"gemm",
      "Tensor a, Tensor b, Tensor? bias=None, Tensor? c=None, float alpha=1.0, float beta=0.0, "
-     "int activation=0, int precision=0, int kernel=0"},
+     "int activation=0, int precision=0, int kernel_id=0"},
     {"linear", "Tensor x, Tensor weight, Tensor? bias=None, int activation=0, int precision=0"},
-    {"transpose", "Tensor x, int dim0=-2, int dim1=-1, int kernel=0"},
-    {"sum", "Tensor x, int[]? dim=None, bool keepdim=False, ScalarType? dtype=None, int kernel=0"},
+    {"transpose", "Tensor x, int dim0=-2, int dim1=-1, int kernel_id=0"},
+    {"sum",
+     "Tensor x, int[]? dim=None, bool keepdim=False, ScalarType? dtype=None, int kernel_id=0"},
 };
 
 void implement(torch::stable::detail::StableLibrary& m, const std::string& prefix) {

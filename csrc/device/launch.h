@@ -14,6 +14,9 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /// Shared memory a block gets without asking for more.
 constexpr size_t DEFAULT_SHARED_BYTES = 48 * 1024;
 
+/// The most blocks a one-dimensional grid can have.
+constexpr int64_t MAX_BLOCKS = INT32_MAX;
+
 /// What the device (or, for host_run, the device it stands for) offers to a launch.
 struct Device {
   int capability;       ///< 10 * major + minor
@@ -51,7 +54,6 @@ inline void check_launch(cudaError_t error, const char* kernel) {
 template <typename Argument>
 void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry,
             const Device& device, const Argument& argument) {
-  constexpr int64_t MAX_BLOCKS = INT32_MAX;
   if (geometry.blocks == 0) return;
   if (geometry.blocks > MAX_BLOCKS) {
     throw std::runtime_error(std::string("smem: kernel '") + name + "' would need " +

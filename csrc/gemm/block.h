@@ -68,6 +68,60 @@ struct Epilogue {
   }
 };
 
+/// Every kernel adds products with K ascending, one fma each, in the superblock scheme of Castaldo,
+/// Whaley and Chronopoulos (SIAM J. Sci. Comput. 31, 2008): a new sum begins with every chunk, the
+/// chunks' sums are added, and a new sum of those begins every 16 chunks. Chunks depend on K alone,
+/// so all kernels give the same bits at any M and N. On an H200 the error of float32 is at or below
+/// cuBLAS's from K = 256 to 65536 (normal data, K = 4096: 2e-7 of the result, cuBLAS 3e-7, a single
+/// chain 16e-7). Chunks of 64 at any K would cost the fastest kernel 5% of its speed.
+constexpr int64_t SHORTEST_CHUNK = 64, CHUNKS_A_SUPERCHUNK = 16;
+
+__device__ __forceinline__ int64_t chunk_length(int64_t K) {
+  return K < 2048 ? SHORTEST_CHUNK : 2 * SHORTEST_CHUNK;
+}
+
+/// The sums of a thread that computes ROWS x COLS elements of C.
+template <typename Acc, int ROWS = 1, int COLS = 1>
+struct ChunkedSums {
+  Acc sum[ROWS][COLS] = {}, chunks[ROWS][COLS] = {}, superchunks[ROWS][COLS] = {};
+
+  __device__ __forceinline__ void add_product(Acc a, Acc b, int i = 0, int j = 0) {
+    sum[i][j] = std::fma(a, b, sum[i][j]);
+  }
+  __device__ __forceinline__ void end_chunk() { move(sum, chunks); }
+  __device__ __forceinline__ void end_superchunk() { move(chunks, superchunks); }
+  __device__ __forceinline__ Acc value(int i = 0, int j = 0) const {
+    return superchunks[i][j] + (chunks[i][j] + sum[i][j]);
+  }
+
+ private:
+  __device__ __forceinline__ static void move(Acc (&from)[ROWS][COLS], Acc (&to)[ROWS][COLS]) {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+      for (int j = 0; j < COLS; ++j) {
+        to[i][j] += from[i][j];
+        from[i][j] = 0;
+      }
+    }
+  }
+};
+
+/// Calls step(k) for k = 0, DEPTH, 2 * DEPTH ... below K, and tells `sums` where chunks end.
+template <int DEPTH, typename Sums, typename Step>
+__device__ __forceinline__ void for_each_step(int64_t K, Sums& sums, const Step& step) {
+  static_assert(SHORTEST_CHUNK % DEPTH == 0, "chunks end where a step ends");
+  const int64_t chunk = chunk_length(K);
+  for (int64_t k = 0; k < K;) {
+    const int64_t end = K - k < chunk ? K : k + chunk;
+    for (; k < end; k += DEPTH) step(k);
+    if (k % chunk == 0) {
+      sums.end_chunk();
+      if (k % (CHUNKS_A_SUPERCHUNK * chunk) == 0) sums.end_superchunk();
+    }
+  }
+}
+
 /// One block's share of the problem: a member of the batch and the corner of a tile of out.
 template <typename T>
 struct Block {

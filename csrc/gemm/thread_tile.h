@@ -29,7 +29,10 @@ struct ThreadTile {
   /// Both operands lie with K first, so that a fragment is contiguous: As(k, m), Bs(k, n).
   using Stage = Tile<T, DEPTH, PITCH>;
 
-  Acc sum[EXTENT][EXTENT] = {};
+  /// The sums of chunks are touched every fourth or eighth step only: the compiler keeps them in
+  /// local memory, which the L1 cache holds, and leaves the registers to the running sums and the
+  /// fragments.
+  ChunkedSums<Acc, EXTENT, EXTENT> sums;
   int m, n;  ///< this thread's first row and column in the tile
 
   __device__ __forceinline__ ThreadTile() {
@@ -60,7 +63,7 @@ struct ThreadTile {
 #pragma unroll
       for (int i = 0; i < EXTENT; ++i) {
 #pragma unroll
-        for (int j = 0; j < EXTENT; ++j) sum[i][j] = std::fma(a[i], b[j], sum[i][j]);
+        for (int j = 0; j < EXTENT; ++j) sums.add_product(a[i], b[j], i, j);
       }
     }
   }
@@ -73,7 +76,7 @@ struct ThreadTile {
       for (int group = 0; group < 2; ++group) {
         Acc values[GROUP];
 #pragma unroll
-        for (int j = 0; j < GROUP; ++j) values[j] = sum[i][group * GROUP + j];
+        for (int j = 0; j < GROUP; ++j) values[j] = sums.value(i, group * GROUP + j);
         block.epilogue.store(row, block.col0 + n + group * LANES_N * GROUP, values);
       }
     }

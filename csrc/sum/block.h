@@ -25,7 +25,7 @@ struct Block {
   int64_t output, chunk;
 
   __device__ __forceinline__ explicit Block(const Problem& problem) {
-    output = blockIdx.x / problem.chunks;
+    output = problem.first_output + blockIdx.x / problem.chunks;
     chunk = blockIdx.x % problem.chunks;
   }
 
@@ -114,12 +114,19 @@ template <typename Rung>
 constexpr Kernel make_kernel(const char* summary) {
   return {Rung::NAME, summary, "any shape, any strides",
           [](const Problem& problem, const Device& device) {
-            const Geometry geometry{problem.outputs.count() * problem.chunks,
-                                    {threads_for(problem.count)}};
-            with_any_type(problem.in_dtype, [&](auto tag) {
-              using T = typename decltype(tag)::type;
-              launch(Rung::NAME, Rung::template kernel<T>(), geometry, device, problem);
-            });
+            const int64_t outputs = problem.outputs.count();
+            const int64_t outputs_a_launch = MAX_BLOCKS / problem.chunks;
+            Problem part = problem;
+            for (; part.first_output < outputs; part.first_output += outputs_a_launch) {
+              const int64_t left = outputs - part.first_output;
+              const Geometry geometry{
+                  (left < outputs_a_launch ? left : outputs_a_launch) * problem.chunks,
+                  {threads_for(problem.count)}};
+              with_any_type(problem.in_dtype, [&](auto tag) {
+                using T = typename decltype(tag)::type;
+                launch(Rung::NAME, Rung::template kernel<T>(), geometry, device, part);
+              });
+            }
           },
           [](DType in_dtype) -> const void* {
             return with_any_type(in_dtype, [](auto tag) {

@@ -23,10 +23,11 @@ struct Problem {
   DType in_dtype, out_dtype;
   const void* in;
   void* out;
-  int64_t count;          ///< elements of an output
-  int64_t chunks;         ///< ceil(count / CHUNK), at least 1
-  Loop<TENSORS> outputs;  ///< steps of in and out over the outputs
-  Loop<1> reduced;        ///< steps of in over the elements of an output
+  int64_t first_output = 0;  ///< of this launch; a grid may hold fewer blocks than are needed
+  int64_t count;             ///< elements of an output
+  int64_t chunks;            ///< ceil(count / CHUNK), at least 1
+  Loop<TENSORS> outputs;     ///< steps of in and out over the outputs
+  Loop<1> reduced;           ///< steps of in over the elements of an output
 };
 
 /// A row of the kernel table.

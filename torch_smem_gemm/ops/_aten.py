@@ -53,7 +53,7 @@ def gemm(
     beta: float = 0.0,
     activation: int = 0,
     precision: int = 0,
-    kernel: int = 0,
+    kernel_id: int = 0,
 ) -> Tensor:
     """activation(alpha * a @ b + beta * c + bias)."""
     z = torch.matmul(a, b)
@@ -77,7 +77,7 @@ def linear(
     return activate(F.linear(x, weight, bias), activation)
 
 
-def transpose(x: Tensor, dim0: int = -2, dim1: int = -1, kernel: int = 0) -> Tensor:
+def transpose(x: Tensor, dim0: int = -2, dim1: int = -1, kernel_id: int = 0) -> Tensor:
     """A contiguous copy of x.transpose(dim0, dim1)."""
     return x.transpose(dim0, dim1).clone(memory_format=torch.contiguous_format)
 
@@ -87,7 +87,7 @@ def sum(
     dim: Sequence[int] | None = None,
     keepdim: bool = False,
     dtype: torch.dtype | None = None,
-    kernel: int = 0,
+    kernel_id: int = 0,
 ) -> Tensor:
     """torch.sum."""
     return torch.sum(x, dim, keepdim, dtype=dtype)

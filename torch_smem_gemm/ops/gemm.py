@@ -17,10 +17,9 @@ from torch_smem_gemm.ops._codes import (
 from torch_smem_gemm.ops._dispatch import (
     Op,
     autocast,
-    differentiable,
+    define,
     needs_grad,
     refuse_grad_with_out,
-    register,
 )
 from torch_smem_gemm.ops.sum import sum_to_shape
 
@@ -74,6 +73,7 @@ def gemm(
         and alpha == 1
         and beta == 0
         and a.dim() == b.dim() == 2
+        and a.dtype == b.dtype
         and a.dtype in GEMM_DTYPES
     ):
         try:
@@ -110,7 +110,7 @@ def _describe(
     beta: float = 0.0,
     activation: int = 0,
     precision: int = 0,
-    kernel: int = 0,
+    kernel_id: int = 0,
 ) -> tuple[list[int], torch.dtype]:
     return check_gemm(a, b, bias, c, beta), a.dtype
 
@@ -178,7 +178,7 @@ def _vmap(
     beta: float = 0.0,
     activation: int = 0,
     precision: int = 0,
-    kernel: int = 0,
+    kernel_id: int = 0,
 ) -> tuple[Tensor, int]:
     dim_a, dim_b, dim_bias, dim_c = (*in_dims, None, None)[:4]
     rank = max(
@@ -199,9 +199,11 @@ def _vmap(
         # Only the addends are mapped: give the product the mapped dimension they broadcast over.
         a = a.expand(info.batch_size, *(1,) * (rank - a.dim()), *a.shape)
     if dim_bias is None:
-        return op(a, b, bias, c, alpha, beta, activation, precision, kernel), 0
-    z = op(a, b, None, c, alpha, beta, 0, precision, kernel) + lead(bias, dim_bias)
+        return op(a, b, bias, c, alpha, beta, activation, precision, kernel_id), 0
+    z = op(a, b, None, c, alpha, beta, 0, precision, kernel_id) + lead(bias, dim_bias)
     return _aten.activate(z, activation), 0
 
 
-_gemm = differentiable("gemm", register("gemm", _describe, _aten.gemm, _vmap), _setup, _backward)
+_gemm = define(
+    "gemm", describe=_describe, cpu=_aten.gemm, vmap=_vmap, setup=_setup, backward=_backward
+)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._checks import check_linear
 from torch_smem_gemm.ops._codes import activation_code, precision_code
-from torch_smem_gemm.ops._dispatch import Op, autocast, differentiable, needs_grad, register
+from torch_smem_gemm.ops._dispatch import Op, autocast, define, needs_grad
 from torch_smem_gemm.ops.gemm import product
 from torch_smem_gemm.ops.sum import sum_to_shape
 
@@ -121,6 +121,6 @@ def _vmap(
     return _aten.activate(z, activation), 0
 
 
-_linear = differentiable(
-    "linear", register("linear", _describe, _aten.linear, _vmap), _setup, _backward
+_linear = define(
+    "linear", describe=_describe, cpu=_aten.linear, vmap=_vmap, setup=_setup, backward=_backward
 )

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._checks import check_sum, reduced_dims, sum_result_dtype
 from torch_smem_gemm.ops._codes import AUTO, kernel_code
-from torch_smem_gemm.ops._dispatch import Op, differentiable, refuse_grad_with_out, register
+from torch_smem_gemm.ops._dispatch import Op, define, refuse_grad_with_out
 
 
 def sum(
@@ -66,7 +66,7 @@ def _describe(
     dim: Sequence[int] | None = None,
     keepdim: bool = False,
     dtype: torch.dtype | None = None,
-    kernel: int = 0,
+    kernel_id: int = 0,
 ) -> tuple[list[int], torch.dtype]:
     return check_sum(x, dim, keepdim, dtype), sum_result_dtype(x, dtype)
 
@@ -91,13 +91,15 @@ def _vmap(
     dim: Sequence[int] | None = None,
     keepdim: bool = False,
     dtype: torch.dtype | None = None,
-    kernel: int = 0,
+    kernel_id: int = 0,
 ) -> tuple[Tensor, int]:
     x = x.movedim(in_dims[0], 0)
     reduced = [d + 1 for d in reduced_dims(x[0], dim)]
     if not reduced:  # a batch of scalars: no dims would mean all
         return x.to(sum_result_dtype(x, dtype), copy=True), 0
-    return op(x, reduced, keepdim, dtype, kernel), 0
+    return op(x, reduced, keepdim, dtype, kernel_id), 0
 
 
-_sum = differentiable("sum", register("sum", _describe, _aten.sum, _vmap), _setup, _backward)
+_sum = define(
+    "sum", describe=_describe, cpu=_aten.sum, vmap=_vmap, setup=_setup, backward=_backward
+)

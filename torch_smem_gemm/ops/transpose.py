@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._checks import check_transpose
 from torch_smem_gemm.ops._codes import AUTO, kernel_code
-from torch_smem_gemm.ops._dispatch import Op, differentiable, refuse_grad_with_out, register
+from torch_smem_gemm.ops._dispatch import Op, define, refuse_grad_with_out
 
 
 def transpose(
@@ -48,7 +48,7 @@ def transpose(
 
 
 def _describe(
-    x: Tensor, dim0: int = -2, dim1: int = -1, kernel: int = 0
+    x: Tensor, dim0: int = -2, dim1: int = -1, kernel_id: int = 0
 ) -> tuple[list[int], torch.dtype]:
     return check_transpose(x, dim0, dim1), x.dtype
 
@@ -62,15 +62,20 @@ def _backward(ctx: Any, grad: Tensor) -> tuple:
 
 
 def _vmap(
-    op: Op, info: Any, in_dims: tuple, x: Tensor, dim0: int = -2, dim1: int = -1, kernel: int = 0
+    op: Op, info: Any, in_dims: tuple, x: Tensor, dim0: int = -2, dim1: int = -1, kernel_id: int = 0
 ) -> tuple[Tensor, int]:
     x = x.movedim(in_dims[0], 0)
     rank = x.dim() - 1
     if rank == 0:
         return x.clone(), 0
-    return op(x, dim0 % rank + 1, dim1 % rank + 1, kernel), 0
+    return op(x, dim0 % rank + 1, dim1 % rank + 1, kernel_id), 0
 
 
-_transpose = differentiable(
-    "transpose", register("transpose", _describe, _aten.transpose, _vmap), _setup, _backward
+_transpose = define(
+    "transpose",
+    describe=_describe,
+    cpu=_aten.transpose,
+    vmap=_vmap,
+    setup=_setup,
+    backward=_backward,
 )

@@ -64,13 +64,13 @@ __global__ void __launch_bounds__(ThreadTile<T>::THREADS, 2)
   Threads tile;
   int stage = 0;
   if (problem.K > 0) start_next(stage);
-  for (int64_t k0 = 0; k0 < problem.K; k0 += Threads::DEPTH) {
+  for_each_step<Threads::DEPTH>(problem.K, tile.sums, [&](int64_t k0) {
     wait_for_copies();
     __syncthreads();
     if (k0 + Threads::DEPTH < problem.K) start_next(stage ^ 1);
     tile.multiply(As[stage], Bs[stage]);
     stage ^= 1;
-  }
+  });
   tile.store(block);
 }
 

@@ -10,6 +10,7 @@ namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
 constexpr int NAIVE_ROWS = 8, NAIVE_COLS = 32, NAIVE_THREADS = NAIVE_ROWS * NAIVE_COLS;
+constexpr int NAIVE_STEP = SHORTEST_CHUNK;
 
 template <typename T>
 __global__ void __launch_bounds__(NAIVE_THREADS)
@@ -17,11 +18,15 @@ __global__ void __launch_bounds__(NAIVE_THREADS)
   const Block<T> block(problem, NAIVE_ROWS, NAIVE_COLS);
   const int64_t row = block.row0 + threadIdx.y, col = block.col0 + threadIdx.x;
   if (row >= problem.M || col >= problem.N) return;
-  Accumulator<T> sum = 0;
-  for (int64_t k = 0; k < problem.K; ++k) {
-    sum = std::fma(to_accumulator(block.A(row, k)), to_accumulator(block.B(k, col)), sum);
-  }
-  block.epilogue.store(row, col, sum);
+  ChunkedSums<Accumulator<T>> sum;
+  for_each_step<NAIVE_STEP>(problem.K, sum, [&](int64_t k0) {
+    const int64_t end = problem.K - k0 < NAIVE_STEP ? problem.K : k0 + NAIVE_STEP;
+#pragma unroll 8
+    for (int64_t k = k0; k < end; ++k) {
+      sum.add_product(to_accumulator(block.A(row, k)), to_accumulator(block.B(k, col)));
+    }
+  });
+  block.epilogue.store(row, col, sum.value());
 }
 
 struct Naive {

@@ -12,6 +12,7 @@ namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
 constexpr int PANEL_TILE = 16, PANEL_THREADS = PANEL_TILE * PANEL_TILE;
+constexpr int PANEL_STEP = SHORTEST_CHUNK;
 
 template <typename T>
 __global__ void __launch_bounds__(PANEL_THREADS)
@@ -27,11 +28,15 @@ __global__ void __launch_bounds__(PANEL_THREADS)
   for (int k = ty; k < K; k += PANEL_TILE) Bs(k, tx) = block.B.at_or_zero(k, col);
   __syncthreads();
 
-  Accumulator<T> sum = 0;
-  for (int k = 0; k < K; ++k) {
-    sum = std::fma(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)), sum);
-  }
-  block.epilogue.store(row, col, sum);
+  ChunkedSums<Accumulator<T>> sum;
+  for_each_step<PANEL_STEP>(K, sum, [&](int64_t step) {
+    const int k0 = static_cast<int>(step), end = K - k0 < PANEL_STEP ? K : k0 + PANEL_STEP;
+#pragma unroll 8
+    for (int k = k0; k < end; ++k) {
+      sum.add_product(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)));
+    }
+  });
+  block.epilogue.store(row, col, sum.value());
 }
 
 struct PanelRung {

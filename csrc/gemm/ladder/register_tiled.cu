@@ -58,13 +58,13 @@ __global__ void __launch_bounds__(ThreadTile<T>::THREADS, 2)
   Loader<T> load_a(block.A, block.row0), load_b(block.B.transposed(), block.col0);
 
   Threads tile;
-  for (int64_t k0 = 0; k0 < problem.K; k0 += Threads::DEPTH) {
+  for_each_step<Threads::DEPTH>(problem.K, tile.sums, [&](int64_t) {
     load_a.next(As);
     load_b.next(Bs);
     __syncthreads();
     tile.multiply(As, Bs);
     __syncthreads();
-  }
+  });
   tile.store(block);
 }
 

@@ -30,18 +30,18 @@ __global__ void __launch_bounds__(threads_of(TILE), blocks_of(TILE))
   const int tx = threadIdx.x, ty = threadIdx.y;
   const int64_t row = block.row0 + ty, col = block.col0 + tx;
 
-  Accumulator<T> sum = 0;
-  for (int64_t k0 = 0; k0 < problem.K; k0 += TILE) {
+  ChunkedSums<Accumulator<T>> sum;
+  for_each_step<TILE>(problem.K, sum, [&](int64_t k0) {
     As(ty, tx) = block.A.at_or_zero(row, k0 + tx);
     Bs(ty, tx) = block.B.at_or_zero(k0 + ty, col);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < TILE; ++k) {
-      sum = std::fma(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)), sum);
+      sum.add_product(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)));
     }
     __syncthreads();
-  }
-  block.epilogue.store(row, col, sum);
+  });
+  block.epilogue.store(row, col, sum.value());
 }
 
 template <int TILE, int PAD>

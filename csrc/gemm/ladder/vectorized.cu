@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(VECTORIZED_THREADS<T>)
   const int64_t row = block.row0 + ty, col = block.col0 + tx;
   const bool wide_a = rows_are_vectors<W>(block.A), wide_b = rows_are_vectors<W>(block.B);
 
-  Accumulator<T> sum[W] = {};
-  for (int64_t k0 = 0; k0 < problem.K; k0 += TILE) {
+  ChunkedSums<Accumulator<T>, 1, W> sums;
+  for_each_step<TILE>(problem.K, sums, [&](int64_t k0) {
     store_vector<W>(&As(ty, tx), row_run<W>(block.A, row, k0 + tx, wide_a));
     store_vector<W>(&Bs(ty, tx), row_run<W>(block.B, k0 + ty, col, wide_b));
     __syncthreads();
@@ -51,11 +51,15 @@ __global__ void __launch_bounds__(VECTORIZED_THREADS<T>)
       const auto a = to_accumulator(As(ty, k));
       const auto b = load_vector<W>(&Bs(k, tx));
 #pragma unroll
-      for (int i = 0; i < W; ++i) sum[i] = std::fma(a, to_accumulator(b.lane[i]), sum[i]);
+      for (int i = 0; i < W; ++i) sums.add_product(a, to_accumulator(b.lane[i]), 0, i);
     }
     __syncthreads();
-  }
-  block.epilogue.store(row, col, sum);
+  });
+
+  Accumulator<T> values[W];
+#pragma unroll
+  for (int i = 0; i < W; ++i) values[i] = sums.value(0, i);
+  block.epilogue.store(row, col, values);
 }
 
 struct Vectorized {

@@ -1,0 +1,83 @@
+"""Launches every kernel once a dtype on awkward shapes, for compute-sanitizer to watch.
+
+    make sanitize            (memcheck, racecheck, synccheck and initcheck)
+
+Without torch's caching allocator every tensor is an allocation of its own, so that memcheck sees
+the bounds of each. Results are compared with torch's on the way.
+"""
+
+import os
+
+os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+
+import torch
+
+import torch_smem_gemm as smem
+
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+# (batch, M, N, K, a turned, b turned): single elements, ragged edges, whole tiles, both layouts.
+SHAPES = (
+    ((), 1, 1, 1, False, False),
+    ((), 17, 31, 13, True, False),
+    ((2,), 33, 65, 40, False, True),
+    ((), 129, 130, 36, True, True),
+    ((), 128, 128, 32, False, False),
+)
+
+
+def matrix(batch: tuple[int, ...], rows: int, cols: int, turned: bool, dtype: torch.dtype):
+    """Random numbers that torch wrote, so that initcheck knows them; turned: a transposed view."""
+    shape = (*batch, cols, rows) if turned else (*batch, rows, cols)
+    values = torch.randn(shape, device="cuda", dtype=torch.float32).to(dtype)
+    return values.mT if turned else values
+
+
+def gemms() -> int:
+    launches = 0
+    for kernel in smem.kernels("gemm"):
+        for dtype in FLOATS:
+            for batch, m, n, k, turn_a, turn_b in SHAPES:
+                a, b = matrix(batch, m, k, turn_a, dtype), matrix((), k, n, turn_b, dtype)
+                bias, c = matrix((), 1, n, False, dtype)[0], matrix((), m, 1, False, dtype)
+                result = smem.gemm(
+                    a, b, bias=bias, c=c, alpha=0.5, beta=2.0, activation="gelu", kernel=kernel.name
+                )
+                z = 0.5 * (a.double() @ b.double()) + 2 * c.double() + bias.double()
+                expected = torch.nn.functional.gelu(z)
+                tolerance = 1e-1 if dtype.itemsize == 2 else 1e-3
+                torch.testing.assert_close(
+                    result.double(), expected, rtol=tolerance, atol=tolerance
+                )
+                launches += 1
+    return launches
+
+
+def transposes() -> int:
+    launches = 0
+    for kernel in smem.kernels("transpose"):
+        for dtype in (torch.uint8, torch.float16, torch.float32, torch.float64, torch.complex128):
+            for shape in ((1, 1), (33, 65), (3, 70, 31)):
+                x = (torch.randn(shape, device="cuda") * 9).abs().to(dtype)
+                assert torch.equal(smem.transpose(x, kernel=kernel.name), x.mT)
+                launches += 1
+    return launches
+
+
+def sums() -> int:
+    launches = 0
+    for kernel in smem.kernels("sum"):
+        for dtype in (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.bool):
+            for shape, dim in (((1,), 0), ((5, 70), 1), ((70, 5), 0), ((2, 9000), 1)):
+                x = (torch.randn(shape, device="cuda") * 3).to(dtype)
+                torch.testing.assert_close(
+                    smem.sum(x, dim, kernel=kernel.name).double(),
+                    x.double().sum(dim),
+                    rtol=1e-2,
+                    atol=1e-2,
+                )
+                launches += 1
+    return launches
+
+
+if __name__ == "__main__":
+    print(f"{gemms()} GEMMs, {transposes()} transposes, {sums()} sums right")

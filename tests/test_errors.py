@@ -1,0 +1,398 @@
+"""The texts of errors: pinned, and the same wherever a call goes wrong.
+
+A call can be checked in Python (CPU tensors without a kernel's name, fake tensors) or in C++ (named
+kernels, CUDA tensors). ``Place`` makes the tensors of each way and calls the ops by it.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from helpers import GEMMS, SUMS, TRANSPOSES
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import torch_smem_gemm as smem
+
+OPS = torch.ops.smem
+NAMED = {"gemm": GEMMS[2], "transpose": TRANSPOSES[0], "sum": SUMS[0]}
+FLOAT = torch.float32
+
+
+class Place:
+    """A way for a call to go: where its tensors are, and how the ops are called."""
+
+    def __init__(self, device: str, how: str) -> None:
+        self.device, self.how = device, how
+        self.kernels = dict.fromkeys(NAMED, "auto") if how == "auto" else NAMED
+
+    def t(self, *shape: int, dtype: torch.dtype = FLOAT) -> Tensor:
+        """A tensor there."""
+        return torch.empty(shape, dtype=dtype, device=self.device)
+
+    def gemm(self, a: Tensor, b: Tensor, out: Tensor | None = None, **kw: Any) -> Tensor:
+        if self.how != "bare":
+            return smem.gemm(a, b, out=out, kernel=self.kernels["gemm"], **kw)
+        args = a, b, kw.get("bias"), kw.get("c"), 1.0, kw.get("beta", 0.0), 0, 0, 1
+        return OPS._gemm(*args) if out is None else OPS._gemm.out(*args, out=out)
+
+    def good_gemm(self, **kw: Any) -> Tensor:
+        """A gemm whose a and b fit; the result is 3x5."""
+        return self.gemm(self.t(3, 4), self.t(4, 5), **kw)
+
+    def linear(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None
+    ) -> Tensor:
+        op = OPS._linear if self.how == "bare" else OPS.linear
+        if out is not None:
+            return op.out(x, weight, bias, out=out)
+        return smem.linear(x, weight, bias) if self.how == "auto" else op(x, weight, bias)
+
+    def transpose(self, x: Tensor, *dims: int, out: Tensor | None = None) -> Tensor:
+        if self.how != "bare":
+            return smem.transpose(x, *dims, kernel=self.kernels["transpose"], out=out)
+        args = (x, *(dims or (-2, -1)), 1)
+        return OPS._transpose(*args) if out is None else OPS._transpose.out(*args, out=out)
+
+    def sum(
+        self,
+        x: Tensor,
+        *dims: int,
+        dtype: torch.dtype | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        if self.how != "bare":
+            return smem.sum(x, dims, dtype=dtype, kernel=self.kernels["sum"], out=out)
+        args = x, dims, False, dtype, 1
+        return OPS._sum(*args) if out is None else OPS._sum.out(*args, out=out)
+
+
+@pytest.fixture(
+    params=[
+        *[("cpu", how) for how in ("auto", "named", "bare")],
+        *[("fake", how) for how in ("auto", "named", "bare")],
+        *[pytest.param(("cuda", how), marks=pytest.mark.gpu) for how in ("auto", "named", "bare")],
+    ],
+    ids="-".join,
+)
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Each way in turn."""
+    device, how = request.param
+    with FakeTensorMode() if device == "fake" else contextlib.nullcontext():
+        yield Place("cpu" if device == "fake" else device, how)
+
+
+Call = Callable[[Place], Tensor]
+I32, F16, F64 = torch.int32, torch.float16, torch.float64
+GEMM_DTYPES = "expected float64, float32, float16 or bfloat16"
+SUM_DTYPES = "expected a float, complex, bool, uint8 or signed integer dtype of torch.sum"
+
+MESSAGES: list[tuple[Call, str]] = [
+    # gemm: a and b
+    (
+        lambda p: p.gemm(p.t(4), p.t(4, 5)),
+        "smem.gemm: a is 4, expected a matrix or a batch of matrices",
+    ),
+    (
+        lambda p: p.gemm(p.t(3, 4), p.t()),
+        "smem.gemm: b is scalar, expected a matrix or a batch of matrices",
+    ),
+    (
+        lambda p: p.gemm(p.t(3, 4, dtype=I32), p.t(4, 5, dtype=I32)),
+        f"smem.gemm: a has dtype int32, {GEMM_DTYPES}",
+    ),
+    (
+        lambda p: p.gemm(p.t(3, 4, dtype=torch.complex64), p.t(4, 5, dtype=torch.complex64)),
+        f"smem.gemm: a has dtype complex64, {GEMM_DTYPES}",
+    ),
+    (
+        lambda p: p.gemm(p.t(3, 4, dtype=torch.float8_e4m3fn), p.t(4, 5)),
+        f"smem.gemm: a has dtype float8_e4m3fn, {GEMM_DTYPES}",
+    ),
+    (
+        lambda p: p.gemm(p.t(3, 4), p.t(4, 5, dtype=F64)),
+        "smem.gemm: b has dtype float64, expected float32 as a has",
+    ),
+    (
+        lambda p: p.gemm(p.t(3, 4), p.t(5, 6)),
+        "smem.gemm: a is 3x4 and b is 5x6: inner sizes 4 and 5 differ",
+    ),
+    (
+        lambda p: p.gemm(p.t(2, 3, 4), p.t(3, 4, 5)),
+        "smem.gemm: a is 2x3x4 and b is 3x4x5: batch sizes 2 and 3 do not broadcast",
+    ),
+    (
+        lambda p: p.gemm(p.t(7, 1, 3, 4), p.t(6, 2, 4, 5)),
+        "smem.gemm: a is 7x1x3x4 and b is 6x2x4x5: batch sizes 7 and 6 do not broadcast",
+    ),
+    # gemm: bias and c
+    (
+        lambda p: p.good_gemm(bias=p.t(3)),
+        "smem.gemm: bias is 3, expected 5, an element a column of the result",
+    ),
+    (
+        lambda p: p.good_gemm(bias=p.t(1, 5)),
+        "smem.gemm: bias is 1x5, expected 5, an element a column of the result",
+    ),
+    (
+        lambda p: p.good_gemm(bias=p.t()),
+        "smem.gemm: bias is scalar, expected 5, an element a column of the result",
+    ),
+    (
+        lambda p: p.good_gemm(bias=p.t(5, dtype=F16)),
+        "smem.gemm: bias has dtype float16, expected float32 as a has",
+    ),
+    (lambda p: p.good_gemm(beta=1.0), "smem.gemm: beta is not 0, expected c"),
+    (
+        lambda p: p.good_gemm(c=p.t(2, 5)),
+        "smem.gemm: c is 2x5, which does not broadcast to the result's 3x5",
+    ),
+    (
+        lambda p: p.good_gemm(c=p.t(1, 3, 5)),
+        "smem.gemm: c is 1x3x5, which does not broadcast to the result's 3x5",
+    ),
+    (
+        lambda p: p.good_gemm(c=p.t(3, 5, dtype=F64)),
+        "smem.gemm: c has dtype float64, expected float32 as a has",
+    ),
+    # gemm: out
+    (lambda p: p.good_gemm(out=p.t(5, 3)), "smem.gemm: out is 5x3, expected 3x5"),
+    (lambda p: p.good_gemm(out=p.t(1, 3, 5)), "smem.gemm: out is 1x3x5, expected 3x5"),
+    (
+        lambda p: p.good_gemm(out=p.t(3, 5, dtype=F16)),
+        "smem.gemm: out has dtype float16, expected float32",
+    ),
+    (
+        lambda p: p.good_gemm(out=p.t(5).expand(3, 5)),
+        "smem.gemm: out is expanded: several of its elements share memory",
+    ),
+    # linear
+    (
+        lambda p: p.linear(p.t(), p.t(5, 4)),
+        "smem.linear: x is scalar, expected at least 1 dimension",
+    ),
+    (
+        lambda p: p.linear(p.t(3, 4), p.t(4)),
+        "smem.linear: weight is 4, expected out_features x in_features",
+    ),
+    (
+        lambda p: p.linear(p.t(3, 4), p.t(1, 5, 4)),
+        "smem.linear: weight is 1x5x4, expected out_features x in_features",
+    ),
+    (
+        lambda p: p.linear(p.t(3, 4, dtype=I32), p.t(5, 4, dtype=I32)),
+        f"smem.linear: x has dtype int32, {GEMM_DTYPES}",
+    ),
+    (
+        lambda p: p.linear(p.t(3, 4), p.t(5, 4, dtype=F16)),
+        "smem.linear: weight has dtype float16, expected float32 as x has",
+    ),
+    (
+        lambda p: p.linear(p.t(2, 3, 4), p.t(5, 6)),
+        "smem.linear: x is 2x3x4 and weight is 5x6: in_features 4 and 6 differ",
+    ),
+    (
+        lambda p: p.linear(p.t(4), p.t(5, 4), p.t(4)),
+        "smem.linear: bias is 4, expected 5, an element a column of the result",
+    ),
+    (
+        lambda p: p.linear(p.t(4), p.t(5, 4), p.t(5, dtype=F64)),
+        "smem.linear: bias has dtype float64, expected float32 as x has",
+    ),
+    (lambda p: p.linear(p.t(4), p.t(5, 4), out=p.t(1, 5)), "smem.linear: out is 1x5, expected 5"),
+    # transpose
+    (lambda p: p.transpose(p.t(3, 4), 2, 0), "smem.transpose: dim0 is 2, expected -2 to 1"),
+    (lambda p: p.transpose(p.t(3, 4), 0, -3), "smem.transpose: dim1 is -3, expected -2 to 1"),
+    (lambda p: p.transpose(p.t(3)), "smem.transpose: dim0 is -2, expected -1 to 0"),
+    (lambda p: p.transpose(p.t(), 0, 1), "smem.transpose: dim1 is 1, expected -1 to 0"),
+    (lambda p: p.transpose(p.t(3, 4), out=p.t(3, 4)), "smem.transpose: out is 3x4, expected 4x3"),
+    (
+        lambda p: p.transpose(p.t(3, 4), out=p.t(4, 3, dtype=I32)),
+        "smem.transpose: out has dtype int32, expected float32",
+    ),
+    (
+        lambda p: p.transpose(p.t(3, 4), out=p.t(4, 1).expand(4, 3)),
+        "smem.transpose: out is expanded: several of its elements share memory",
+    ),
+    # sum
+    (lambda p: p.sum(p.t(3, 4), 2), "smem.sum: dim holds 2, expected -2 to 1"),
+    (lambda p: p.sum(p.t(3, 4), 0, -3), "smem.sum: dim holds -3, expected -2 to 1"),
+    (lambda p: p.sum(p.t(), 1), "smem.sum: dim holds 1, expected -1 to 0"),
+    (lambda p: p.sum(p.t(3, 4), 1, -1), "smem.sum: dim holds dimension 1 more than once"),
+    (
+        lambda p: p.sum(p.t(3, 4, dtype=torch.uint16), 1),
+        f"smem.sum: x has dtype uint16, {SUM_DTYPES}",
+    ),
+    (
+        lambda p: p.sum(p.t(3, dtype=torch.float8_e5m2), dtype=FLOAT),
+        f"smem.sum: x has dtype float8_e5m2, {SUM_DTYPES}",
+    ),
+    (lambda p: p.sum(p.t(3, 4), 1, dtype=torch.uint64), f"smem.sum: dtype is uint64, {SUM_DTYPES}"),
+    (lambda p: p.sum(p.t(3, 4), 1, out=p.t(4)), "smem.sum: out is 4, expected 3"),
+    (lambda p: p.sum(p.t(3, 4), out=p.t(1)), "smem.sum: out is 1, expected scalar"),
+    (
+        lambda p: p.sum(p.t(3, 4), 1, out=p.t(3, dtype=F64)),
+        "smem.sum: out has dtype float64, expected float32",
+    ),
+    (
+        lambda p: p.sum(p.t(3, 4, dtype=I32), 1, out=p.t(3, dtype=I32)),
+        "smem.sum: out has dtype int32, expected int64",
+    ),
+    (
+        lambda p: p.sum(p.t(3, 4), 1, out=p.t(1).expand(3)),
+        "smem.sum: out is expanded: several of its elements share memory",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), MESSAGES, ids=[text for _, text in MESSAGES])
+def test_message(call: Call, message: str, place: Place) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        call(place)
+    assert type(caught.value) is RuntimeError
+    assert str(caught.value) == message
+
+
+# ------------------------------------------------------------------------------ unknown choices
+
+
+def _valid(names: list) -> str:
+    return ", ".join(map(repr, names))
+
+
+ACTIVATION_NAMES = _valid([None, "relu", "gelu", "gelu_tanh", "silu"])
+PRECISION_NAMES = _valid([None, "fp32", "ieee", "tf32"])
+
+CHOICES = [
+    (
+        lambda x: smem.gemm(x, x, activation="tanh"),
+        ValueError,
+        f"smem.gemm: activation is 'tanh', expected one of {ACTIVATION_NAMES}",
+    ),
+    (
+        lambda x: smem.linear(x, x, activation=torch.relu),
+        TypeError,
+        f"smem.linear: activation is {torch.relu!r}, expected one of {ACTIVATION_NAMES}",
+    ),
+    (
+        lambda x: smem.gemm(x, x, precision="fp64"),
+        ValueError,
+        f"smem.gemm: precision is 'fp64', expected one of {PRECISION_NAMES}",
+    ),
+    (
+        lambda x: smem.linear(x, x, precision=32),
+        TypeError,
+        f"smem.linear: precision is 32, expected one of {PRECISION_NAMES}",
+    ),
+    (
+        lambda x: smem.gemm(x, x, kernel="cublas"),
+        ValueError,
+        f"smem.gemm: kernel is 'cublas', expected one of {_valid(['auto', *GEMMS])}",
+    ),
+    (
+        lambda x: smem.gemm(x, x, kernel=None),
+        TypeError,
+        f"smem.gemm: kernel is None, expected one of {_valid(['auto', *GEMMS])}",
+    ),
+    (
+        lambda x: smem.transpose(x, kernel="tree"),
+        ValueError,
+        f"smem.transpose: kernel is 'tree', expected one of {_valid(['auto', *TRANSPOSES])}",
+    ),
+    (
+        lambda x: smem.sum(x, kernel=["tree"]),
+        TypeError,
+        f"smem.sum: kernel is ['tree'], expected one of {_valid(['auto', *SUMS])}",
+    ),
+    (
+        lambda x: smem.kernels("matmul"),
+        ValueError,
+        "smem.kernels: op is 'matmul', expected one of gemm, transpose, sum",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), CHOICES, ids=[c[2] for c in CHOICES])
+def test_unknown_choice(call: Callable, error: type, message: str, device: str) -> None:
+    with pytest.raises(error) as caught:
+        call(torch.empty(2, 2, device=device))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("op", ["gemm", "transpose", "sum"])
+def test_unknown_kernel_code(op: str, device: str) -> None:
+    """Direct calls choose by number."""
+    x = torch.ones(2, 2, device=device)
+    count = len(smem.kernels(op))
+    message = rf"^smem\.{op}: kernel 99 is unknown, expected 0 \(auto\) to {count}$"
+    with pytest.raises(RuntimeError, match=message):
+        getattr(OPS, op)(*((x, x) if op == "gemm" else (x,)), kernel=99)
+
+
+# --------------------------------------------------------------------------------- requirements
+
+
+def test_what_a_named_kernel_requires(device: str) -> None:
+    shared = 227 * 1024
+    if device == "cuda":
+        shared = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+    for dtype in (torch.float64, torch.bfloat16):
+        most = shared // (32 * dtype.itemsize)
+        a, b = (torch.empty(s, dtype=dtype, device=device) for s in ((2, most + 1), (most + 1, 2)))
+        with pytest.raises(RuntimeError) as caught:
+            smem.gemm(a, b, kernel="panel")
+        assert str(caught.value) == (
+            "smem.gemm: kernel 'panel' needs shared memory in proportion to K; with "
+            f"{shared} bytes a block the largest K is {most} for {str(dtype)[6:]}, got {most + 1}"
+        )
+
+
+def test_auto_takes_every_problem(device: str) -> None:
+    a, b = torch.ones(2, 9000, device=device), torch.ones(9000, 2, device=device)
+    assert (smem.gemm(a, b) == 9000).all()
+
+
+# ----------------------------------------------------------------------------- different devices
+
+# A matrix and a vector on the host, the same on the device.
+DEVICES: list[tuple[Callable[..., Tensor], str]] = [
+    (lambda m, v, dm, dv: smem.gemm(dm, m), "gemm: b is on cpu, expected cuda:0 where a is"),
+    (lambda m, v, dm, dv: smem.gemm(m, dm), "gemm: b is on cuda:0, expected cpu where a is"),
+    (
+        lambda m, v, dm, dv: smem.gemm(m, dm, kernel=GEMMS[0]),
+        "gemm: b is on cuda:0, expected cpu where a is",
+    ),
+    (
+        lambda m, v, dm, dv: smem.gemm(dm, dm, bias=v, kernel=GEMMS[0]),
+        "gemm: bias is on cpu, expected cuda:0 where a is",
+    ),
+    (
+        lambda m, v, dm, dv: smem.gemm(m, m, c=dm, beta=1.0),
+        "gemm: c is on cuda:0, expected cpu where a is",
+    ),
+    (lambda m, v, dm, dv: smem.gemm(dm, dm, out=m), "gemm: out is on cpu, expected cuda:0"),
+    (
+        lambda m, v, dm, dv: smem.linear(dm, m),
+        "linear: weight is on cpu, expected cuda:0 where x is",
+    ),
+    (
+        lambda m, v, dm, dv: smem.linear(m, m, dv),
+        "linear: bias is on cuda:0, expected cpu where x is",
+    ),
+    (lambda m, v, dm, dv: smem.transpose(m, out=dm), "transpose: out is on cuda:0, expected cpu"),
+    (lambda m, v, dm, dv: smem.transpose(dm, out=m), "transpose: out is on cpu, expected cuda:0"),
+    (lambda m, v, dm, dv: smem.sum(dm, 0, out=v), "sum: out is on cpu, expected cuda:0"),
+    (lambda m, v, dm, dv: smem.sum(m, 0, out=dv), "sum: out is on cuda:0, expected cpu"),
+]
+
+
+@pytest.mark.parametrize("where", ["fake", pytest.param("real", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(("call", "message"), DEVICES, ids=[text for _, text in DEVICES])
+def test_different_devices(call: Callable, message: str, where: str) -> None:
+    with FakeTensorMode() if where == "fake" else contextlib.nullcontext():
+        tensors = [torch.empty(s, device=d) for d in ("cpu", "cuda:0") for s in ((2, 2), 2)]
+        with pytest.raises(RuntimeError) as caught:
+            call(*tensors)
+        assert str(caught.value) == "smem." + message

@@ -1,0 +1,176 @@
+"""smem.transpose: every kernel, element size, rank, pair of dimensions and layout."""
+
+import itertools
+
+import pytest
+import torch
+from helpers import (
+    LAYOUTS,
+    OUT_LAYOUTS,
+    TRANSPOSES,
+    any_bits,
+    laid_out,
+    poisoned,
+    poisoned_out,
+    same_bits,
+    short,
+)
+from torch import Tensor
+
+import torch_smem_gemm as smem
+
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf")
+
+DTYPES = (
+    *(torch.bool, torch.uint8, torch.int8, torch.float8_e4m3fn),
+    *(torch.int16, torch.uint16, torch.float16, torch.bfloat16),
+    *(torch.int32, torch.float32, torch.complex32),
+    *(torch.int64, torch.float64, torch.complex64),
+    torch.complex128,
+)
+EACH_SIZE = (torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex128)
+every_kernel = pytest.mark.parametrize("kernel", ["auto", *TRANSPOSES])
+each_size = pytest.mark.parametrize("dtype", EACH_SIZE, ids=short)
+
+
+def check(x: Tensor, dim0: int, dim1: int, kernel: str) -> None:
+    """Compare the result, and that in a poisoned ``out``, with torch's view, bit by bit."""
+    expected = x.transpose(dim0, dim1)
+    result = smem.transpose(x, dim0, dim1, kernel=kernel)
+    assert result.is_contiguous()
+    assert same_bits(result, expected), (tuple(x.shape), x.stride(), dim0, dim1)
+    out = poisoned(expected.shape, x.dtype, str(x.device))
+    assert smem.transpose(x, dim0, dim1, kernel=kernel, out=out) is out
+    assert same_bits(out, expected), (tuple(x.shape), x.stride(), dim0, dim1)
+
+
+@every_kernel
+@pytest.mark.parametrize("dtype", DTYPES, ids=short)
+def test_dtypes(kernel: str, dtype: torch.dtype, device: str) -> None:
+    x = any_bits(3, 65, 41, dtype=dtype, device=device)
+    check(x, -2, -1, kernel)
+    check(x, 0, 1, kernel)
+    check(x, 0, 2, kernel)
+
+
+SHAPES = [
+    *[(), (1,), (7,), (1, 1), (1, 40), (40, 1), (31, 33), (32, 32), (64, 96), (65, 97)],
+    *[(3, 1, 5), (1, 33, 1), (4, 1, 1, 7), (5, 40, 3), (2, 3, 4, 5), (33, 2, 2, 34)],
+    *[(0,), (0, 5), (5, 0), (3, 0, 4), (0, 0, 0)],
+]
+
+
+@each_size
+@every_kernel
+@pytest.mark.parametrize("shape", SHAPES, ids=short)
+def test_every_pair_of_dimensions(
+    kernel: str, dtype: torch.dtype, shape: tuple, device: str
+) -> None:
+    x = any_bits(*shape, dtype=dtype, device=device)
+    rank = max(len(shape), 1)
+    for dim0, dim1 in itertools.combinations_with_replacement(range(rank), 2):
+        check(x, dim0, dim1, kernel)
+        expected = x.transpose(dim0, dim1)
+        assert same_bits(smem.transpose(x, dim1 - rank, dim0, kernel=kernel), expected)
+    if len(shape) > 1:
+        assert same_bits(smem.transpose(x, kernel=kernel), x.mT), "the default dimensions"
+
+
+@each_size
+@every_kernel
+@pytest.mark.parametrize("rank", [5, 8])
+def test_ranks(kernel: str, dtype: torch.dtype, rank: int, device: str) -> None:
+    """Dimensions of 2 and 3, permuted so that no two of them are one loop."""
+    x = any_bits(*(2,) * (rank - 1), 3, dtype=dtype, device=device)
+    order = [*range(1, rank, 2), *range(0, rank, 2)]
+    for y in (x, x.permute(order), x.permute(order[::-1])):
+        for dims in ((0, rank - 1), (rank // 2, rank - 2), (0, 1)):
+            check(y, *dims, kernel)
+
+
+@every_kernel
+def test_more_dimensions_than_a_kernel_has_loops(kernel: str, device: str) -> None:
+    for rank in (11, 14):
+        x = any_bits(*(2,) * rank, dtype=torch.float32, device=device)
+        check(x, 0, rank - 1, kernel)
+    check(x.permute(*range(1, rank, 2), *range(0, rank, 2)), 3, 9, kernel)
+
+
+@each_size
+@every_kernel
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(kernel: str, dtype: torch.dtype, layout: str, device: str) -> None:
+    for shape in ((37, 66), (3, 64, 64)):
+        x = laid_out(any_bits(*shape, dtype=dtype, device=device), layout)
+        check(x, -2, -1, kernel)
+        check(x, 0, -1, kernel)
+
+
+@each_size
+@every_kernel
+def test_expanded(kernel: str, dtype: torch.dtype, device: str) -> None:
+    one = any_bits(1, dtype=dtype, device=device)
+    check(one.expand(33, 40), 0, 1, kernel)
+    check(any_bits(5, 1, 40, dtype=dtype, device=device).expand(5, 35, 40), 0, 2, kernel)
+    check(any_bits(1, 33, 1, dtype=dtype, device=device).expand(4, 33, 35), 1, 2, kernel)
+
+
+@each_size
+@every_kernel
+@pytest.mark.parametrize("layout", OUT_LAYOUTS)
+def test_out_of_any_layout(kernel: str, dtype: torch.dtype, layout: str, device: str) -> None:
+    for shape in ((66, 37), (3, 64, 64)):
+        x = any_bits(*shape, dtype=dtype, device=device)
+        out, check_gaps = poisoned_out(x.mT.shape, dtype, device, layout)
+        smem.transpose(x, out=out, kernel=kernel)
+        assert same_bits(out, x.mT)
+        check_gaps()
+
+
+@each_size
+@every_kernel
+def test_out_may_overlap_the_input(kernel: str, dtype: torch.dtype, device: str) -> None:
+    for x_of, out_of in (
+        (lambda whole: whole, lambda whole: whole),
+        (lambda whole: whole.mT, lambda whole: whole),
+        (lambda whole: whole[:50, :40], lambda whole: whole[20:60, 3:53]),
+    ):
+        whole = any_bits(70, 70, dtype=dtype, device=device)
+        x, out = x_of(whole), out_of(whole)
+        expected = x.mT.clone()
+        smem.transpose(x, out=out, kernel=kernel)
+        assert same_bits(out, expected)
+
+
+@every_kernel
+def test_what_it_returns_shares_nothing_with_the_input(kernel: str, device: str) -> None:
+    x = torch.ones(1, 5, device=device)
+    smem.transpose(x, kernel=kernel).zero_()
+    smem.transpose(x, 0, 0, kernel=kernel).zero_()
+    assert torch.equal(x, torch.ones(1, 5, device=device))
+
+
+# ------------------------------------------------------------------------------------- large, GPU
+
+
+@pytest.mark.gpu
+@each_size
+@every_kernel
+@pytest.mark.parametrize("shape", [(1024, 1024), (1023, 1025), (7, 513, 515)], ids=short)
+def test_large(kernel: str, dtype: torch.dtype, shape: tuple) -> None:
+    check(any_bits(*shape, dtype=dtype, device="cuda"), -2, -1, kernel)
+
+
+@pytest.mark.gpu
+@every_kernel
+@pytest.mark.parametrize("shape", [(2**16 + 1, 2**15 + 1), (2, 2**30 + 5), (2**30 + 5, 2)])
+def test_more_than_2_31_elements(kernel: str, shape: tuple) -> None:
+    torch.cuda.empty_cache()
+    if torch.cuda.mem_get_info()[0] < 12 * 2**30:
+        pytest.skip("needs 12 GiB of free GPU memory")
+    x = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
+    out = poisoned(shape[::-1], torch.uint8, "cuda")
+    smem.transpose(x, kernel=kernel, out=out)
+    dim = 0 if shape[0] > 2 else 1
+    for part, rows in zip(out.mT.split(2**24, dim), x.split(2**24, dim), strict=True):
+        assert torch.equal(part, rows)
