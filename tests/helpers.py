@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 import torch_smem_gemm as smem
 
@@ -33,6 +34,16 @@ CHOICES = {
     "auto": {"gemm": "auto", "transpose": "auto", "sum": "auto"},
     "named": {"gemm": GEMMS[2], "transpose": TRANSPOSES[-1], "sum": SUMS[-1]},
 }
+
+
+def largest_k(kernel: str, dtype: torch.dtype, device: str) -> float:
+    """The largest K that a GEMM kernel takes; on the CPU an H200's shared memory counts."""
+    if all(row.any_k or row.name != kernel for row in smem.kernels("gemm")):
+        return math.inf
+    shared = 227 * 1024
+    if device == "cuda":
+        shared = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+    return shared // (32 * dtype.itemsize)
 
 
 def short(value: object) -> str:
@@ -213,6 +224,43 @@ def assert_same_specials(result: Tensor, reference: Tensor) -> None:
     torch.testing.assert_close(result[special], rounded[special], equal_nan=True)
 
 
+def _slices(x: Tensor, dim: int) -> list[Tensor]:
+    """Three summands of ``x``, each of at most 18 bits below the largest magnitude along ``dim``."""
+    unit = torch.exp2(torch.frexp(x.abs().amax(dim, keepdim=True))[1].to(x))
+    slices = []
+    for _ in range(3):
+        unit = unit * 2.0**-18
+        slices.append(torch.where(unit > 0, (x / unit).round() * unit, x))
+        x = x - slices[-1]
+    return slices
+
+
+def exact_matmul(a: Tensor, b: Tensor) -> Tensor:
+    """``a @ b`` in float64 with an error near its last bit (Ozaki's scheme).
+
+    Products of 18-bit slices add up to 2^16 terms without rounding, in any order.
+    """
+    if a.shape[-1] == 0 or not (a.isfinite().all() and b.isfinite().all()):
+        return torch.matmul(a, b)
+    slices_a, slices_b = _slices(a, -1), _slices(b, -2)
+    total = 0.0
+    for order in (4, 3, 2, 1, 0):
+        for i in range(max(0, order - 2), min(order, 2) + 1):
+            total = total + torch.matmul(slices_a[i], slices_b[order - i])
+    return total
+
+
+class ExactMatmul(TorchFunctionMode):
+    """Within it, products of float64 matrices are exact: torch's own would be no reference."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.matmul, Tensor.matmul, Tensor.__matmul__):
+            a, b = args
+            if a.dtype == torch.float64 and min(a.dim(), b.dim()) >= 2:
+                return exact_matmul(a, b)
+        return func(*args, **(kwargs or {}))
+
+
 def assert_accurate(function: Callable[..., Tensor], *runs: tuple[Tensor, Sequence[Any]]) -> None:
     """Judge results against ``function``, torch's way to compute them.
 
@@ -222,14 +270,15 @@ def assert_accurate(function: Callable[..., Tensor], *runs: tuple[Tensor, Sequen
     ulp of the largest element. NaN and Inf must stand where the reference, rounded, has them.
     """
     results = [result for result, _ in runs]
-    references = [function(*wide(*inputs)) for _, inputs in runs]
+    with ExactMatmul():
+        references = [function(*wide(*inputs)) for _, inputs in runs]
     dtype = results[0].dtype
     for result, reference in zip(results, references, strict=True):
         assert_same_specials(result, reference)
 
     own_factor = 1.0
     if dtype in _NARROW:
-        # Nothing wider serves as reference: float32's error on the same numbers stands for torch's.
+        # float32's error on the same numbers stands for torch's.
         narrow = [_floats_to(inputs, lambda d: _NARROW.get(d, d)) for _, inputs in runs]
         own = [function(*inputs) for inputs in narrow]
         own_references = [function(*wide(*inputs)) for inputs in narrow]

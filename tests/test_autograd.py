@@ -50,7 +50,7 @@ SHAPES = [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)), ((2, 1, 3,
 def test_gemm(kernel: str, shapes: tuple, device: str) -> None:
     a, b = (double(*shape, device=device) for shape in shapes)
     check(lambda a, b: smem.gemm(a, b, kernel=kernel), a, b, fast=True)
-    check(lambda a, b: OPS.gemm(a, b, kernel=code_of("gemm", kernel)), a, b, fast=True)
+    check(lambda a, b: OPS.gemm(a, b, kernel_id=code_of("gemm", kernel)), a, b, fast=True)
 
 
 def test_gemm_in_every_direction(device: str) -> None:

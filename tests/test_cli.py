@@ -144,10 +144,13 @@ def test_info_reports_a_broken_kernel(
     assert main(["info"]) == 1
     text = capsys.readouterr().out
     assert "Everything works." not in text
-    (line,) = (line for line in text.splitlines() if line.startswith("- "))
-    assert "gemm, kernel tiled16, on cpu" in line
-    assert detail in line
-    assert "rebuild" in line
+    lines = [line for line in text.splitlines() if line.startswith("- ")]
+    assert len(lines) == 1 + torch.cuda.device_count()
+    assert "on cpu" in lines[0]
+    for line in lines:
+        assert "gemm, kernel tiled16, on" in line
+        assert detail in line
+        assert "rebuild" in line
 
 
 def test_info_shows_the_build_report_where_no_gpu_is(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import GEMMS, SUMS, TRANSPOSES
+from helpers import GEMMS, SUMS, TRANSPOSES, largest_k
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -328,7 +328,7 @@ def test_unknown_kernel_code(op: str, device: str) -> None:
     count = len(smem.kernels(op))
     message = rf"^smem\.{op}: kernel 99 is unknown, expected 0 \(auto\) to {count}$"
     with pytest.raises(RuntimeError, match=message):
-        getattr(OPS, op)(*((x, x) if op == "gemm" else (x,)), kernel=99)
+        getattr(OPS, op)(*((x, x) if op == "gemm" else (x,)), kernel_id=99)
 
 
 # --------------------------------------------------------------------------------- requirements
@@ -339,7 +339,7 @@ def test_what_a_named_kernel_requires(device: str) -> None:
     if device == "cuda":
         shared = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
     for dtype in (torch.float64, torch.bfloat16):
-        most = shared // (32 * dtype.itemsize)
+        most = largest_k("panel", dtype, device)
         a, b = (torch.empty(s, dtype=dtype, device=device) for s in ((2, most + 1), (most + 1, 2)))
         with pytest.raises(RuntimeError) as caught:
             smem.gemm(a, b, kernel="panel")

@@ -205,6 +205,19 @@ def test_c_is_not_read_where_beta_is_zero(kernel: str, dtype: torch.dtype, devic
     assert smem.gemm(a, b, c=c, beta=1.0, kernel=kernel).isnan().all()
 
 
+@every_dtype
+@pytest.mark.parametrize("kernel", GEMMS)
+def test_rounds_once(kernel: str, dtype: torch.dtype, device: str) -> None:
+    """Sums, too long for half precision, and all addends are exact until the end."""
+    a, b, bias, c = (
+        small_integers(*s, dtype=dtype, device=device, limit=limit)
+        for s, limit in (((33, 300), 15), ((300, 37), 15), ((37,), 100), ((33, 37), 100))
+    )
+    result = smem.gemm(a, b, bias=bias, c=c, alpha=3.0, beta=-5.0, kernel=kernel)
+    expected = torch_gemm(*wide(a, b, bias, c), 3.0, -5.0).to(dtype)
+    assert torch.equal(result, expected)
+
+
 @every_kernel
 @pytest.mark.parametrize("precision", [None, "fp32", "ieee", "tf32"])
 def test_precision_is_kept(kernel: str, precision: str | None, device: str) -> None:

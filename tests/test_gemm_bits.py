@@ -4,7 +4,17 @@ import math
 
 import pytest
 import torch
-from helpers import ACTIVATIONS, FLOATS, GEMMS, LAYOUTS, laid_out, normal, same_bits, short
+from helpers import (
+    ACTIVATIONS,
+    FLOATS,
+    GEMMS,
+    LAYOUTS,
+    laid_out,
+    largest_k,
+    normal,
+    same_bits,
+    short,
+)
 
 import torch_smem_gemm as smem
 
@@ -24,7 +34,7 @@ def _not_where_aten_does_the_work(request: pytest.FixtureRequest) -> None:
 def test_every_kernel_gives_the_bits_of_the_first(
     kernel: str, dtype: torch.dtype, device: str
 ) -> None:
-    """All add along K in ascending order by fused multiply-adds, and share their epilogue."""
+    """All add along K in the same order by fused multiply-adds, and share their epilogue."""
     for m, k, n in ((1, 127, 1), (130, 100, 67), (33, 65, 127)):
         a, b, bias, c = (
             normal(*shape, dtype=dtype, device=device) for shape in ((m, k), (k, n), (n,), (m, n))
@@ -37,6 +47,19 @@ def test_every_kernel_gives_the_bits_of_the_first(
                 for name in (kernel, GEMMS[0])
             )
             assert same_bits(result, first), (m, k, n, activation)
+
+
+@every_dtype
+@pytest.mark.parametrize("kernel", ["auto", *GEMMS[1:]])
+def test_every_kernel_gives_the_same_bits_at_long_k(
+    kernel: str, dtype: torch.dtype, device: str
+) -> None:
+    """Long sums are cut where K alone says."""
+    for k in (64, 65, 900, 1024, 1025, 2047, 2048, 5000):
+        if k <= largest_k(kernel, dtype, device):
+            a, b = (normal(*s, dtype=dtype, device=device) for s in ((5, k), (k, 7)))
+            expected = smem.gemm(a, b, kernel=GEMMS[0])
+            assert same_bits(smem.gemm(a, b, kernel=kernel), expected), k
 
 
 @every_dtype

@@ -6,6 +6,7 @@ from helpers import (
     FLOATS,
     GEMMS,
     assert_accurate,
+    largest_k,
     normal,
     poisoned,
     runs_needed,
@@ -19,7 +20,6 @@ import torch_smem_gemm as smem
 every_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=short)
 every_kernel = pytest.mark.parametrize("kernel", ["auto", *GEMMS])
 ANY_K = {"auto": True} | {row.name: row.any_k for row in smem.kernels("gemm")}
-HOST_SHARED_BYTES = 227 * 1024  # host_run stands for an H200
 
 
 def need_memory(gib: float) -> None:
@@ -27,14 +27,6 @@ def need_memory(gib: float) -> None:
     torch.cuda.empty_cache()
     if torch.cuda.mem_get_info()[0] < gib * 2**30:
         pytest.skip(f"needs {gib:g} GiB of free GPU memory")
-
-
-def largest_panel(dtype: torch.dtype, device: str) -> int:
-    """The largest K that the panel kernel takes."""
-    shared = HOST_SHARED_BYTES
-    if device == "cuda":
-        shared = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
-    return shared // (32 * dtype.itemsize)
 
 
 @pytest.mark.gpu
@@ -45,7 +37,7 @@ def largest_panel(dtype: torch.dtype, device: str) -> int:
     [(512, 512, 512), (1024, 768, 640), (1023, 641, 1025), (1, 700, 1100), (1100, 701, 3)],
 )
 def test_large(kernel: str, dtype: torch.dtype, m: int, k: int, n: int) -> None:
-    if not ANY_K[kernel] and k > largest_panel(dtype, "cuda"):
+    if k > largest_k(kernel, dtype, "cuda"):
         pytest.skip("more shared memory than this GPU has")
     for turn_a, turn_b in ((False, False), (False, True), (True, False), (True, True)):
         a = normal(*((k, m) if turn_a else (m, k)), dtype=dtype, device="cuda")
@@ -57,17 +49,18 @@ def test_large(kernel: str, dtype: torch.dtype, m: int, k: int, n: int) -> None:
             assert same_bits(out, smem.gemm(a, b, kernel=GEMMS[0]))
 
 
-@pytest.mark.gpu
 @every_dtype
 @pytest.mark.parametrize("kernel", [name for name, any_k in ANY_K.items() if any_k])
-def test_long_k(kernel: str, dtype: torch.dtype) -> None:
-    a, b = (normal(*s, dtype=dtype, device="cuda") for s in ((130, 5001), (5001, 131)))
-    assert_accurate(torch.matmul, (smem.gemm(a, b, kernel=kernel), (a, b)))
+def test_long_k(kernel: str, dtype: torch.dtype, device: str) -> None:
+    m, n = (9, 31) if device == "cpu" else (130, 131)
+    for k in (1500, 5001):
+        a, b = (normal(*s, dtype=dtype, device=device) for s in ((m, k), (k, n)))
+        assert_accurate(torch.matmul, (smem.gemm(a, b, kernel=kernel), (a, b)))
 
 
 @every_dtype
 def test_panel_takes_the_k_that_fills_shared_memory(dtype: torch.dtype, device: str) -> None:
-    k = largest_panel(dtype, device)
+    k = largest_k("panel", dtype, device)
     runs = []
     for _ in range(runs_needed(17 * 3)):
         a, b = (normal(*s, dtype=dtype, device=device) for s in ((17, k), (k, 3)))

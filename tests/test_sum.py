@@ -158,7 +158,8 @@ def total(x: Tensor, dim: int) -> Tensor:
     """torch.sum; of float64, rounded from a sum in long double where the platform has it."""
     if x.dtype != torch.float64:
         return torch.sum(x, dim)
-    return torch.from_numpy(x.cpu().numpy().sum(dim, dtype=np.longdouble).astype(np.float64)).to(x)
+    total = np.asarray(x.cpu().numpy().sum(dim, dtype=np.longdouble)).astype(np.float64)
+    return torch.from_numpy(total).to(x)
 
 
 @every_float

@@ -32,6 +32,19 @@ struct Panel {
   }
 };
 
+/// A line of a matrix in global memory, read element after element.
+template <typename T>
+struct Walk {
+  T* at;
+  int64_t step;
+
+  __device__ __forceinline__ T& next() {
+    T& element = *at;
+    at += step;
+    return element;
+  }
+};
+
 /// A rows x cols matrix in global memory, with any strides (in elements).
 template <typename T>
 struct Matrix {
@@ -46,6 +59,12 @@ struct Matrix {
   }
   __device__ __forceinline__ std::remove_const_t<T> at_or_zero(int64_t row, int64_t col) const {
     return contains(row, col) ? (*this)(row, col) : std::remove_const_t<T>(0.0f);
+  }
+  __device__ __forceinline__ Walk<T> along_row(int64_t row) const {
+    return {data + row * row_stride, col_stride};
+  }
+  __device__ __forceinline__ Walk<T> down_column(int64_t col) const {
+    return {data + col * col_stride, row_stride};
   }
   __device__ __forceinline__ Matrix transposed() const {
     return {data, cols, rows, col_stride, row_stride};

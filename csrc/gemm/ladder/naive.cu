@@ -10,7 +10,6 @@ namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
 constexpr int NAIVE_ROWS = 8, NAIVE_COLS = 32, NAIVE_THREADS = NAIVE_ROWS * NAIVE_COLS;
-constexpr int NAIVE_STEP = SHORTEST_CHUNK;
 
 template <typename T>
 __global__ void __launch_bounds__(NAIVE_THREADS)
@@ -18,13 +17,11 @@ __global__ void __launch_bounds__(NAIVE_THREADS)
   const Block<T> block(problem, NAIVE_ROWS, NAIVE_COLS);
   const int64_t row = block.row0 + threadIdx.y, col = block.col0 + threadIdx.x;
   if (row >= problem.M || col >= problem.N) return;
+  Walk<const T> a = block.A.along_row(row), b = block.B.down_column(col);
   ChunkedSums<Accumulator<T>> sum;
-  for_each_step<NAIVE_STEP>(problem.K, sum, [&](int64_t k0) {
-    const int64_t end = problem.K - k0 < NAIVE_STEP ? problem.K : k0 + NAIVE_STEP;
-#pragma unroll 8
-    for (int64_t k = k0; k < end; ++k) {
-      sum.add_product(to_accumulator(block.A(row, k)), to_accumulator(block.B(k, col)));
-    }
+  for_each_step<1>(problem.K, sum, [&](int64_t) {
+    const T a_k = a.next(), b_k = b.next();
+    sum.add_product(to_accumulator(a_k), to_accumulator(b_k));
   });
   block.epilogue.store(row, col, sum.value());
 }

@@ -12,7 +12,6 @@ namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
 constexpr int PANEL_TILE = 16, PANEL_THREADS = PANEL_TILE * PANEL_TILE;
-constexpr int PANEL_STEP = SHORTEST_CHUNK;
 
 template <typename T>
 __global__ void __launch_bounds__(PANEL_THREADS)
@@ -29,12 +28,9 @@ __global__ void __launch_bounds__(PANEL_THREADS)
   __syncthreads();
 
   ChunkedSums<Accumulator<T>> sum;
-  for_each_step<PANEL_STEP>(K, sum, [&](int64_t step) {
-    const int k0 = static_cast<int>(step), end = K - k0 < PANEL_STEP ? K : k0 + PANEL_STEP;
-#pragma unroll 8
-    for (int k = k0; k < end; ++k) {
-      sum.add_product(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)));
-    }
+  for_each_step<1>(K, sum, [&](int64_t step) {
+    const int k = static_cast<int>(step);
+    sum.add_product(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)));
   });
   block.epilogue.store(row, col, sum.value());
 }
