@@ -66,7 +66,7 @@ def test_lack_of_memory_is_torchs_error() -> None:
         lambda: smem.gemm(x[:, :1], x[:1], kernel="naive"),
         lambda: smem.sum(x[:, :, None].expand(-1, -1, 2), 2, kernel="tree"),
     ):
-        with pytest.raises(RuntimeError, match="DefaultCPUAllocator|overflowed"):
+        with pytest.raises(RuntimeError, match=r"DefaultCPUAllocator|overflowed"):
             call()
 
 
