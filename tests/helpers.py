@@ -267,21 +267,6 @@ class _ExactMatmul(torch.autograd.Function):
         )
 
 
-class _Exact(torch.autograd.Function):
-    """exact_matmul, whose gradients are exact products too."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        ctx.save_for_backward(a, b)
-        return exact_matmul(a, b)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        a, b = ctx.saved_tensors
-        grad_a, grad_b = exact_matmul(grad, b.mT), exact_matmul(a.mT, grad)
-        return grad_a.sum_to_size(a.shape), grad_b.sum_to_size(b.shape)
-
-
 class ExactMatmul(TorchFunctionMode):
     """Within it, products of float64 matrices are exact: torch's own would be no reference."""
 
@@ -289,7 +274,7 @@ class ExactMatmul(TorchFunctionMode):
         if func in (torch.matmul, Tensor.matmul, Tensor.__matmul__):
             a, b = args
             if a.dtype == torch.float64 and min(a.dim(), b.dim()) >= 2:
-                return _Exact.apply(a, b)
+                return _ExactMatmul.apply(a, b)
         return func(*args, **(kwargs or {}))
 
 
