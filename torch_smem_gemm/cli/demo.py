@@ -30,7 +30,7 @@ SUMMARY = "train a digit classifier with torch's Linear and with this package's"
 LEAST_ACCURACY = 0.95
 # Both trainings compute the same sums, rounded in different orders. Trainings whose Linear outputs
 # and gradients were all disturbed by 5e-7 of themselves, some units in the last place of a float32,
-# left the losses of the undisturbed one by at most 7e-5 (nine seeds). This is some ten times that; a
+# left the losses of the undisturbed one by at most 7e-5 (9 seeds). This is some ten times that; a
 # wrong gradient moves the losses by far more.
 LOSS_TOLERANCE = 1e-3
 # Of the last layer's 64-term sums, whose terms are of the order of one.
