@@ -55,9 +55,10 @@ extension: $(READY)  ## compile what has changed
 	  sed -uE '/^ninja: no work/d; s|^(\[[0-9]+/[0-9]+\]) .* -c $(CURDIR)/([^ ]+) .*|\1 \2|'
 
 .PHONY: lint
-lint: $(READY)  ## check style: ruff, clang-format
+lint: $(READY)  ## check style and types: ruff, mypy, clang-format
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
+	$(PY) -m mypy
 	$(if $(CPP),@$(CLANG_FORMAT) --dry-run -Werror $(CPP))
 
 .PHONY: format

@@ -90,4 +90,4 @@ def sum(
     kernel_id: int = 0,
 ) -> Tensor:
     """torch.sum."""
-    return torch.sum(x, dim, keepdim, dtype=dtype)
+    return torch.sum(x, None if dim is None else list(dim), keepdim, dtype=dtype)

@@ -85,7 +85,7 @@ def define(
     return call
 
 
-def _function(name: str, base: type, forward: Op, setup: Setup, backward: Backward) -> Op:
+def _function(name: str, base: Any, forward: Op, setup: Setup, backward: Backward) -> Op:
     """Return ``forward`` with a gradient, by an autograd Function of type ``base``."""
 
     def forward_and_setup(ctx: Any, *args: Any) -> Tensor:
@@ -178,9 +178,10 @@ def refuse_grad_with_out(op: str, *tensors: Tensor | None) -> None:
         )
 
 
-def autocast(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+def autocast(first: Tensor, *others: Tensor | None) -> tuple[Any, ...]:
     """Cast float tensors as autocast casts torch.matmul's; float64 and integers stay."""
-    device = tensors[0].device.type
+    tensors = (first, *others)
+    device = first.device.type
     if device == "meta" or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)

@@ -69,7 +69,8 @@ def gemm(
         # The plain product of two matrices by ATen, which makes the checks in less time.
         kernel == "auto"
         and a.is_cpu
-        and bias is activation is c is precision is out is None
+        and (bias is None and c is None and out is None)
+        and (activation is None and precision is None)
         and alpha == 1
         and beta == 0
         and a.dim() == b.dim() == 2
@@ -187,18 +188,18 @@ def _vmap(
         if tensor is not None
     )
 
-    def lead(tensor: Tensor | None, dim: int | None) -> Tensor | None:
+    def lead(tensor: Tensor, dim: int | None) -> Tensor:
         """Put the mapped dimension first, before all batch dimensions of any operand."""
-        if tensor is None or dim is None:
+        if dim is None:
             return tensor
         tensor = tensor.movedim(dim, 0)
         return tensor.reshape(tensor.shape[0], *(1,) * (rank + 1 - tensor.dim()), *tensor.shape[1:])
 
-    a, b, c = lead(a, dim_a), lead(b, dim_b), lead(c, dim_c)
+    a, b, c = lead(a, dim_a), lead(b, dim_b), None if c is None else lead(c, dim_c)
     if dim_a is None and dim_b is None:
         # Only the addends are mapped: give the product the mapped dimension they broadcast over.
         a = a.expand(info.batch_size, *(1,) * (rank - a.dim()), *a.shape)
-    if dim_bias is None:
+    if bias is None or dim_bias is None:
         return op(a, b, bias, c, alpha, beta, activation, precision, kernel_id), 0
     z = op(a, b, None, c, alpha, beta, 0, precision, kernel_id) + lead(bias, dim_bias)
     return _aten.activate(z, activation), 0

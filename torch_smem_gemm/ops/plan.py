@@ -54,5 +54,5 @@ def plan(a: Tensor, b: Tensor) -> Plan:
         batch=batch,
         capability=(device.major, device.minor),
         multiprocessors=device.multi_processor_count,
-        shared_bytes=device.shared_memory_per_block_optin,
+        shared_bytes=device.shared_memory_per_block_optin,  # type: ignore[attr-defined]
     )
