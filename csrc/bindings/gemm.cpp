@@ -80,8 +80,17 @@ void check_bias(const char* op, const OptionalTensor& bias, int64_t N, const cha
   }
 }
 
+void check_activation(const char* op, int64_t activation) {
+  constexpr auto LAST = static_cast<int64_t>(Activation::silu);
+  if (activation < 0 || activation > LAST) {
+    fail(std::string("smem.") + op + ": activation " + std::to_string(activation) +
+         " is unknown, expected 0 to " + std::to_string(LAST));
+  }
+}
+
 /// Checks everything but `out` and gives the result's shape.
 Sizes check_gemm(const Arguments& args) {
+  check_activation(args.op, args.activation);
   const auto at_least_2d = [&](const char* name, const MatrixView& view) {
     if (view.sizes.count >= 2) return;
     fail(std::string("smem.") + args.op + ": " + name + " is " + shape_text(view.sizes) +
@@ -194,7 +203,7 @@ void run(const Arguments& args, const MatrixView& out) {
   const auto table = gemm::kernels(place.is_host());
   const int index = args.kernel > 0 ? static_cast<int>(args.kernel) - 1
                                     : gemm::choose(problem, place.device()).kernel;
-  if (index >= table.count) {
+  if (args.kernel < 0 || index >= table.count) {
     fail(std::string("smem.") + args.op + ": kernel " + std::to_string(args.kernel) +
          " is unknown, expected 0 (auto) to " + std::to_string(table.count));
   }
@@ -244,6 +253,7 @@ Sizes check_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& 
 
 void run_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
                 int64_t activation, const Tensor& out) {
+  check_activation("linear", activation);
   const OptionalTensor no_c;
   Arguments args{"linear", MatrixView(x), MatrixView(weight), bias, no_c, 1, 0, activation, 0};
   args.b.turn();

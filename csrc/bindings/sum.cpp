@@ -184,7 +184,7 @@ void run(const Tensor& x, const Plan& plan, int64_t kernel_code, const Tensor& o
 
   const auto table = sum::kernels(place.is_host());
   const int index = kernel_code > 0 ? static_cast<int>(kernel_code) - 1 : table.count - 1;
-  if (index >= table.count) {
+  if (kernel_code < 0 || index >= table.count) {
     fail("smem.sum: kernel " + std::to_string(kernel_code) + " is unknown, expected 0 (auto) to " +
          std::to_string(table.count));
   }

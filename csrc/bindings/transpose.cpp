@@ -68,7 +68,7 @@ void run(const Tensor& x, const Turned& view, int64_t kernel_code, const Tensor&
   const OnDeviceOf place(OP, x);
   const auto table = transpose::kernels(place.is_host());
   const int index = kernel_code > 0 ? static_cast<int>(kernel_code) - 1 : table.count - 1;
-  if (index >= table.count) {
+  if (kernel_code < 0 || index >= table.count) {
     fail("smem.transpose: kernel " + std::to_string(kernel_code) +
          " is unknown, expected 0 (auto) to " + std::to_string(table.count));
   }

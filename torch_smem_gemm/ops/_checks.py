@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torch_smem_gemm.ops._codes import ACTIVATIONS
+
 GEMM_DTYPES = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16))
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
 _COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
@@ -87,6 +89,12 @@ def _broadcast_batch(a: Tensor, b: Tensor) -> list[int]:
             )
         batch.append(size_b if size_a == 1 else size_a)
     return batch
+
+
+def check_activation(op: str, activation: int) -> None:
+    """Raise RuntimeError unless ``activation`` is the code of one."""
+    if not 0 <= activation < len(ACTIVATIONS):
+        _fail(op, f"activation {activation} is unknown, expected 0 to {len(ACTIVATIONS) - 1}")
 
 
 def check_gemm(

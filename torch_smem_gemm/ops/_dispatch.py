@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._functorch.autograd_function import enable_single_level_autograd_function
+from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
 from torch_smem_gemm.ops._checks import check_out
@@ -69,6 +70,7 @@ def define(
     single_level = _function(name, _SingleLevelFunction, below_autograd, setup, backward)
 
     def on_autograd(*args: Any) -> Tensor:
+        _refuse_forward_mode(name, args)
         # torch.func runs an Autograd kernel once a level of its own: a Function of a single level
         # is meant for that, where autograd.Function's apply would ask torch.func again.
         with enable_single_level_autograd_function():
@@ -80,6 +82,7 @@ def define(
     def call(*args: Any) -> Tensor:
         if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
             return public.default(*args)
+        _refuse_forward_mode(name, args)
         return eager(*args)
 
     return call
@@ -156,6 +159,18 @@ def _asking_torch_for_memory(op: Op, out_op: Op, describe: Describe) -> Op:
         return out
 
     return call
+
+
+def _refuse_forward_mode(name: str, args: tuple) -> None:
+    """Raise where an argument carries a forward-mode tangent: it would be dropped in silence."""
+    if forward_ad._current_level < 0:
+        return
+    for arg in args:
+        if isinstance(arg, Tensor) and forward_ad.unpack_dual(arg).tangent is not None:
+            raise RuntimeError(
+                f"smem.{name}: forward-mode differentiation (jvp, jacfwd, hessian) is not "
+                "supported, expected backward mode (grad, vjp, jacrev)"
+            )
 
 
 def _with_defaults(arguments: Sequence[Any], args: tuple) -> tuple:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
-from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_gemm
+from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_activation, check_gemm
 from torch_smem_gemm.ops._codes import (
     AUTO,
     activation_code,
@@ -113,6 +113,7 @@ def _describe(
     precision: int = 0,
     kernel_id: int = 0,
 ) -> tuple[list[int], torch.dtype]:
+    check_activation("gemm", activation)
     return check_gemm(a, b, bias, c, beta), a.dtype
 
 

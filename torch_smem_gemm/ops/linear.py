@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
-from torch_smem_gemm.ops._checks import check_linear
+from torch_smem_gemm.ops._checks import check_activation, check_linear
 from torch_smem_gemm.ops._codes import activation_code, precision_code
 from torch_smem_gemm.ops._dispatch import Op, autocast, define, needs_grad
 from torch_smem_gemm.ops.gemm import product
@@ -59,7 +59,9 @@ def _describe(
     activation: int = 0,
     precision: int = 0,
 ) -> tuple[list[int], torch.dtype]:
-    return check_linear(x, weight, bias), x.dtype
+    shape = check_linear(x, weight, bias)
+    check_activation("linear", activation)
+    return shape, x.dtype
 
 
 def _setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
