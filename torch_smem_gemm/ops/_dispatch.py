@@ -62,8 +62,13 @@ def define(
         return bare_call(*args)
 
     def below_autograd(*args: Any) -> Tensor:
-        # Gradients stay enabled for the outer levels of torch.func, to which this call goes on.
-        with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad():
+        # A Function's forward disables what the outer levels of torch.func, to which this call goes
+        # on, need: gradients, and to see (and refuse) forward mode.
+        with (
+            torch._C._AutoDispatchBelowAutograd(),
+            torch.enable_grad(),
+            forward_ad._set_fwd_grad_enabled(True),
+        ):
             return public_call(*args)
 
     eager = _function(name, torch.autograd.Function, raw, setup, backward)
