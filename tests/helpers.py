@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -314,6 +315,13 @@ def assert_accurate(function: Callable[..., Tensor], *runs: tuple[Tensor, Sequen
     assert norm <= 2 * own_norm + allowance, (
         f"norm of the errors {norm:.3g}, torch's {own_norm:.3g}, an ulp {allowance:.3g}"
     )
+
+
+def need_memory(gib: float) -> None:
+    """Skip where the GPU has less free memory."""
+    torch.cuda.empty_cache()
+    if torch.cuda.mem_get_info()[0] < gib * 2**30:
+        pytest.skip(f"needs {gib:g} GiB of free GPU memory")
 
 
 def runs_needed(outputs: int) -> int:

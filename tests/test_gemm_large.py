@@ -7,6 +7,7 @@ from helpers import (
     GEMMS,
     assert_accurate,
     largest_k,
+    need_memory,
     normal,
     poisoned,
     runs_needed,
@@ -20,13 +21,6 @@ import torch_smem_gemm as smem
 every_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=short)
 every_kernel = pytest.mark.parametrize("kernel", ["auto", *GEMMS])
 ANY_K = {"auto": True} | {row.name: row.any_k for row in smem.kernels("gemm")}
-
-
-def need_memory(gib: float) -> None:
-    """Skip where the GPU has less free memory."""
-    torch.cuda.empty_cache()
-    if torch.cuda.mem_get_info()[0] < gib * 2**30:
-        pytest.skip(f"needs {gib:g} GiB of free GPU memory")
 
 
 @pytest.mark.gpu

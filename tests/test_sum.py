@@ -13,6 +13,7 @@ from helpers import (
     assert_accurate,
     assert_same_specials,
     laid_out,
+    need_memory,
     normal,
     poisoned,
     poisoned_out,
@@ -272,13 +273,6 @@ def test_result_shares_nothing_with_the_input(kernel: str, device: str) -> None:
 
 
 # ------------------------------------------------------------------------------------- large, GPU
-
-
-def need_memory(gib: float) -> None:
-    """Skip where the GPU has less free memory."""
-    torch.cuda.empty_cache()
-    if torch.cuda.mem_get_info()[0] < gib * 2**30:
-        pytest.skip(f"needs {gib:g} GiB of free GPU memory")
 
 
 @pytest.mark.gpu

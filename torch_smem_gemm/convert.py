@@ -8,11 +8,10 @@ from collections.abc import Callable
 import torch
 
 from torch_smem_gemm.nn import Linear
+from torch_smem_gemm.ops._checks import GEMM_DTYPES
 from torch_smem_gemm.ops._codes import precision_code
 
 logger = logging.getLogger(__name__)
-
-DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class Converted(list[str]):
@@ -139,7 +138,7 @@ def _why_not(module: torch.nn.Module) -> str | None:
     weight = module.weight
     if type(weight) not in (torch.nn.Parameter, torch.Tensor):
         return f"its weight is a {type(weight).__name__}, not a plain tensor"
-    if weight.dtype not in DTYPES:
-        served = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+    if weight.dtype not in GEMM_DTYPES:
+        served = ", ".join(str(dtype).removeprefix("torch.") for dtype in GEMM_DTYPES)
         return f"its weight is {weight.dtype}, expected one of {served}"
     return None

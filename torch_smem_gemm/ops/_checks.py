@@ -11,10 +11,10 @@ from torch import Tensor
 
 from torch_smem_gemm.ops._codes import ACTIVATIONS
 
-GEMM_DTYPES = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16))
+GEMM_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
 _COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
-SUM_DTYPES = GEMM_DTYPES | _INTEGERS | _COMPLEX
+SUM_DTYPES = frozenset(GEMM_DTYPES) | _INTEGERS | _COMPLEX
 
 
 def shape_text(shape: Sequence[int]) -> str:
