@@ -6,6 +6,7 @@ includes it. And what ptxas reports of every kernel is kept beside the extension
 """
 
 import contextlib
+import json
 import os
 import shlex
 import shutil
@@ -28,7 +29,7 @@ GENERATED = ROOT / "build" / "generated"
 CUDA = CudaToolkit.find()
 
 COMMON = [
-    "-std=c++17",
+    "-std=c++20",
     "-O3",
     "-DTORCH_TARGET_VERSION=0x{:02x}{:02x}000000000000".format(*TORCH_TARGET),
     *(["-DSMEM_WITH_CUDA=1"] if CUDA else []),
@@ -41,6 +42,8 @@ CXX = [
     "-Wno-unknown-pragmas",
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
+    # The tracer names source files: the same in every checkout.
+    f"-ffile-prefix-map={ROOT}/csrc/=",
 ]
 NVCC = [
     *COMMON,
@@ -109,6 +112,7 @@ class BuildExt(cpp_extension.BuildExtension):
         ]
         report = Path(self.get_ext_fullpath(extension.name)).with_name("_ptxas.json")
         write_if_changed(report, ptxas.report(logs))
+        write_if_changed(report.with_name("_sources.json"), kernel_sources())
 
 
 @contextlib.contextmanager
@@ -146,6 +150,13 @@ def config_header() -> str:
     return "\n".join(
         ["#pragma once", "", "namespace smem::build {", *lines, "}  // namespace smem::build", ""]
     )
+
+
+def kernel_sources() -> str:
+    """What `explain` shows: every line that a kernel may access memory in, as it was compiled."""
+    files = sorted(path for path in Path("csrc").rglob("*") if path.suffix in {".cu", ".h"})
+    texts = {path.relative_to("csrc").as_posix(): path.read_text() for path in files}
+    return json.dumps(texts, indent=0) + "\n"
 
 
 def built_codes() -> list[str]:

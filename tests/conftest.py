@@ -5,6 +5,7 @@ the very CUDA kernel, run by csrc/host_run.
 """
 
 import os
+import sys
 
 import pytest
 import torch
@@ -40,3 +41,12 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time() -> None:
     torch.manual_seed(20240229)
+
+
+@pytest.fixture(params=["rich", "plain"])
+def with_and_without_rich(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables drawn by rich, then as if it were not installed."""
+    if request.param == "rich":
+        pytest.importorskip("rich")
+    else:
+        monkeypatch.setitem(sys.modules, "rich", None)

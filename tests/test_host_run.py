@@ -1,13 +1,16 @@
 """The CUDA kernels run on the CPU: right, fast enough for CI, safe among threads."""
 
+import re
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from compile_kernels import PROGRAMS, marked_lines, results
 from helpers import EVERY_KERNEL, FLOATS, GEMMS, Call, poisoned, small_integers
 
 import torch_smem_gemm as smem
@@ -121,3 +124,96 @@ def test_rounding_is_that_of_the_gpu(dtype: torch.dtype) -> None:
     ).to(dtype)
     for kernel in GEMMS:
         assert torch.equal(smem.gemm(x, b, kernel=kernel), expected)
+
+
+# ------------------------------------------------ the runtime itself: tests/host_run/untraced.cpp
+
+
+def untraced(name: str) -> Any:
+    """A result of the program that calls the runtime without the ops."""
+    return results("untraced", traced=False)[name]
+
+
+def shuffle_source(kind: str, lane: int, by: int, width: int) -> int:
+    """Whose value a lane takes (CUDA C++ Programming Guide, "Warp Shuffle Functions").
+
+    Lanes form segments of ``width``. A source outside of the lane's own gives the lane itself; for
+    xor only one in a later segment does.
+    """
+    first = lane - lane % width
+    if kind == "idx":
+        return first + by % width
+    source = {"up": lane - by, "down": lane + by, "xor": lane ^ by}[kind]
+    inside = source >= first if kind == "up" else source < first + width
+    return source if inside else lane
+
+
+@pytest.mark.parametrize("width", [32, 16, 8])
+@pytest.mark.parametrize("kind", ["idx", "up", "down", "xor"])
+def test_shuffles_are_cudas(kind: str, width: int) -> None:
+    """Lane l gives 100 + l, in the mask or in its complement; from another group comes nothing."""
+    shuffles = [s for s in untraced("shuffles") if (s["kind"], s["width"]) == (kind, width)]
+    assert len(shuffles) == 4 * 6  # masks, distances
+    for shuffle in shuffles:
+        sources = [shuffle_source(kind, lane, shuffle["by"], width) for lane in range(32)]
+        in_mask = [shuffle["mask"] >> lane & 1 for lane in range(32)]
+        defined = [lane for lane in range(32) if in_mask[lane] == in_mask[sources[lane]]]
+        taken = {lane: shuffle["taken"][lane] - 100 for lane in defined}
+        assert taken == {lane: sources[lane] for lane in defined}
+
+
+def test_shuffles_move_every_size_whole() -> None:
+    assert untraced("sizes") == [1, 1, 1, 1, 1]
+
+
+def test_groups_of_lanes_shuffle_apart_and_meet() -> None:
+    """Group g of three adds its (g + 1) first lanes' sums; then lane l takes those of 31 - l."""
+    sums = list(range(32))
+    for group in range(3):
+        for round_ in range(group + 1):
+            first = sums[group + 3 * round_]
+            for lane in range(group, 32, 3):
+                sums[lane] += first
+    assert untraced("groups") == sums[::-1]
+
+
+def test_copies_land_at_their_wait() -> None:
+    """Three groups of 4 numbers; then 2 of 4 in no group. Old (-1) before, 0 where left out."""
+    old, rows = [-1] * 4, [[4 * row + i for i in (1, 2, 3, 4)] for row in range(3)]
+    assert untraced("copies") == [
+        old + old + old + old,  # all are issued, three groups committed
+        old + old + old + old,  # three groups left
+        rows[0] + old + old + old,  # two left
+        rows[0] + rows[1] + old + old,  # one left
+        rows[0] + rows[1] + rows[2] + old,  # none left: the last was never committed
+        rows[0] + rows[1] + rows[2] + [13, 14, 0, 0],  # wait_for_copies
+    ]
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_grids_run_every_thread_once(index: int) -> None:
+    """Grids and blocks of one to three dimensions; blockIdx, threadIdx, gridDim and blockDim."""
+    grid = untraced("grids")[index]
+    threads = [5 * 3 * 8 * 4, 3 * 2 * 4 * 4 * 2 * 5, 7 * 33, 70_000][index]
+    assert grid == {"runs": [1] * threads, "sizes_right": 1}
+
+
+def test_a_deadlock_says_who_waits_where() -> None:
+    """Lines and numbers of threads, instead of a hang."""
+    lines = marked_lines(PROGRAMS / "untraced.cpp", "LINE")
+    assert untraced("deadlock") == (
+        "host_run: deadlock: of 64 threads of block 0 wait "
+        f"12 at __syncthreads (untraced.cpp:{lines['barrier']}), "
+        f"20 at a shuffle (untraced.cpp:{lines['shuffle']}); 32 have ended"
+    )
+    assert re.fullmatch(
+        r"host_run: deadlock: of 32 threads of block \d wait "
+        rf"1 at __syncthreads \(untraced.cpp:{lines['lonely_barrier']}\), "
+        rf"31 at __syncwarp \(untraced.cpp:{lines['warp_barrier']}\); 0 have ended",
+        untraced("warp_deadlock"),
+    )
+
+
+def test_what_a_fiber_throws_reaches_the_caller() -> None:
+    assert untraced("exception") == "thrown in a fiber"
+    assert untraced("after_errors") == 1

@@ -10,6 +10,7 @@ from torch_smem_gemm._extension import load as _load
 
 _load()
 
+from torch_smem_gemm import analysis  # noqa: E402
 from torch_smem_gemm._kernels import KernelInfo, kernels  # noqa: E402
 from torch_smem_gemm._version import __version__  # noqa: E402
 from torch_smem_gemm.convert import Converted, convert, revert  # noqa: E402
@@ -19,13 +20,17 @@ from torch_smem_gemm.ops.linear import linear  # noqa: E402
 from torch_smem_gemm.ops.plan import Plan, plan  # noqa: E402
 from torch_smem_gemm.ops.sum import sum  # noqa: E402
 from torch_smem_gemm.ops.transpose import transpose  # noqa: E402
+from torch_smem_gemm.trace_report import Trace  # noqa: E402
+from torch_smem_gemm.tracing import trace  # noqa: E402
 
 __all__ = [
     "Converted",
     "KernelInfo",
     "Linear",
     "Plan",
+    "Trace",
     "__version__",
+    "analysis",
     "convert",
     "gemm",
     "kernels",
@@ -33,5 +38,6 @@ __all__ = [
     "plan",
     "revert",
     "sum",
+    "trace",
     "transpose",
 ]

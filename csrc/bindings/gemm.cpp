@@ -200,15 +200,16 @@ void run(const Arguments& args, const MatrixView& out) {
   if (out.tensor->numel() == 0) return;
   const auto [problem, batch] = build_problem(args, out);
   const OnDeviceOf place(args.op, *args.a.tensor);
-  const auto table = gemm::kernels(place.is_host());
-  const int index = args.kernel > 0 ? static_cast<int>(args.kernel) - 1
-                                    : gemm::choose(problem, place.device()).kernel;
-  if (args.kernel < 0 || index >= table.count) {
-    fail(std::string("smem.") + args.op + ": kernel " + std::to_string(args.kernel) +
-         " is unknown, expected 0 (auto) to " + std::to_string(table.count));
-  }
+  const auto table = gemm::kernels(place.build());
+  const int automatic = args.kernel == 0 ? gemm::choose(problem, place.device()).kernel : 0;
+  const int index = kernel_index(args.op, args.kernel, table.count, automatic);
   const gemm::Kernel& kernel = *table.kernels[index];
   gemm::check_requirements(kernel, problem, place.device());
+  trace_tensor("a", *args.a.tensor);
+  trace_tensor("b", *args.b.tensor);
+  if (args.bias) trace_tensor("bias", *args.bias);
+  if (args.c) trace_tensor("c", *args.c);
+  trace_tensor("out", *out.tensor);
   batch.for_each_outer([&, &problem = problem](const auto& offsets) {
     Problem member = problem;
     move(member.a, offsets[gemm::A], problem.dtype);
@@ -283,16 +284,9 @@ void gemm_out(const Tensor& a, const Tensor& b, const OptionalTensor& bias, cons
               const Tensor& out) {
   const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias,  c,
                        alpha,  beta,          activation,    kernel};
-  const Sizes sizes = check_gemm(args);
-  check_out("gemm", out, sizes, a.scalar_type(), a);
-  if (reads_what_it_writes(args, out)) {
-    const Tensor result = empty("gemm", sizes, a.scalar_type(), a);
-    run(args, MatrixView(result));
-    Tensor target = out;
-    torch::stable::copy_(target, result);
-  } else {
-    run(args, MatrixView(out));
-  }
+  check_out("gemm", out, check_gemm(args), a.scalar_type(), a);
+  write_out("gemm", out, reads_what_it_writes(args, out),
+            [&](const Tensor& target) { run(args, MatrixView(target)); });
 }
 
 std::vector<int64_t> gemm_problem(const Tensor& a, const Tensor& b) {
@@ -314,16 +308,11 @@ Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
 
 void linear_out(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
                 int64_t activation, int64_t /*precision*/, const Tensor& out) {
-  const Sizes sizes = check_linear(x, weight, bias);
-  check_out("linear", out, sizes, x.scalar_type(), x);
-  if (may_overlap(x, out) || may_overlap(weight, out) || (bias && may_overlap(*bias, out))) {
-    const Tensor result = empty("linear", sizes, x.scalar_type(), x);
-    run_linear(x, weight, bias, activation, result);
-    Tensor target = out;
-    torch::stable::copy_(target, result);
-  } else {
-    run_linear(x, weight, bias, activation, out);
-  }
+  check_out("linear", out, check_linear(x, weight, bias), x.scalar_type(), x);
+  const bool overlaps =
+      may_overlap(x, out) || may_overlap(weight, out) || (bias && may_overlap(*bias, out));
+  write_out("linear", out, overlaps,
+            [&](const Tensor& target) { run_linear(x, weight, bias, activation, target); });
 }
 
 }  // namespace smem::bindings

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "bindings/json.h"
+#include "bindings/trace.h"
 #include "device/device.h"
 #include "gemm/gemm.h"
 #include "smem_build_config.h"
@@ -33,9 +34,9 @@ void describe(const char* op, const Table& table, std::vector<std::string>& rows
 
 std::string kernel_table() {
   std::vector<std::string> rows;
-  describe("gemm", gemm::kernels(true), rows);
-  describe("transpose", transpose::kernels(true), rows);
-  describe("sum", sum::kernels(true), rows);
+  describe("gemm", gemm::host_kernels(), rows);
+  describe("transpose", transpose::host_kernels(), rows);
+  describe("sum", sum::host_kernels(), rows);
   return json_array(rows);
 }
 
@@ -47,50 +48,90 @@ std::string build_info() {
                       {"compiler", json(build::kCompiler)}});
 }
 
+/// Calls f(op, kernel, what it is built for, argument of its `function` and `symbol`) for each row
+/// of the three tables.
+template <typename F>
+void for_each_instance(const gemm::KernelTable& gemms, const transpose::KernelTable& transposes,
+                       const sum::KernelTable& sums, const F& f) {
+  for (int i = 0; i < gemms.count; ++i) {
+    for (const DType dtype : GEMM_DTYPES) f("gemm", *gemms.kernels[i], name_of(dtype), dtype);
+  }
+  for (int i = 0; i < transposes.count; ++i) {
+    for (const size_t bytes : {1, 2, 4, 8, 16}) {
+      f("transpose", *transposes.kernels[i], std::to_string(bytes) + "-byte", bytes);
+    }
+  }
+  for (int i = 0; i < sums.count; ++i) {
+    for (int code = 0; code <= static_cast<int>(DType::boolean); ++code) {
+      const auto dtype = static_cast<DType>(code);
+      f("sum", *sums.kernels[i], name_of(dtype), dtype);
+    }
+  }
+}
+
+std::string kernel_symbols() {
+  std::vector<std::string> rows;
+  for_each_instance(
+      gemm::host_kernels(), transpose::host_kernels(), sum::host_kernels(),
+      [&](const char* op, const auto& kernel, const std::string& dtype, auto key) {
+        rows.push_back(json_object({{"op", json(op)},
+                                    {"name", json(kernel.name)},
+                                    {"dtype", json(dtype)},
+                                    {"symbol", json(std::string(kernel.symbol(key)))}}));
+      });
+  return json_array(rows);
+}
+
 #ifdef SMEM_WITH_CUDA
-std::string resources_row(const char* op, const char* name, const std::string& dtype,
-                          const void* function) {
-  const KernelResources r = cuda_kernel_resources(function);
-  return json_object({{"op", json(op)},
-                      {"name", json(name)},
-                      {"dtype", json(dtype)},
-                      {"registers", json(int64_t{r.registers})},
-                      {"shared_bytes", json(static_cast<int64_t>(r.shared_bytes))},
-                      {"local_bytes", json(static_cast<int64_t>(r.local_bytes))},
-                      {"max_threads", json(int64_t{r.max_threads})}});
+/// For block sizes 1 to `max_threads`, how many blocks a multiprocessor of the current GPU holds.
+template <typename Table, typename Key>
+std::string active_blocks_in(const Table& table, int64_t kernel, Key key, int64_t max_threads,
+                             int64_t dynamic_shared_bytes) {
+  const auto blocks =
+      cuda_active_blocks(table.kernels[kernel]->function(key), static_cast<int>(max_threads),
+                         static_cast<size_t>(dynamic_shared_bytes));
+  std::vector<std::string> items;
+  for (const int count : blocks) items.push_back(std::to_string(count));
+  return json_array(items);
+}
+
+std::string active_blocks(int64_t op, int64_t kernel, int64_t key, int64_t max_threads,
+                          int64_t dynamic_shared_bytes) {
+  const auto dtype = static_cast<DType>(key);
+  if (op == 0) {
+    return active_blocks_in(gemm::device_kernels(), kernel, dtype, max_threads,
+                            dynamic_shared_bytes);
+  }
+  if (op == 1) {
+    return active_blocks_in(transpose::device_kernels(), kernel, static_cast<size_t>(key),
+                            max_threads, dynamic_shared_bytes);
+  }
+  return active_blocks_in(sum::device_kernels(), kernel, dtype, max_threads, dynamic_shared_bytes);
 }
 
 /// On the current GPU.
 std::string kernel_resources() {
   std::vector<std::string> rows;
-  const auto gemms = gemm::device_kernels();
-  for (int i = 0; i < gemms.count; ++i) {
-    for (const DType dtype : GEMM_DTYPES) {
-      const auto& kernel = *gemms.kernels[i];
-      rows.push_back(resources_row("gemm", kernel.name, name_of(dtype), kernel.function(dtype)));
-    }
-  }
-  const auto transposes = transpose::device_kernels();
-  for (int i = 0; i < transposes.count; ++i) {
-    for (const size_t bytes : {1, 2, 4, 8, 16}) {
-      const auto& kernel = *transposes.kernels[i];
-      rows.push_back(resources_row("transpose", kernel.name, std::to_string(bytes) + "-byte",
-                                   kernel.function(bytes)));
-    }
-  }
-  const auto sums = sum::device_kernels();
-  for (int i = 0; i < sums.count; ++i) {
-    for (int dtype = 0; dtype <= static_cast<int>(DType::boolean); ++dtype) {
-      const auto& kernel = *sums.kernels[i];
-      rows.push_back(resources_row("sum", kernel.name, name_of(static_cast<DType>(dtype)),
-                                   kernel.function(static_cast<DType>(dtype))));
-    }
-  }
+  for_each_instance(
+      gemm::device_kernels(), transpose::device_kernels(), sum::device_kernels(),
+      [&](const char* op, const auto& kernel, const std::string& dtype, auto key) {
+        const KernelResources r = cuda_kernel_resources(kernel.function(key));
+        rows.push_back(json_object({{"op", json(op)},
+                                    {"name", json(kernel.name)},
+                                    {"dtype", json(dtype)},
+                                    {"registers", json(int64_t{r.registers})},
+                                    {"shared_bytes", json(static_cast<int64_t>(r.shared_bytes))},
+                                    {"local_bytes", json(static_cast<int64_t>(r.local_bytes))},
+                                    {"max_threads", json(int64_t{r.max_threads})}}));
+      });
   return json_array(rows);
 }
 #else
 std::string kernel_resources() {
   throw std::runtime_error("torch_smem_gemm: this build has no CUDA kernels");
+}
+std::string active_blocks(int64_t, int64_t, int64_t, int64_t, int64_t) {
+  return kernel_resources();
 }
 #endif
 
@@ -107,7 +148,7 @@ std::string plan_gemm(int64_t dtype, int64_t M, int64_t N, int64_t K, int64_t ba
   const gemm::Choice choice =
       gemm::choose(problem, {static_cast<int>(capability), static_cast<int>(multiprocessors),
                              static_cast<size_t>(shared_bytes), nullptr});
-  return json_object({{"kernel", json(gemm::kernels(true).kernels[choice.kernel]->name)},
+  return json_object({{"kernel", json(gemm::host_kernels().kernels[choice.kernel]->name)},
                       {"reason", json(choice.reason)}});
 }
 
@@ -135,11 +176,35 @@ PyObject* py_plan_gemm(PyObject*, PyObject* arguments) {
   return to_python([&] { return plan_gemm(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]); });
 }
 
+PyObject* py_kernel_symbols(PyObject*, PyObject*) { return to_python(kernel_symbols); }
+
+PyObject* py_active_blocks(PyObject*, PyObject* arguments) {
+  long long v[5];
+  if (!PyArg_ParseTuple(arguments, "LLLLL", &v[0], &v[1], &v[2], &v[3], &v[4])) return nullptr;
+  return to_python([&] { return active_blocks(v[0], v[1], v[2], v[3], v[4]); });
+}
+
+PyObject* py_begin_trace(PyObject*, PyObject*) {
+  return to_python([] {
+    begin_trace();
+    return std::string();
+  });
+}
+PyObject* py_end_trace(PyObject*, PyObject*) { return to_python(end_trace); }
+
 PyMethodDef methods[] = {
     {"kernel_table", py_kernel_table, METH_NOARGS, "JSON: every kernel of every op."},
     {"build_info", py_build_info, METH_NOARGS, "JSON: what the binary was built with and for."},
     {"kernel_resources", py_kernel_resources, METH_NOARGS,
      "JSON: registers, shared and local memory of every kernel on the current GPU."},
+    {"kernel_symbols", py_kernel_symbols, METH_NOARGS,
+     "JSON: the name of each kernel's function, for each dtype or element size."},
+    {"active_blocks", py_active_blocks, METH_VARARGS,
+     "JSON: blocks a multiprocessor of the current GPU holds, by the driver, for block sizes of 1 "
+     "to (op, kernel, dtype code or element bytes, THREADS, dynamic shared bytes)."},
+    {"begin_trace", py_begin_trace, METH_NOARGS,
+     "From now on kernels that this thread runs on CPU tensors are traced."},
+    {"end_trace", py_end_trace, METH_NOARGS, "JSON: what they did."},
     {"plan_gemm", py_plan_gemm, METH_VARARGS,
      "JSON: the kernel `auto` takes for (dtype, M, N, K, batch, capability, SMs, shared bytes)."},
     {nullptr, nullptr, 0, nullptr},

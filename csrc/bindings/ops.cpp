@@ -12,6 +12,7 @@
 
 #include <string>
 
+#include "bindings/ceilings.h"
 #include "bindings/gemm.h"
 #include "bindings/sum.h"
 #include "bindings/transpose.h"
@@ -56,12 +57,14 @@ STABLE_TORCH_LIBRARY(smem, m) {
     }
   }
   m.def("_gemm_problem(Tensor a, Tensor b) -> int[]");
+  m.def("_ffma(Tensor(a!) out, int rounds) -> ()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
   implement(m, "");
   implement(m, "_");
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
+  m.impl("_ffma", TORCH_BOX(&ffma));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(smem, CPU, m) {

@@ -119,6 +119,7 @@ void run_passes(sum::Problem problem, const sum::Kernel& kernel, const Tensor& l
                             : accumulator == DType::f32 ? ScalarType::Float
                                                         : ScalarType::Long;
     partial = empty(OP, sizes, type, like);
+    trace_tensor("partial", *partial);
     problem.out = partial->mutable_data_ptr();
     problem.out_dtype = accumulator;
     int64_t step = problem.chunks;
@@ -182,12 +183,10 @@ void run(const Tensor& x, const Plan& plan, int64_t kernel_code, const Tensor& o
     return;
   }
 
-  const auto table = sum::kernels(place.is_host());
-  const int index = kernel_code > 0 ? static_cast<int>(kernel_code) - 1 : table.count - 1;
-  if (kernel_code < 0 || index >= table.count) {
-    fail("smem.sum: kernel " + std::to_string(kernel_code) + " is unknown, expected 0 (auto) to " +
-         std::to_string(table.count));
-  }
+  const auto table = sum::kernels(place.build());
+  const int index = kernel_index(OP, kernel_code, table.count, table.count - 1);
+  trace_tensor("x", x);
+  trace_tensor("out", out);
   sum::Problem problem{};
   problem.in_dtype = *dtype_of(real_of(x.scalar_type()));
   problem.out_dtype = *dtype_of(real_of(out.scalar_type()));
@@ -225,12 +224,8 @@ void sum_out(const Tensor& x, const OptionalDims& dim, bool keepdim,
   const ScalarType type = result_type(x.scalar_type(), dtype);
   const Plan plan(sizes_of(x), dim, keepdim);
   check_out(OP, out, plan.result, type, x);
-  if (may_overlap(x, out)) {
-    Tensor target = out;
-    torch::stable::copy_(target, sum(x, dim, keepdim, dtype, kernel));
-  } else {
-    run(converted(x, type), plan, kernel, out);
-  }
+  write_out(OP, out, may_overlap(x, out),
+            [&](const Tensor& target) { run(converted(x, type), plan, kernel, target); });
 }
 
 }  // namespace smem::bindings

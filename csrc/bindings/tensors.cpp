@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+#include "host_run/trace/session.h"
+
 // Which of the two a torch offers depends on its version and build, so both are looked up weakly.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t, void**);
 extern "C" __attribute__((weak)) AOTITorchError torch_stream_native_handle(StreamHandle, void**);
@@ -185,18 +187,38 @@ Tensor empty(const char* op, const Sizes& sizes, ScalarType type, const Tensor& 
   return Tensor(handle);
 }
 
+namespace {
+
+/// From a tensor's first element to its last.
+size_t bytes_spanned(const Tensor& tensor) {
+  if (tensor.numel() == 0) return 0;
+  const Sizes sizes = sizes_of(tensor), strides = strides_of(tensor);
+  int64_t last = 0;  // torch has no negative strides
+  for (int i = 0; i < sizes.count; ++i) last += (sizes.at[i] - 1) * strides.at[i];
+  return static_cast<size_t>(last + 1) * tensor.element_size();
+}
+
+}  // namespace
+
 bool may_overlap(const Tensor& a, const Tensor& b) {
-  const auto range = [](const Tensor& tensor) {
-    const Sizes sizes = sizes_of(tensor), strides = strides_of(tensor);
-    int64_t last = 0;  // torch has no negative strides
-    for (int i = 0; i < sizes.count; ++i) last += (sizes.at[i] - 1) * strides.at[i];
-    const auto begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-    const uintptr_t bytes = tensor.numel() == 0 ? 0 : (last + 1) * tensor.element_size();
-    return std::pair<uintptr_t, uintptr_t>(begin, begin + bytes);
-  };
-  const auto [a_begin, a_end] = range(a);
-  const auto [b_begin, b_end] = range(b);
-  return a_begin < b_end && b_begin < a_end;
+  const auto a_begin = reinterpret_cast<uintptr_t>(a.const_data_ptr());
+  const auto b_begin = reinterpret_cast<uintptr_t>(b.const_data_ptr());
+  return a_begin < b_begin + bytes_spanned(b) && b_begin < a_begin + bytes_spanned(a);
+}
+
+int kernel_index(const char* op, int64_t kernel_id, int kernels, int automatic) {
+  if (kernel_id < 0 || kernel_id > kernels) {
+    fail(std::string("smem.") + op + ": kernel " + std::to_string(kernel_id) +
+         " is unknown, expected 0 (auto) to " + std::to_string(kernels));
+  }
+  return kernel_id == 0 ? automatic : static_cast<int>(kernel_id) - 1;
+}
+
+void trace_tensor(const char* name, const Tensor& tensor) {
+  if (auto* session = host_run::trace::Session::active()) {
+    const auto offset = static_cast<uint64_t>(tensor.storage_offset()) * tensor.element_size();
+    session->add_buffer(name, tensor.const_data_ptr(), bytes_spanned(tensor), offset);
+  }
 }
 
 namespace {
@@ -235,6 +257,11 @@ OnDeviceOf::OnDeviceOf(const char* op, const Tensor& tensor) : device_(HOST_DEVI
        ": this build has no CUDA kernels; with nvcc on PATH, rebuild it by "
        "`pip install --no-build-isolation .`");
 #endif
+}
+
+Build OnDeviceOf::build() const {
+  if (guard_) return Build::device;
+  return host_run::trace::Session::active() ? Build::traced : Build::host;
 }
 
 }  // namespace smem::bindings

@@ -66,13 +66,31 @@ Tensor empty(const char* op, const Sizes& sizes, ScalarType type, const Tensor& 
 /// Whether two tensors' elements may lie in the same memory.
 bool may_overlap(const Tensor& a, const Tensor& b);
 
+/// Calls `write(out)`; where what is still to be read overlaps `out`, on a tensor of its own that
+/// is then copied there.
+template <typename Write>
+void write_out(const char* op, const Tensor& out, bool overlaps, const Write& write) {
+  if (!overlaps) return write(out);
+  const Tensor apart = empty(op, sizes_of(out), out.scalar_type(), out);
+  write(apart);
+  Tensor target = out;
+  torch::stable::copy_(target, apart);
+}
+
+/// The index in a kernel table that an op's `kernel_id` stands for; `automatic` for 0.
+int kernel_index(const char* op, int64_t kernel_id, int kernels, int automatic);
+
+/// Tells a trace in progress which memory the tensor has. Nothing where none is.
+void trace_tensor(const char* name, const Tensor& tensor);
+
 /// Runs on the device of a tensor: makes it current, and gives its description and current stream.
 /// On the CPU: what host_run stands for.
 class OnDeviceOf {
  public:
   explicit OnDeviceOf(const char* op, const Tensor& tensor);
   const Device& device() const { return device_; }
-  bool is_host() const { return !guard_; }
+  /// Whose kernels run there: host_run's are traced while a trace is in progress.
+  Build build() const;
 
  private:
   std::optional<torch::stable::accelerator::DeviceGuard> guard_;

@@ -66,12 +66,10 @@ void run(const Tensor& x, const Turned& view, int64_t kernel_code, const Tensor&
   const auto cols = take_fastest(dims, transpose::IN);
 
   const OnDeviceOf place(OP, x);
-  const auto table = transpose::kernels(place.is_host());
-  const int index = kernel_code > 0 ? static_cast<int>(kernel_code) - 1 : table.count - 1;
-  if (kernel_code < 0 || index >= table.count) {
-    fail("smem.transpose: kernel " + std::to_string(kernel_code) +
-         " is unknown, expected 0 (auto) to " + std::to_string(table.count));
-  }
+  const auto table = transpose::kernels(place.build());
+  const int index = kernel_index(OP, kernel_code, table.count, table.count - 1);
+  trace_tensor("x", x);
+  trace_tensor("out", out);
   const size_t bytes = x.element_size();
   dims.for_each_outer([&](const std::array<int64_t, transpose::TENSORS>& offsets) {
     const auto* in = static_cast<const char*>(x.const_data_ptr());
@@ -102,12 +100,8 @@ Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1, int64_t kernel) {
 void transpose_out(const Tensor& x, int64_t dim0, int64_t dim1, int64_t kernel, const Tensor& out) {
   const Turned view(x, dim0, dim1);
   check_out(OP, out, view.sizes, x.scalar_type(), x);
-  if (may_overlap(x, out)) {
-    Tensor target = out;
-    torch::stable::copy_(target, transpose(x, dim0, dim1, kernel));
-  } else {
-    run(x, view, kernel, out);
-  }
+  write_out(OP, out, may_overlap(x, out),
+            [&](const Tensor& target) { run(x, view, kernel, target); });
 }
 
 }  // namespace smem::bindings

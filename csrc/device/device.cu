@@ -42,4 +42,21 @@ KernelResources cuda_kernel_resources(const void* function) {
           static_cast<size_t>(a.maxDynamicSharedSizeBytes)};
 }
 
+std::vector<int> cuda_active_blocks(const void* function, int max_threads,
+                                    size_t dynamic_shared_bytes) {
+  if (dynamic_shared_bytes > 0) {
+    check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(dynamic_shared_bytes)),
+          "opting in to shared memory");
+  }
+  std::vector<int> blocks;
+  for (int threads = 1; threads <= max_threads; ++threads) {
+    blocks.push_back(0);
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks.back(), function, threads,
+                                                        dynamic_shared_bytes),
+          "computing a kernel's occupancy");
+  }
+  return blocks;
+}
+
 }  // namespace smem

@@ -19,4 +19,9 @@ struct KernelResources {
 };
 KernelResources cuda_kernel_resources(const void* function);
 
+/// For block sizes 1 to `max_threads`: how many blocks of the kernel a multiprocessor of the
+/// current GPU holds at once, as the driver computes it.
+std::vector<int> cuda_active_blocks(const void* function, int max_threads,
+                                    size_t dynamic_shared_bytes);
+
 }  // namespace smem

@@ -7,6 +7,10 @@
 
 #include "device/platform.h"
 
+#ifdef SMEM_TRACED
+#include "host_run/trace/session.h"
+#endif
+
 namespace smem {
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -75,8 +79,13 @@ void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry
   check_launch(cudaGetLastError(), name);
 #else
   (void)device;
-  host_run::run(geometry.blocks, geometry.threads, geometry.dynamic_shared_bytes,
-                [&] { kernel(argument); });
+  const dim3 grid{static_cast<unsigned>(geometry.blocks)};
+  const auto body = [&] { kernel(argument); };
+#ifdef SMEM_TRACED
+  host_run::trace::run(name, grid, geometry.threads, geometry.dynamic_shared_bytes, body);
+#else
+  host_run::run(grid, geometry.threads, geometry.dynamic_shared_bytes, body);
+#endif
 #endif
 }
 

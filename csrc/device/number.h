@@ -8,6 +8,9 @@
 #include "device/dtype.h"
 #include "device/platform.h"
 
+#ifdef SMEM_TRACED
+#include "host_run/trace/counted.h"
+#endif
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -28,11 +31,32 @@ using half = torch::headeronly::Half;
 using bfloat16 = torch::headeronly::BFloat16;
 #endif
 
+// So that a plain `fma(a, b, c)` takes the overload of its arguments' type.
+using std::erf;
+using std::exp;
+using std::fma;
+using std::tanh;
+
+#ifdef SMEM_TRACED
+/// float or double whose arithmetic is counted.
+template <typename T>
+using Real = host_run::trace::Counted<T>;
+using host_run::trace::number_of;
+#else
+template <typename T>
+using Real = T;
+
+template <typename T>
+__device__ __forceinline__ T number_of(T value) {
+  return value;
+}
+#endif
+
 /// float for float, half and bfloat16; double for double; int64_t for integers and bool.
 template <typename T>
 using Accumulator =
     std::conditional_t<std::is_integral_v<T>, int64_t,
-                       std::conditional_t<std::is_same_v<T, double>, double, float>>;
+                       std::conditional_t<std::is_same_v<T, double>, Real<double>, Real<float>>>;
 
 template <typename T>
 __device__ __forceinline__ Accumulator<T> to_accumulator(T value) {
@@ -62,7 +86,7 @@ __device__ __forceinline__ T from_accumulator(Accumulator<T> value) {
   } else
 #endif
   {
-    return static_cast<T>(value);
+    return static_cast<T>(number_of(value));
   }
 }
 

@@ -1,7 +1,8 @@
-// One kernel source, two builds: nvcc compiles it for the GPU, a plain C++ compiler for host_run.
+// One kernel source, three builds: nvcc compiles it for the GPU; a plain C++ compiler for host_run,
+// once to be fast and once to be traced.
 //
-// The two builds instantiate the same templates, so each lives in an inline namespace of its own:
-// without it the linker would merge a kernel's host stub with its host_run function.
+// The builds instantiate the same templates, so each lives in an inline namespace of its own:
+// without it the linker would merge a kernel's host stub with its host_run functions.
 #pragma once
 
 #ifdef __CUDACC__
@@ -10,6 +11,18 @@
 #define SMEM_MAY_ALIAS
 #else
 #include "host_run/cuda_language.h"
-#define SMEM_BUILD host_build
 #define SMEM_MAY_ALIAS [[gnu::may_alias]]
+#ifdef SMEM_TRACED
+#include "host_run/trace/language.h"
+#define SMEM_BUILD traced_build
+#else
+#define SMEM_BUILD host_build
 #endif
+#endif
+
+namespace smem {
+
+/// Which of the three a kernel table belongs to.
+enum class Build { device, host, traced };
+
+}  // namespace smem

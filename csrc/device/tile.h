@@ -1,10 +1,10 @@
 // Thin views: a tile in shared memory and a matrix in global memory. On the GPU `operator()` is a
-// plain load or store; host_run can give it another meaning without a change in any kernel.
+// plain load or store; the traced build checks and counts it (device/access.h).
 #pragma once
 
 #include <cstdint>
 
-#include "device/number.h"
+#include "device/access.h"
 
 namespace smem {
 inline namespace SMEM_BUILD {
@@ -15,20 +15,39 @@ template <typename T, int ROWS, int PITCH>
 struct alignas(16) Tile {
   T data[ROWS * PITCH];
 
-  __device__ __forceinline__ T& operator()(int row, int col) { return data[row * PITCH + col]; }
-  __device__ __forceinline__ const T& operator()(int row, int col) const {
-    return data[row * PITCH + col];
+  __device__ __forceinline__ Ref<T> operator()(int row, int col, Site site = Site::here()) {
+    return element(at(row, col, site), site);
+  }
+  __device__ __forceinline__ Ref<const T> operator()(int row, int col,
+                                                     Site site = Site::here()) const {
+    return element(at(row, col, site), site);
+  }
+
+  /// The address of an element, for accesses that move several at once.
+  __device__ __forceinline__ T* at(int row, int col, Site site = Site::here()) {
+    return data + index(row, col, site);
+  }
+  __device__ __forceinline__ const T* at(int row, int col, Site site = Site::here()) const {
+    return data + index(row, col, site);
+  }
+
+ private:
+  __device__ __forceinline__ int index(int row, int col, Site site) const {
+    note_shared(data, sizeof(data), sizeof(T));
+    expect_inside(row, ROWS, col, PITCH, site);
+    return row * PITCH + col;
   }
 };
 
-/// A rows x cols matrix in dynamic shared memory, whose size is known at launch only.
+/// A matrix in dynamic shared memory, whose size is known at launch only.
 template <typename T>
 struct Panel {
   T* data;
-  int pitch;
+  int rows, pitch;
 
-  __device__ __forceinline__ T& operator()(int row, int col) const {
-    return data[row * pitch + col];
+  __device__ __forceinline__ Ref<T> operator()(int row, int col, Site site = Site::here()) const {
+    expect_inside(row, rows, col, pitch, site);
+    return element(data + (row * pitch + col), site);
   }
 };
 
@@ -38,10 +57,10 @@ struct Walk {
   T* at;
   int64_t step;
 
-  __device__ __forceinline__ T& next() {
-    T& element = *at;
+  __device__ __forceinline__ Ref<T> next(Site site = Site::here()) {
+    T* current = at;
     at += step;
-    return element;
+    return element(current, site);
   }
 };
 
@@ -51,14 +70,21 @@ struct Matrix {
   T* data;
   int64_t rows, cols, row_stride, col_stride;
 
-  __device__ __forceinline__ T& operator()(int64_t row, int64_t col) const {
-    return data[row * row_stride + col * col_stride];
+  __device__ __forceinline__ Ref<T> operator()(int64_t row, int64_t col,
+                                               Site site = Site::here()) const {
+    return element(at(row, col, site), site);
+  }
+  /// The address of an element, for accesses that move several at once.
+  __device__ __forceinline__ T* at(int64_t row, int64_t col, Site site = Site::here()) const {
+    expect_inside(row, rows, col, cols, site);
+    return data + row * row_stride + col * col_stride;
   }
   __device__ __forceinline__ bool contains(int64_t row, int64_t col) const {
     return row < rows && col < cols;
   }
-  __device__ __forceinline__ std::remove_const_t<T> at_or_zero(int64_t row, int64_t col) const {
-    return contains(row, col) ? (*this)(row, col) : std::remove_const_t<T>(0.0f);
+  __device__ __forceinline__ std::remove_const_t<T> at_or_zero(int64_t row, int64_t col,
+                                                               Site site = Site::here()) const {
+    return contains(row, col) ? load(at(row, col, site), site) : std::remove_const_t<T>(0.0f);
   }
   __device__ __forceinline__ Walk<T> along_row(int64_t row) const {
     return {data + row * row_stride, col_stride};
@@ -78,7 +104,9 @@ __device__ __forceinline__ T* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];
   return reinterpret_cast<T*>(dynamic_shared_bytes);
 #else
-  return static_cast<T*>(host_run::dynamic_shared_bytes());
+  const auto [begin, bytes] = host_run::dynamic_shared();
+  note_shared(begin, bytes, sizeof(T));
+  return static_cast<T*>(begin);
 #endif
 }
 

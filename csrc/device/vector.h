@@ -18,23 +18,42 @@ template <typename T>
 constexpr int VECTOR_WIDTH = 16 / sizeof(T);
 
 template <int N, typename T>
-__device__ __forceinline__ Vector<T, N> load_vector(const T* from) {
-  return *reinterpret_cast<const Vector<T, N>*>(from);
+__device__ __forceinline__ Vector<T, N> load_vector(const T* from, Site site = Site::here()) {
+  return load(reinterpret_cast<const Vector<T, N>*>(from), site);
 }
 
 /// The first `inside` of N elements; zeros for the others, which are not read.
 template <int N, typename T>
-__device__ __forceinline__ Vector<T, N> load_vector(const T* from, int inside) {
-  if (inside >= N) return load_vector<N>(from);
+__device__ __forceinline__ Vector<T, N> load_vector(const T* from, int inside,
+                                                    Site site = Site::here()) {
+  if (inside >= N) return load_vector<N>(from, site);
   Vector<T, N> values;
 #pragma unroll
-  for (int i = 0; i < N; ++i) values.lane[i] = i < inside ? from[i] : T(0.0f);
+  for (int i = 0; i < N; ++i) values.lane[i] = i < inside ? load(from + i, site) : T(0.0f);
   return values;
 }
 
 template <int N, typename T>
-__device__ __forceinline__ void store_vector(T* to, const Vector<T, N>& value) {
-  *reinterpret_cast<Vector<T, N>*>(to) = value;
+__device__ __forceinline__ void store_vector(T* to, const Vector<T, N>& value,
+                                             Site site = Site::here()) {
+  store(reinterpret_cast<Vector<T, N>*>(to), value, site);
+}
+
+/// To global memory. Left to itself, nvcc takes a wide store apart where the elements are also
+/// stored one by one on another path.
+template <int N, typename T>
+__device__ __forceinline__ void store_global_vector(T* to, const Vector<T, N>& value,
+                                                    Site site = Site::here()) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(value) == 16) {
+    __stwb(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4&>(value));
+    return;
+  } else if constexpr (sizeof(value) == 8) {
+    __stwb(reinterpret_cast<uint2*>(to), reinterpret_cast<const uint2&>(value));
+    return;
+  }
+#endif
+  store_vector<N>(to, value, site);
 }
 
 template <int N, typename T>

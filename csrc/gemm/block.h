@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/number.h"
+#include "device/symbol.h"
 #include "device/tile.h"
 #include "device/vector.h"
 #include "gemm/ladder.h"
@@ -16,14 +17,14 @@ __device__ __forceinline__ Acc activate(Activation activation, Acc z) {
     case Activation::relu:
       return z <= Acc(0) ? Acc(0) : z;  // a NaN stays one
     case Activation::gelu:
-      return Acc(0.5) * z * (Acc(1) + std::erf(z * Acc(0.70710678118654752440)));
+      return Acc(0.5) * z * (Acc(1) + erf(z * Acc(0.70710678118654752440)));
     case Activation::gelu_tanh: {
       constexpr Acc SQRT_2_OVER_PI = Acc(0.79788456080286535588);
       const Acc inner = SQRT_2_OVER_PI * (z + Acc(0.044715) * z * z * z);
-      return Acc(0.5) * z * (Acc(1) + std::tanh(inner));
+      return Acc(0.5) * z * (Acc(1) + tanh(inner));
     }
     case Activation::silu:
-      return z / (Acc(1) + std::exp(-z));
+      return z / (Acc(1) + exp(-z));
     default:
       return z;
   }
@@ -44,8 +45,8 @@ struct Epilogue {
   __device__ __forceinline__ T element(int64_t row, int64_t col, Acc sum) const {
     // Written out as fma so that no kernel's compiler contracts it differently from another's.
     Acc z = alpha * sum;
-    if (c.data) z = std::fma(beta, to_accumulator(c(row, col)), z);
-    if (bias) z += to_accumulator(bias[col * bias_stride]);
+    if (c.data) z = fma(beta, to_accumulator(c(row, col)), z);
+    if (bias) z += to_accumulator(load(bias + col * bias_stride));
     return from_accumulator<T>(activate(activation, z));
   }
 
@@ -60,7 +61,7 @@ struct Epilogue {
       Vector<T, W> values;
 #pragma unroll
       for (int i = 0; i < W; ++i) values.lane[i] = element(row, col + i, sums[i]);
-      store_vector<W>(&out(row, col), values);
+      store_global_vector<W>(out.at(row, col), values);
     } else {
 #pragma unroll
       for (int i = 0; i < W; ++i) store(row, col + i, sums[i]);
@@ -86,7 +87,7 @@ struct ChunkedSums {
   Acc sum[ROWS][COLS] = {}, chunks[ROWS][COLS] = {}, superchunks[ROWS][COLS] = {};
 
   __device__ __forceinline__ void add_product(Acc a, Acc b, int i = 0, int j = 0) {
-    sum[i][j] = std::fma(a, b, sum[i][j]);
+    sum[i][j] = fma(a, b, sum[i][j]);
   }
   __device__ __forceinline__ void end_chunk() { move(sum, chunks); }
   __device__ __forceinline__ void end_superchunk() { move(chunks, superchunks); }
@@ -184,6 +185,12 @@ constexpr Kernel make_kernel(const char* name, const char* summary,
             return with_float_type(dtype, [](auto tag) {
               using T = typename decltype(tag)::type;
               return reinterpret_cast<const void*>(Rung::template kernel<T>());
+            });
+          },
+          [](DType dtype) -> std::string_view {
+            return with_float_type(dtype, [](auto tag) {
+              using T = typename decltype(tag)::type;
+              return symbol_of<Rung::template kernel<T>()>();
             });
           },
           largest_k};

@@ -19,7 +19,7 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
 
 namespace {
 int index_of(const char* name) {
-  const KernelTable table = kernels(true);
+  const KernelTable table = host_kernels();
   for (int i = 0; i < table.count; ++i) {
     if (std::strcmp(table.kernels[i]->name, name) == 0) return i;
   }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "device/dtype.h"
 #include "device/launch.h"
@@ -45,6 +46,7 @@ struct Kernel {
   void (*launch)(const Problem&, const Device&);
   /// The kernel's function for a dtype, for cudaFuncGetAttributes.
   const void* (*function)(DType);
+  std::string_view (*symbol)(DType);  ///< that function's name
   /// The largest K the kernel takes with this much shared memory a block; null where there is none.
   int64_t (*largest_k)(DType, size_t shared_bytes);
 };
@@ -54,10 +56,12 @@ struct KernelTable {
   int count;
 };
 
-/// The table of the CUDA build, and that of the device a problem lies on: both hold the same rows
-/// in the order of the ladder. Without CUDA there are the host's kernels only.
+/// The tables of the three builds hold the same rows, in the order of the ladder. Without CUDA
+/// there is none for the device.
 KernelTable device_kernels();
-KernelTable kernels(bool on_host);
+KernelTable host_kernels();
+KernelTable traced_kernels();
+KernelTable kernels(Build build);
 
 /// Throws, naming the limit, where the kernel cannot take the problem on that device.
 void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device);

@@ -42,10 +42,10 @@ struct ThreadTile {
   }
 
   __device__ __forceinline__ static void load_fragment(Acc (&fragment)[EXTENT], const T* from,
-                                                       int step) {
+                                                       int step, Site site = Site::here()) {
 #pragma unroll
     for (int group = 0; group < 2; ++group) {
-      const auto values = load_vector<GROUP>(from + group * step);
+      const auto values = load_vector<GROUP>(from + group * step, site);
 #pragma unroll
       for (int i = 0; i < GROUP; ++i) {
         fragment[group * GROUP + i] = to_accumulator(values.lane[i]);
@@ -58,8 +58,8 @@ struct ThreadTile {
 #pragma unroll
     for (int k = 0; k < DEPTH; ++k) {
       Acc a[EXTENT], b[EXTENT];
-      load_fragment(a, &As(k, m), LANES_M * GROUP);
-      load_fragment(b, &Bs(k, n), LANES_N * GROUP);
+      load_fragment(a, As.at(k, m), LANES_M * GROUP);
+      load_fragment(b, Bs.at(k, n), LANES_N * GROUP);
 #pragma unroll
       for (int i = 0; i < EXTENT; ++i) {
 #pragma unroll

@@ -19,14 +19,48 @@
 #define threadIdx (::smem::host_run::current_thread->index)
 #define blockIdx (::smem::host_run::current_thread->block_index)
 #define blockDim (::smem::host_run::current_thread->block_threads)
+#define gridDim (::smem::host_run::current_thread->grid)
 
 using ::smem::host_run::dim3;
 
-inline void __syncthreads() { ::smem::host_run::sync_threads(); }
+inline void __syncthreads(smem::host_run::Site site = smem::host_run::Site::here()) {
+  smem::host_run::sync_threads(site);
+}
 
-inline void __syncwarp(unsigned mask = 0xffffffffu) { ::smem::host_run::sync_warp(mask); }
+inline void __syncwarp(unsigned mask = 0xffffffffu,
+                       smem::host_run::Site site = smem::host_run::Site::here()) {
+  smem::host_run::sync_warp(mask, site);
+}
+
+// The lanes of a warp form segments of `width`; a lane whose source lies outside its segment gets
+// its own value (CUDA C++ Programming Guide, "Warp Shuffle Functions").
 
 template <typename T>
-T __shfl_down_sync(unsigned mask, T value, unsigned delta) {
-  return ::smem::host_run::shuffle(mask, value, ::smem::host_run::lane() + delta);
+T __shfl_sync(unsigned mask, T value, int source, int width = 32,
+              smem::host_run::Site site = smem::host_run::Site::here()) {
+  const int lane = smem::host_run::lane(), first = lane & -width;
+  return smem::host_run::shuffle(mask, value, first + (source & (width - 1)), site);
+}
+
+template <typename T>
+T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
+                 smem::host_run::Site site = smem::host_run::Site::here()) {
+  const int lane = smem::host_run::lane(), source = lane - static_cast<int>(delta);
+  return smem::host_run::shuffle(mask, value, source < (lane & -width) ? lane : source, site);
+}
+
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
+                   smem::host_run::Site site = smem::host_run::Site::here()) {
+  const int lane = smem::host_run::lane(), source = lane + static_cast<int>(delta);
+  return smem::host_run::shuffle(mask, value, source >= (lane & -width) + width ? lane : source,
+                                 site);
+}
+
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
+                  smem::host_run::Site site = smem::host_run::Site::here()) {
+  const int lane = smem::host_run::lane(), source = lane ^ lane_mask;
+  return smem::host_run::shuffle(mask, value, source >= (lane & -width) + width ? lane : source,
+                                 site);
 }

@@ -5,6 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "host_run/site.h"
 
 namespace smem::host_run {
 
@@ -13,11 +19,14 @@ struct dim3 {
 };
 
 class Block;
+class Observer;
 
 struct Thread {
-  dim3 index, block_index, block_threads;
+  dim3 index, block_index, block_threads, grid;
   unsigned linear;  ///< x + y * block_threads.x + z * block_threads.x * block_threads.y
   Block* block;
+  Observer* observer;  ///< null where nobody traces
+  uint64_t iteration;  ///< which iteration of its loops the thread is in; the traced build's
 };
 
 /// The fiber that runs; set at every switch.
@@ -27,35 +36,55 @@ constexpr unsigned WARP_SIZE = 32;
 
 inline unsigned lane() { return current_thread->linear % WARP_SIZE; }
 
-void sync_threads();
-void sync_warp(unsigned mask);
+void sync_threads(Site site);
+void sync_warp(unsigned mask, Site site);
 
-/// The block's dynamic shared memory.
-void* dynamic_shared_bytes();
+/// The block's dynamic shared memory and its size in bytes.
+std::pair<void*, size_t> dynamic_shared();
 
-/// Every lane in `mask` gives its 8 bytes and takes those of `source`, or its own where `source`
-/// is beyond the warp or not in the mask.
-uint64_t shuffle_bits(unsigned mask, uint64_t bits, unsigned source);
+/// A destination in shared memory.
+struct SharedRun {
+  void* to;
+  int bytes;
+};
+
+/// As cp.async: reads the first `bytes_read` bytes (the others become zero) and writes them at the
+/// wait for the copy's group.
+void copy_async(SharedRun shared, const void* global, int bytes_read);
+void commit_copies();
+void wait_for_groups(int groups_left);
+void wait_for_copies();
+
+/// Every lane in `mask` gives its bytes (up to 8) and takes those of `source`, or its own where
+/// `source` is not in the mask.
+uint64_t shuffle_bits(unsigned mask, uint64_t bits, int bytes, unsigned source, Site site);
 
 template <typename T>
-T shuffle(unsigned mask, T value, unsigned source) {
+T shuffle(unsigned mask, T value, unsigned source, Site site) {
   static_assert(sizeof(T) <= sizeof(uint64_t), "a shuffle moves at most 8 bytes a lane");
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
-  bits = shuffle_bits(mask, bits, source);
+  bits = shuffle_bits(mask, bits, int{sizeof(T)}, source, site);
   std::memcpy(&value, &bits, sizeof(T));
   return value;
 }
 
+/// Threads wait for each other for ever.
+struct Deadlock : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 using Body = void (*)(void* context);
+using MakeObserver = std::function<std::unique_ptr<Observer>()>;
 
-void run(int64_t blocks, dim3 threads, size_t dynamic_shared_bytes, Body body, void* context);
+/// Runs `body(context)` once for every thread of every block. Throws what a thread threw, and
+/// Deadlock. `make_observer` is called once for each core that takes part.
+void run(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body, void* context,
+         const MakeObserver& make_observer = {});
 
-/// Runs `body` once for every thread of every block. Throws what a thread threw, and
-/// std::runtime_error where threads wait for each other for ever.
 template <typename F>
-void run(int64_t blocks, dim3 threads, size_t dynamic_shared_bytes, F body) {
-  run(blocks, threads, dynamic_shared_bytes, [](void* f) { (*static_cast<F*>(f))(); }, &body);
+void run(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, F body) {
+  run(grid, threads, dynamic_shared_bytes, [](void* f) { (*static_cast<F*>(f))(); }, &body);
 }
 
 }  // namespace smem::host_run

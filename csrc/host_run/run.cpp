@@ -10,14 +10,17 @@
 
 namespace smem::host_run {
 
-void run(int64_t blocks, dim3 threads, size_t dynamic_shared_bytes, Body body, void* context) {
+void run(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body, void* context,
+         const MakeObserver& make_observer) {
+  const int64_t blocks = int64_t{grid.x} * grid.y * grid.z;
   std::atomic<int64_t> next{0};
   std::exception_ptr error;
   std::mutex error_lock;
 
   const auto work = [&] {
     try {
-      Block block(threads, dynamic_shared_bytes, body, context);
+      const auto observer = make_observer ? make_observer() : nullptr;
+      Block block(grid, threads, dynamic_shared_bytes, body, context, observer.get());
       for (int64_t i = next++; i < blocks; i = next++) block.run(i);
     } catch (...) {
       const std::lock_guard<std::mutex> guard(error_lock);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/number.h"
+#include "device/symbol.h"
 #include "device/tile.h"
 #include "sum/ladder.h"
 
@@ -14,13 +15,19 @@ constexpr int MAX_THREADS = 256;
 /// A power of two: a function of the number of elements alone, so that the order of additions is.
 inline unsigned threads_for(int64_t count) {
   unsigned threads = 32;
-  while (threads < MAX_THREADS && threads < count) threads *= 2;
+  for (; threads < MAX_THREADS && threads < count; threads *= 2) {
+  }
   return threads;
 }
 
 template <typename T>
 struct Block {
   using Acc = Accumulator<T>;
+
+  struct Place {
+    void* out;
+    int64_t index;
+  };
 
   int64_t output, chunk;
 
@@ -40,11 +47,11 @@ struct Block {
       const int64_t stride = problem.reduced.stride[0][0];
 #pragma unroll 4
       for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-        sum += to_accumulator(in[i * stride]);
+        sum += to_accumulator(load(in + i * stride));
       }
     } else {
       for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-        sum += to_accumulator(in[offsets_at(problem.reduced, i).of[0]]);
+        sum += to_accumulator(load(in + offsets_at(problem.reduced, i).of[0]));
       }
     }
     return sum;
@@ -52,40 +59,39 @@ struct Block {
 
   /// Writes the block's sum, rounded to the dtype of out. Called by one thread.
   __device__ __forceinline__ void store(const Problem& problem, Acc sum) const {
-    const int64_t at = offsets_at(problem.outputs, output).of[OUT] + chunk;
-    void* out = problem.out;
-    if constexpr (std::is_same_v<Acc, double>) {
-      static_cast<double*>(out)[at] = sum;
-    } else if constexpr (std::is_same_v<Acc, float>) {
+    const Place to{problem.out, offsets_at(problem.outputs, output).of[OUT] + chunk};
+    if constexpr (std::is_same_v<Acc, Accumulator<double>>) {
+      put<double>(to, sum);
+    } else if constexpr (std::is_same_v<Acc, Accumulator<float>>) {
       switch (problem.out_dtype) {
         case DType::f16:
-          static_cast<half*>(out)[at] = from_accumulator<half>(sum);
-          break;
+          return put<half>(to, sum);
         case DType::bf16:
-          static_cast<bfloat16*>(out)[at] = from_accumulator<bfloat16>(sum);
-          break;
+          return put<bfloat16>(to, sum);
         default:
-          static_cast<float*>(out)[at] = sum;
+          return put<float>(to, sum);
       }
     } else {
       switch (problem.out_dtype) {
         case DType::i32:
-          static_cast<int32_t*>(out)[at] = static_cast<int32_t>(sum);
-          break;
+          return put<int32_t>(to, sum);
         case DType::i16:
-          static_cast<int16_t*>(out)[at] = static_cast<int16_t>(sum);
-          break;
+          return put<int16_t>(to, sum);
         case DType::i8:
         case DType::u8:
-          static_cast<uint8_t*>(out)[at] = static_cast<uint8_t>(sum);
-          break;
+          return put<uint8_t>(to, sum);
         case DType::boolean:
-          static_cast<bool*>(out)[at] = sum != 0;
-          break;
+          return put<bool>(to, sum);
         default:
-          static_cast<int64_t*>(out)[at] = sum;
+          return put<int64_t>(to, sum);
       }
     }
+  }
+
+ private:
+  template <typename Out>
+  __device__ __forceinline__ static void put(const Place& to, Acc sum) {
+    smem::store(static_cast<Out*>(to.out) + to.index, from_accumulator<Out>(sum));
   }
 };
 
@@ -112,7 +118,9 @@ auto with_any_type(DType dtype, F&& f) {
 /// A table row from a type that gives `kernel<T>()`.
 template <typename Rung>
 constexpr Kernel make_kernel(const char* summary) {
-  return {Rung::NAME, summary, "any shape, any strides",
+  return {Rung::NAME,
+          summary,
+          "any shape, any strides",
           [](const Problem& problem, const Device& device) {
             const int64_t outputs = problem.outputs.count();
             const int64_t outputs_a_launch = MAX_BLOCKS / problem.chunks;
@@ -132,6 +140,12 @@ constexpr Kernel make_kernel(const char* summary) {
             return with_any_type(in_dtype, [](auto tag) {
               using T = typename decltype(tag)::type;
               return reinterpret_cast<const void*>(Rung::template kernel<T>());
+            });
+          },
+          [](DType in_dtype) -> std::string_view {
+            return with_any_type(in_dtype, [](auto tag) {
+              using T = typename decltype(tag)::type;
+              return symbol_of<Rung::template kernel<T>()>();
             });
           }};
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "device/dtype.h"
 #include "device/launch.h"
@@ -37,6 +38,7 @@ struct Kernel {
   const char* requires_;
   void (*launch)(const Problem&, const Device&);
   const void* (*function)(DType in_dtype);
+  std::string_view (*symbol)(DType in_dtype);  ///< that function's name
 };
 
 struct KernelTable {
@@ -44,10 +46,12 @@ struct KernelTable {
   int count;
 };
 
-/// The table of the CUDA build, and that of the device a problem lies on: both hold the same rows
-/// in the order of the ladder. Without CUDA there are the host's kernels only.
+/// The tables of the three builds hold the same rows, in the order of the ladder. Without CUDA
+/// there is none for the device.
 KernelTable device_kernels();
-KernelTable kernels(bool on_host);
+KernelTable host_kernels();
+KernelTable traced_kernels();
+KernelTable kernels(Build build);
 
 /// The type in which a dtype is summed.
 constexpr DType accumulator_of(DType dtype) {

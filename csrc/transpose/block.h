@@ -1,6 +1,7 @@
 // What every transpose kernel shares: 32 x 8 threads turn a 32 x 32 tile, four rows of it a thread.
 #pragma once
 
+#include "device/symbol.h"
 #include "device/tile.h"
 #include "transpose/ladder.h"
 
@@ -56,7 +57,9 @@ auto with_element_type(size_t element_bytes, F&& f) {
 /// A table row from a type that gives `kernel<T>()`.
 template <typename Rung>
 constexpr Kernel make_kernel(const char* summary) {
-  return {Rung::NAME, summary, "any shape, any strides, elements of 1, 2, 4, 8 or 16 bytes",
+  return {Rung::NAME,
+          summary,
+          "any shape, any strides, elements of 1, 2, 4, 8 or 16 bytes",
           [](const Problem& problem, const Device& device) {
             const int64_t tiles = ceil_div(problem.rows, TILE) * ceil_div(problem.cols, TILE);
             const Geometry geometry{tiles * problem.batch.count(), {TILE, TILE_ROWS_A_STEP}};
@@ -69,6 +72,12 @@ constexpr Kernel make_kernel(const char* summary) {
             return with_element_type(element_bytes, [](auto tag) {
               using T = typename decltype(tag)::type;
               return reinterpret_cast<const void*>(Rung::template kernel<T>());
+            });
+          },
+          [](size_t element_bytes) -> std::string_view {
+            return with_element_type(element_bytes, [](auto tag) {
+              using T = typename decltype(tag)::type;
+              return symbol_of<Rung::template kernel<T>()>();
             });
           }};
 }

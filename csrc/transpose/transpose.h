@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "device/launch.h"
 #include "device/loop.h"
@@ -31,7 +32,9 @@ struct Kernel {
   const char* summary;
   const char* requires_;
   void (*launch)(const Problem&, const Device&);
+  /// The kernel's function for an element size, for cudaFuncGetAttributes.
   const void* (*function)(size_t element_bytes);
+  std::string_view (*symbol)(size_t element_bytes);  ///< that function's name
 };
 
 struct KernelTable {
@@ -39,9 +42,11 @@ struct KernelTable {
   int count;
 };
 
-/// The table of the CUDA build, and that of the device a problem lies on: both hold the same rows
-/// in the order of the ladder. Without CUDA there are the host's kernels only.
+/// The tables of the three builds hold the same rows, in the order of the ladder. Without CUDA
+/// there is none for the device.
 KernelTable device_kernels();
-KernelTable kernels(bool on_host);
+KernelTable host_kernels();
+KernelTable traced_kernels();
+KernelTable kernels(Build build);
 
 }  // namespace smem::transpose

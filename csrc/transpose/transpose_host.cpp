@@ -6,11 +6,13 @@
 
 namespace smem::transpose {
 
-KernelTable kernels([[maybe_unused]] bool on_host) {
+KernelTable host_kernels() { return {KERNELS, static_cast<int>(std::size(KERNELS))}; }
+
+KernelTable kernels(Build build) {
 #ifdef SMEM_WITH_CUDA
-  if (!on_host) return device_kernels();
+  if (build == Build::device) return device_kernels();
 #endif
-  return {KERNELS, static_cast<int>(std::size(KERNELS))};
+  return build == Build::traced ? traced_kernels() : host_kernels();
 }
 
 }  // namespace smem::transpose

@@ -30,14 +30,15 @@ struct AsyncLoader {
                  : Source<T>::template start<ElementsAlongE<T>>(X, e0);
   }
 
-  __device__ __forceinline__ void next(typename ThreadTile<T>::Stage& stage) {
+  __device__ __forceinline__ void next(typename ThreadTile<T>::Stage& stage,
+                                       Site site = Site::here()) {
     constexpr int W = VECTOR_WIDTH<T>;
     const auto copy_element = [&](int k, int e, const T* from, int inside) {
-      copy_async<1>(&stage(k, e), from, inside);
+      copy_async<1>(stage.at(k, e, site), from, inside, site);
     };
     if (order == Order::runs_along_e) {
       source.template next<RunsAlongE<T>>([&](int k, int e, const T* from, int inside) {
-        copy_async<W>(&stage(k, e), from, inside);
+        copy_async<W>(stage.at(k, e, site), from, inside, site);
       });
     } else if (order == Order::elements_along_k) {
       source.template next<ElementsAlongK<T>>(copy_element);

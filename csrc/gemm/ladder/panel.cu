@@ -20,8 +20,8 @@ __global__ void __launch_bounds__(PANEL_THREADS)
   const int tx = threadIdx.x, ty = threadIdx.y;
   const int64_t row = block.row0 + ty, col = block.col0 + tx;
   const int K = static_cast<int>(problem.K);  // check_requirements bounds it
-  const Panel<T> As{dynamic_shared<T>(), K};
-  const Panel<T> Bs{dynamic_shared<T>() + PANEL_TILE * K, PANEL_TILE};
+  const Panel<T> As{dynamic_shared<T>(), PANEL_TILE, K};
+  const Panel<T> Bs{dynamic_shared<T>() + PANEL_TILE * K, K, PANEL_TILE};
 
   for (int k = tx; k < K; k += PANEL_TILE) As(ty, k) = block.A.at_or_zero(row, k);
   for (int k = ty; k < K; k += PANEL_TILE) Bs(k, tx) = block.B.at_or_zero(k, col);

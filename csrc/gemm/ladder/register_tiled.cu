@@ -25,20 +25,21 @@ struct Loader {
                  : Source<T>::template start<ElementsAlongE<T>>(X, e0);
   }
 
-  __device__ __forceinline__ void next(typename ThreadTile<T>::Stage& stage) {
+  __device__ __forceinline__ void next(typename ThreadTile<T>::Stage& stage,
+                                       Site site = Site::here()) {
     constexpr int W = VECTOR_WIDTH<T>;
     const auto load_element = [&](int k, int e, const T* from, int inside) {
-      stage(k, e) = inside > 0 ? *from : T(0.0f);
+      stage(k, e, site) = inside > 0 ? load(from, site) : T(0.0f);
     };
     if (order == Order::runs_along_e) {
       source.template next<RunsAlongE<T>>([&](int k, int e, const T* from, int inside) {
-        store_vector<W>(&stage(k, e), load_vector<W>(from, inside));
+        store_vector<W>(stage.at(k, e, site), load_vector<W>(from, inside, site), site);
       });
     } else if (order == Order::runs_along_k) {
       source.template next<RunsAlongK<T>>([&](int k, int e, const T* from, int inside) {
-        const auto values = load_vector<W>(from, inside);
+        const auto values = load_vector<W>(from, inside, site);
 #pragma unroll
-        for (int j = 0; j < W; ++j) stage(k + j, e) = values.lane[j];
+        for (int j = 0; j < W; ++j) stage(k + j, e, site) = values.lane[j];
       });
     } else if (order == Order::elements_along_k) {
       source.template next<ElementsAlongK<T>>(load_element);

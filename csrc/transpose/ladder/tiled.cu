@@ -5,15 +5,22 @@
 // sectors. The turn itself happens where it is cheap: a warp stores a row of the tile and reads a
 // column of it. At pitch 32 (tiled) the 32 words of a column of floats lie in one bank, so that
 // this read takes 32 turns instead of one. At pitch 33 (padded) each row begins one bank further
-// and a column lies in 32 banks: no conflict, for one unused column a tile.
+// and a column lies in 32 banks: no conflict, for one unused column a tile (two or four of them
+// where an element is less than a bank's 4 bytes).
 #include "transpose/block.h"
 
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
-template <typename T, int PAD>
+/// Elements by which padding must shift a row for it to begin in another bank.
+template <typename T>
+constexpr int elements_of_a_bank() {
+  return sizeof(T) < 4 ? 4 / sizeof(T) : 1;
+}
+
+template <typename T, bool PADDED>
 __global__ void __launch_bounds__(THREADS) tiled_kernel(const __grid_constant__ Problem problem) {
-  __shared__ Tile<T, TILE, TILE + PAD> tile;
+  __shared__ Tile<T, TILE, TILE + (PADDED ? elements_of_a_bank<T>() : 0)> tile;
   const Block<T> block(problem);
   const int tx = threadIdx.x;
 
@@ -28,17 +35,17 @@ __global__ void __launch_bounds__(THREADS) tiled_kernel(const __grid_constant__ 
   }
 }
 
-template <int PAD>
+template <bool PADDED>
 struct Tiled {
-  static constexpr const char* NAME = PAD == 0 ? "tiled" : "padded";
+  static constexpr const char* NAME = PADDED ? "padded" : "tiled";
   template <typename T>
   static constexpr auto kernel() {
-    return tiled_kernel<T, PAD>;
+    return tiled_kernel<T, PADDED>;
   }
 };
 
-const Kernel tiled = make_kernel<Tiled<0>>("turned in shared memory, column reads in one bank");
-const Kernel padded = make_kernel<Tiled<1>>("the same at pitch 33, free of bank conflicts");
+const Kernel tiled = make_kernel<Tiled<false>>("turned in shared memory, column reads in one bank");
+const Kernel padded = make_kernel<Tiled<true>>("the same at pitch 33, free of bank conflicts");
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::transpose

@@ -1,0 +1,17 @@
+// The same kernels and the same table, built to be traced.
+#define SMEM_TRACED
+
+#include <iterator>
+
+#include "gemm/ladder/double_buffered.cu"
+#include "gemm/ladder/naive.cu"
+#include "gemm/ladder/panel.cu"
+#include "gemm/ladder/register_tiled.cu"
+#include "gemm/ladder/tiled.cu"
+#include "gemm/ladder/vectorized.cu"
+
+namespace smem::gemm {
+
+KernelTable traced_kernels() { return {KERNELS, static_cast<int>(std::size(KERNELS))}; }
+
+}  // namespace smem::gemm

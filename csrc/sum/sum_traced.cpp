@@ -1,0 +1,13 @@
+// The same kernels and the same table, built to be traced.
+#define SMEM_TRACED
+
+#include <iterator>
+
+#include "sum/ladder/shuffle.cu"
+#include "sum/ladder/tree.cu"
+
+namespace smem::sum {
+
+KernelTable traced_kernels() { return {KERNELS, static_cast<int>(std::size(KERNELS))}; }
+
+}  // namespace smem::sum

@@ -1,0 +1,13 @@
+// The same kernels and the same table, built to be traced.
+#define SMEM_TRACED
+
+#include <iterator>
+
+#include "transpose/ladder/naive.cu"
+#include "transpose/ladder/tiled.cu"
+
+namespace smem::transpose {
+
+KernelTable traced_kernels() { return {KERNELS, static_cast<int>(std::size(KERNELS))}; }
+
+}  // namespace smem::transpose

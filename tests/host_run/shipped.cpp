@@ -1,0 +1,85 @@
+// Runs shipped kernels, or a mutant of one, on small ragged problems in float32. The compiler is
+// told which: SHIPPED_FILE="gemm/ladder/tiled.cu" and SHIPPED=smem::gemm::tiled32, or a whole
+// table.
+#include <stdexcept>
+
+#include "gemm/gemm.h"
+#include "host_run/report.h"
+#include "sum/sum.h"
+#include "transpose/transpose.h"
+// After the standard headers, which loop as they like.
+#include SHIPPED_FILE
+
+namespace smem::test {
+namespace {
+
+void expect(bool right) {
+  if (!right) throw std::runtime_error("wrong result");
+}
+
+/// `pitch` is the step between rows, or between columns where the operands lie transposed.
+void run_gemm(const gemm::Kernel& kernel, int64_t pitch, bool transposed) {
+  constexpr int64_t M = 37, N = 45, K = 70;
+  const auto operand = [&](const void* data) {
+    return transposed ? gemm::Operand{data, 1, pitch} : gemm::Operand{data, pitch, 1};
+  };
+  const auto count = [&](int64_t rows, int64_t cols) {
+    return static_cast<size_t>(transposed ? (cols - 1) * pitch + rows : (rows - 1) * pitch + cols);
+  };
+  Buffer<float> a("a", count(M, K), 1), b("b", count(K, N), 1), out("out", N * M);
+  gemm::Problem problem{DType::f32, M, N, K, operand(a.data()), operand(b.data())};
+  problem.out = {out.data(), N, 1};
+  kernel.launch(problem, HOST_DEVICE);
+  for (int64_t i = 0; i < M * N; ++i) expect(out.data()[i] == K);
+}
+
+void run_transpose(const transpose::Kernel& kernel) {
+  constexpr int64_t ROWS = 40, COLS = 45;
+  Buffer<float> in("in", ROWS * COLS), out("out", ROWS * COLS);
+  for (int i = 0; i < ROWS * COLS; ++i) in.data()[i] = static_cast<float>(i);
+  kernel.launch({sizeof(float), ROWS, COLS, in.data(), COLS, 1, out.data(), 1, ROWS, {}},
+                HOST_DEVICE);
+  for (int i = 0; i < ROWS * COLS; ++i) {
+    expect(out.data()[i % COLS * ROWS + i / COLS] == in.data()[i]);
+  }
+}
+
+void run_sum(const sum::Kernel& kernel) {
+  constexpr int64_t OUTPUTS = 3, COUNT = 300;
+  Buffer<float> in("in", OUTPUTS * COUNT, 1), out("out", OUTPUTS);
+  sum::Problem problem{DType::f32, DType::f32, in.data(), out.data()};
+  problem.count = COUNT;
+  problem.chunks = 1;
+  problem.outputs = {1, {OUTPUTS}, {{COUNT}, {1}}};
+  problem.reduced = {1, {COUNT}, {{1}}};
+  kernel.launch(problem, HOST_DEVICE);
+  for (int o = 0; o < OUTPUTS; ++o) expect(out.data()[o] == COUNT);
+}
+
+std::vector<Case> cases_of(const gemm::Kernel& kernel) {
+  const std::string name = kernel.name;
+  return {{name + "/rows", [&] { run_gemm(kernel, 72, false); }},
+          {name + "/columns", [&] { run_gemm(kernel, 72, true); }},
+          {name + "/odd_rows", [&] { run_gemm(kernel, 73, false); }}};
+}
+std::vector<Case> cases_of(const transpose::Kernel& kernel) {
+  return {{kernel.name, [&] { run_transpose(kernel); }}};
+}
+std::vector<Case> cases_of(const sum::Kernel& kernel) {
+  return {{kernel.name, [&] { run_sum(kernel); }}};
+}
+
+template <typename Kernel, size_t N>
+std::vector<Case> cases_of(const Kernel* const (&table)[N]) {
+  std::vector<Case> all;
+  for (const Kernel* kernel : table) {
+    for (Case& test : cases_of(*kernel)) all.push_back(std::move(test));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Case> cases() { return cases_of(SHIPPED); }
+
+}  // namespace smem::test

@@ -1,0 +1,257 @@
+"""What smem.trace returns: counts by line, by launch and in all."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SECTOR = 32  # bytes: what global memory is read and written by
+WARP = 32  # threads
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one line of a kernel does to one memory.
+
+    A request is one execution by one warp. The counts are sums over all blocks and launches.
+    """
+
+    file: str  # in csrc/
+    line: int
+    column: int
+    text: str  # of the line
+    action: str  # load, store, copy_from and copy_to (cp.async), barrier, warp_barrier, shuffle
+    memory: str  # the tensor's name, "shared", or "" for barriers and shuffles
+    bytes_a_lane: int  # of a shuffle too; 0 for barriers
+    requests: int
+    lanes: int  # threads that took part, over all requests
+    distinct_bytes: int  # over requests; what several lanes of a warp share is counted once
+    sectors: int  # global memory: 32-byte sectors touched, summed over requests
+    wavefronts: int  # shared memory: passes through the banks
+    conflicts: int  # wavefronts beyond those that so wide an access needs anyway
+    worst: int  # most sectors or wavefronts of one request
+    # The same if the compiler makes one load of up to four of this line, as it does in unrolled
+    # loops over aligned neighbours (LDS.128); equal to the above where it cannot.
+    merged_requests: int
+    merged_wavefronts: int
+    merged_conflicts: int
+    ambiguous: bool  # lanes came here different numbers of times: their grouping is a guess
+    example: tuple[int | None, ...]  # bytes from the memory's begin, of the worst request's lanes
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that threads loaded or stored."""
+        return self.lanes * self.bytes_a_lane
+
+    @property
+    def sectors_a_request(self) -> float:
+        """32-byte sectors a warp touches at once; 4 is the least for 32 neighbours of 4 bytes."""
+        return self.sectors / self.requests
+
+    @property
+    def wavefronts_a_request(self) -> float:
+        """Passes through the banks a warp needs at once; 1 is the least up to 4 bytes a lane."""
+        return self.wavefronts / self.requests
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that would be wrong on the GPU; the first of ``count`` times."""
+
+    kind: str
+    kernel: str
+    file: str
+    line: int
+    block: tuple[int, int, int]
+    threads: str
+    detail: str
+    count: int
+
+    def __str__(self) -> str:
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        return (
+            f"{self.kind} in {self.kernel} at {self.file}:{self.line}, block {self.block}, "
+            f"thread {self.threads}: {self.detail}{times}"
+        )
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: its shape, its lines, its arithmetic (operations of single threads)."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    static_shared_bytes: int
+    dynamic_shared_bytes: int
+    fma: int
+    add: int
+    multiply: int
+    divide: int
+    special: int  # exp, erf, tanh: not in ``flop``
+    lines: tuple[Line, ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in the grid."""
+        return math.prod(self.grid)
+
+    @property
+    def threads(self) -> int:
+        """Threads in a block."""
+        return math.prod(self.block)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        return self.static_shared_bytes + self.dynamic_shared_bytes
+
+    @property
+    def barriers(self) -> float:
+        """Times that a block waits at a barrier."""
+        warps = -(-self.threads // WARP)
+        return self.count("requests", actions=["barrier"]) / warps / self.blocks
+
+    def count(
+        self, what: str, *, actions: Sequence[str] | None = None, memory: str | None = None
+    ) -> int:
+        """Add up one field of the lines.
+
+        Args:
+            what: a number of :class:`Line`, such as "bytes" or "wavefronts".
+            actions: of these alone.
+            memory: "global" for all tensors, "shared", or a tensor's name.
+        """
+        return sum(
+            getattr(line, what)
+            for line in self.lines
+            if (actions is None or line.action in actions)
+            and (memory is None or memory in (line.memory, _space(line)))
+        )
+
+
+def _space(line: Line) -> str:
+    return line.memory if line.memory in ("", "shared") else "global"
+
+
+LOADS = ("load", "copy_from")
+STORES = ("store", "copy_to")
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What :func:`trace` found. The totals are over all launches."""
+
+    op: str
+    kernel: str
+    dtype: str
+    shapes: dict[str, tuple[int, ...]]  # of the tensors that were given, by position or name
+    tensor_bytes: dict[str, int]  # of each tensor, from its first to its last element
+    launches: tuple[Launch, ...]
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """All that would be wrong on the GPU; empty for every kernel of this package."""
+        return tuple(fault for launch in self.launches for fault in launch.faults)
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations; a fused multiply-add is two."""
+        return sum(
+            2 * launch.fma + launch.add + launch.multiply + launch.divide
+            for launch in self.launches
+        )
+
+    @property
+    def global_bytes_loaded(self) -> int:
+        """Bytes that threads loaded from global memory, caches or not."""
+        return self.count("bytes", actions=LOADS, memory="global")
+
+    @property
+    def global_bytes_stored(self) -> int:
+        """Bytes that threads stored to global memory."""
+        return self.count("bytes", actions=STORES, memory="global")
+
+    @property
+    def sector_bytes(self) -> int:
+        """Bytes of all 32-byte sectors that warps touched: what the L1 cache is asked for."""
+        return SECTOR * self.count("sectors")
+
+    @property
+    def shared_bytes_loaded(self) -> int:
+        """Bytes that threads loaded from shared memory."""
+        return self.count("bytes", actions=LOADS, memory="shared")
+
+    @property
+    def shared_bytes_stored(self) -> int:
+        """Bytes that threads stored to shared memory, cp.async's too."""
+        return self.count("bytes", actions=STORES, memory="shared")
+
+    @property
+    def wavefronts(self) -> int:
+        """Passes through the banks of shared memory."""
+        return self.count("wavefronts")
+
+    @property
+    def conflicts(self) -> int:
+        """Wavefronts that bank conflicts cost."""
+        return self.count("conflicts")
+
+    @property
+    def barriers(self) -> float:
+        """Times that a block waits at a barrier, over the launches."""
+        return sum(launch.barriers for launch in self.launches)
+
+    @property
+    def intensity(self) -> float:
+        """FLOP for each byte that threads exchange with global memory."""
+        moved = self.global_bytes_loaded + self.global_bytes_stored
+        return self.flop / moved if moved else math.inf
+
+    def count(
+        self, what: str, *, actions: Sequence[str] | None = None, memory: str | None = None
+    ) -> int:
+        """Add up one field of all lines, as :meth:`Launch.count`."""
+        return sum(launch.count(what, actions=actions, memory=memory) for launch in self.launches)
+
+    def times_read(self, tensor: str) -> float:
+        """How often the bytes of a tensor are loaded, on average; 0 for an empty one."""
+        size = self.tensor_bytes[tensor]
+        return self.count("bytes", actions=LOADS, memory=tensor) / size if size else 0.0
+
+    def totals(self) -> dict[str, float]:
+        """The totals by name."""
+        names = (
+            "flop",
+            "intensity",
+            "global_bytes_loaded",
+            "global_bytes_stored",
+            "sector_bytes",
+            "shared_bytes_loaded",
+            "shared_bytes_stored",
+            "wavefronts",
+            "conflicts",
+            "barriers",
+        )
+        return {name: getattr(self, name) for name in names}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dict a line, for ``pandas.DataFrame(trace.rows())``."""
+        return [
+            {
+                "kernel": launch.kernel,
+                "launch": number,
+                **dataclasses.asdict(line),
+                "bytes": line.bytes,
+            }
+            for number, launch in enumerate(self.launches)
+            for line in launch.lines
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything, the totals too, as JSON can hold it."""
+        return {**dataclasses.asdict(self), "totals": self.totals()}
