@@ -1,0 +1,96 @@
+"""GPUs and their nominal speeds: the ceilings that a roofline is drawn from.
+
+Speeds are those of NVIDIA's data sheets and architecture white papers, at the boost clock and
+without tensor cores. Where a sheet has no float64 figure (T4, A10, L4, L40S, GeForce), it is SMs
+x float64 lanes x 2 x clock, with the lanes that the CUDA programming guide gives (2 an SM). The
+test of this module holds every row against that product. B200: HGX B200's table over 8, and
+7.7 TB/s as its bus of 7680 bits gives (the announcement said 8).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+SHARED_BYTES_PER_CLOCK = 128  # 32 banks of 4 bytes
+_MAKER_WORDS = ("nvidia", "tesla", "geforce")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU by its data sheet.
+
+    ``capability`` is its compute capability, ``sms`` its number of multiprocessors, ``clock_ghz``
+    the boost clock. ``bandwidth_gbs`` is DRAM's in 1e9 B/s; ``fp32_tflops`` and ``fp64_tflops``
+    count 1e12 FLOP/s, a fused multiply-add as two. ``also`` holds further names.
+    """
+
+    name: str
+    capability: tuple[int, int]
+    sms: int
+    clock_ghz: float
+    bandwidth_gbs: float
+    fp32_tflops: float
+    fp64_tflops: float
+    also: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def shared_gbs(self) -> float:
+        """Bandwidth of shared memory in 1e9 B/s, of all SMs together, every bank at work."""
+        return self.sms * SHARED_BYTES_PER_CLOCK * self.clock_ghz
+
+    def tflops(self, dtype: str) -> float:
+        """Return the peak in 1e12 FLOP/s for "float64", "float32", "float16" or "bfloat16".
+
+        The two-byte types have float32's: the kernels here convert them and sum in float32.
+        Raises ValueError for another dtype.
+        """
+        if dtype == "float64":
+            return self.fp64_tflops
+        if dtype in ("float32", "float16", "bfloat16"):
+            return self.fp32_tflops
+        raise ValueError(
+            f"smem.analysis.roofline: dtype is {dtype!r}, "
+            "expected one of float64, float32, float16, bfloat16"
+        )
+
+
+DEVICES = (
+    Device("P100 SXM2", (6, 0), 56, 1.48, 732, 10.6, 5.3, ("P100", "P100 SXM2 16GB")),
+    Device("V100 SXM2", (7, 0), 80, 1.53, 900, 15.7, 7.8, ("V100", "V100 SXM2 32GB")),
+    Device("T4", (7, 5), 40, 1.59, 320, 8.1, 0.254),
+    Device("A100 40GB", (8, 0), 108, 1.41, 1555, 19.5, 9.7, ("A100", "A100 SXM4 40GB")),
+    Device("A100 80GB", (8, 0), 108, 1.41, 2039, 19.5, 9.7, ("A100 SXM4 80GB",)),
+    Device("A10", (8, 6), 72, 1.695, 600, 31.2, 0.488),
+    Device("RTX 3090", (8, 6), 82, 1.695, 936, 35.6, 0.556),
+    Device("L4", (8, 9), 58, 2.04, 300, 30.3, 0.473),
+    Device("L40S", (8, 9), 142, 2.52, 864, 91.6, 1.43),
+    Device("RTX 4090", (8, 9), 128, 2.52, 1008, 82.6, 1.29),
+    Device("H100 SXM", (9, 0), 132, 1.98, 3350, 66.9, 33.5, ("H100", "H100 80GB HBM3")),
+    Device("H100 PCIe", (9, 0), 114, 1.755, 2000, 51.2, 25.6),
+    Device("H200", (9, 0), 132, 1.98, 4800, 66.9, 33.5),
+    Device("B200", (10, 0), 148, 1.965, 7700, 75, 37),
+    Device("RTX 5090", (12, 0), 170, 2.407, 1792, 104.8, 1.64),
+)
+
+
+def _key(name: str) -> str:
+    """``name`` without case, hyphens and the maker's words: "NVIDIA A100-SXM4-40GB" too."""
+    words = re.split(r"[\s-]+", name.lower())
+    return " ".join(word for word in words if word and word not in _MAKER_WORDS)
+
+
+_BY_KEY = {_key(name): row for row in DEVICES for name in (row.name, *row.also)}
+
+
+def device(name: str) -> Device:
+    """Return the device called ``name``: "H200", "NVIDIA H200", "a100" (the one with 40 GB).
+
+    The names that torch.cuda.get_device_name gives are understood. Raises ValueError, with the
+    names, for another.
+    """
+    row = _BY_KEY.get(_key(name))
+    if row is None:
+        names = ", ".join(row.name for row in DEVICES)
+        raise ValueError(f"smem.analysis.device: name is {name!r}, expected one of {names}")
+    return row
