@@ -1,0 +1,223 @@
+"""torch_smem_gemm.bench.measure: rounds, statistics, Ctrl-C."""
+
+import itertools
+import time
+from collections import Counter
+
+import pytest
+import torch
+
+from torch_smem_gemm.bench import measure
+from torch_smem_gemm.bench.measure import (
+    Ceilings,
+    Interrupted,
+    Samples,
+    graphed,
+    host_seconds,
+    interleaved,
+    measure_ceilings,
+    spread,
+)
+
+CPU = torch.device("cpu")
+
+
+class Clock:
+    """Stands in for the module ``time``: it moves on when a call says so."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(measure, "time", clock)
+    return clock
+
+
+class Candidate:
+    """Takes the same time in every call, or one of ``seconds`` after the other."""
+
+    def __init__(self, name: str, clock: Clock, log: list[str], *seconds: float) -> None:
+        self.name, self.clock, self.log = name, clock, log
+        self.seconds = itertools.cycle(seconds)
+
+    def __call__(self) -> None:
+        self.log.append(self.name)
+        self.clock.now += next(self.seconds)
+
+
+# --- statistics
+
+
+def test_spread() -> None:
+    assert spread([5.0, 1.0, 4.0, 2.0, 3.0, 6.0]) == measure.Spread(3.5, 2.0, 5.0, 6)
+    assert spread([7.0]) == measure.Spread(7.0, 7.0, 7.0, 1)
+
+
+def test_samples() -> None:
+    samples = Samples({0: 3.0, 1: 1.0, 4: 2.0, 5: 6.0, 6: 5.0, 9: 4.0})
+    assert (samples.median, samples.p20, samples.p80, samples.rounds) == (3.5, 2.0, 5.0, 6)
+
+
+def test_ratio_is_taken_round_by_round() -> None:
+    """Rounds slowed by the machine slow both, and leave the ratio alone."""
+    ours = Samples({0: 1.0, 1: 10.0, 2: 100.0, 3: 7.0})
+    theirs = Samples({0: 2.0, 1: 20.0, 2: 200.0, 8: 1.0})
+    assert ours.ratio(theirs) == measure.Spread(2.0, 2.0, 2.0, 3)
+    assert theirs.ratio(ours) == measure.Spread(0.5, 0.5, 0.5, 3)
+    assert ours.ratio(Samples({9: 1.0})) is None
+
+
+def test_fma_rate_is_the_measured_one_where_there_is_one() -> None:
+    assert Ceilings(None, 1, 1).fma_gflops is None
+    assert Ceilings(10.0, 1, 1).fma_gflops == 10
+    assert Ceilings(10.0, 1, 1, measured_ffma_gflops=9.0).fma_gflops == 9
+
+
+# --- rounds
+
+
+def test_every_round_runs_every_candidate_in_a_new_order(clock: Clock) -> None:
+    log: list[str] = []
+    names = "abcd"
+    calls = {name: Candidate(name, clock, log, 1e-3) for name in names}
+    samples = interleaved(calls, CPU)
+    assert list(samples) == list(names)
+    rounds = ["".join(log[start : start + 4]) for start in range(8, len(log), 4)]
+    assert len(rounds) == measure.MAX_ROUNDS
+    assert {"".join(sorted(one)) for one in rounds} == {names}
+    assert len(set(rounds)) > 10
+    for timed in samples.values():
+        assert list(timed.seconds) == list(range(measure.MAX_ROUNDS))
+        assert timed.median == pytest.approx(1e-3)
+
+
+def test_the_seed_makes_the_orders(clock: Clock) -> None:
+    logs: list[list[str]] = []
+    for seed in (1, 1, 2):
+        logs.append([])
+        interleaved({n: Candidate(n, clock, logs[-1], 1e-3) for n in "abc"}, CPU, seed=seed)
+    assert logs[0] == logs[1] != logs[2]
+
+
+def test_samples_belong_to_their_rounds(clock: Clock) -> None:
+    """Both take part in every round; the second sees twice the first's time in each."""
+    times = (1e-3, 3e-3, 2e-3)  # the two untimed rounds take the first two
+    first = Candidate("first", clock, [], *times)
+    second = Candidate("second", clock, [], *(2 * seconds for seconds in times))
+    samples = interleaved({"first": first, "second": second}, CPU)
+    ratio = samples["first"].ratio(samples["second"])
+    assert ratio is not None
+    assert ratio.p20 == pytest.approx(2)
+    assert ratio.p80 == pytest.approx(2)
+    assert ratio.rounds == measure.MAX_ROUNDS
+
+
+@pytest.mark.parametrize(
+    ("seconds", "budget", "rounds"),
+    [
+        (1e-4, None, 80),
+        (0.5 / 81, None, 80),
+        (0.01, None, 40),
+        (0.03, None, 10),
+        (10.0, None, 5),
+        (0.01, 0.1, 10),
+        (0.01, 1e-9, 5),
+        (0.03, 10.0, 80),
+    ],
+)
+def test_slow_candidates_take_part_in_fewer_rounds(
+    seconds: float, budget: float | None, rounds: int, clock: Clock
+) -> None:
+    log: list[str] = []
+    calls = {
+        "it": Candidate("it", clock, log, seconds),
+        "fast": Candidate("fast", clock, log, 1e-6),
+    }
+    samples = interleaved(calls, CPU, budget=budget)
+    assert samples["it"].rounds == rounds
+    assert Counter(log)["it"] == rounds + 2
+    assert samples["fast"].rounds == (5 if budget == 1e-9 else measure.MAX_ROUNDS)
+    # However rare its rounds are, they are the other's too.
+    assert samples["it"].seconds.keys() <= samples["fast"].seconds.keys()
+
+
+@pytest.mark.parametrize("finished", [-1, 0, 1, 7])
+def test_ctrl_c_keeps_the_finished_rounds(finished: int, clock: Clock) -> None:
+    log: list[str] = []
+
+    class Impatient(Candidate):
+        def __call__(self) -> None:
+            super().__call__()
+            if Counter(self.log)["b"] == finished + 3:
+                raise KeyboardInterrupt
+
+    calls = {"a": Candidate("a", clock, log, 1e-3), "b": Impatient("b", clock, log, 1e-3)}
+    with pytest.raises(Interrupted) as caught:
+        interleaved(calls, CPU)
+    assert isinstance(caught.value, KeyboardInterrupt)
+    samples = caught.value.samples
+    assert {name: timed.rounds for name, timed in samples.items()} == (
+        {"a": finished, "b": finished} if finished > 0 else {}
+    )
+
+
+def test_other_errors_pass() -> None:
+    def fails() -> None:
+        raise RuntimeError("an illegal memory access")
+
+    with pytest.raises(RuntimeError, match="illegal"):
+        interleaved({"fails": fails}, CPU)
+
+
+def test_on_the_cpu() -> None:
+    samples = interleaved({"sleep": lambda: time.sleep(2e-3)}, CPU, budget=0.01)
+    assert 2e-3 <= samples["sleep"].median < 0.1
+    ceilings = measure_ceilings(CPU, budget=0.01)
+    assert ceilings.copy_gbs > 0
+    assert ceilings.read_gbs > 0
+    assert ceilings.fma_gflops is ceilings.cublas_bf16_gflops is None
+    assert host_seconds(lambda: None, CPU) is None
+    assert graphed(lambda: None, CPU) is None
+
+
+# --- on a GPU
+
+
+@pytest.mark.gpu
+def test_ceilings_on_a_gpu() -> None:
+    ceilings = measure_ceilings(torch.device("cuda"), budget=0.05)
+    properties = torch.cuda.get_device_properties(0)
+    if hasattr(torch.ops.smem, "_ffma"):
+        assert ceilings.measured_ffma_gflops is not None
+        assert ceilings.ffma_gflops is None or (
+            0.8 < ceilings.measured_ffma_gflops / ceilings.ffma_gflops < 1.02
+        )
+    assert (ceilings.cublas_bf16_gflops is not None) == (properties.major >= 8)
+    if properties.major >= 8:
+        assert ceilings.cublas_bf16_gflops > ceilings.fma_gflops
+
+
+@pytest.mark.gpu
+def test_host_time_is_not_the_gpus() -> None:
+    a = torch.randn(4096, 4096, device="cuda")
+    device = torch.device("cuda")
+    host = host_seconds(lambda: a @ a, device)
+    gpu = interleaved({"matmul": lambda: a @ a}, device, budget=0.05)["matmul"].median
+    assert host is not None
+    assert 1e-6 < host < gpu / 2
+
+
+@pytest.mark.gpu
+def test_a_graph_replays_the_call() -> None:
+    x = torch.zeros(8, device="cuda")
+    replay = graphed(lambda: x.add_(1), torch.device("cuda"))
+    assert replay is not None
+    x.zero_()
+    for _ in range(3):
+        replay()
+    assert x.tolist() == [3.0] * 8

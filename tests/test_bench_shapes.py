@@ -1,0 +1,102 @@
+"""The sets of problem sizes: those shipped, those of a user's file, and random ones."""
+
+from pathlib import Path
+
+import pytest
+
+from torch_smem_gemm.bench.shapes import (
+    GemmShape,
+    SumShape,
+    TransposeShape,
+    load,
+    names,
+    parse,
+    random_shapes,
+)
+
+OPS = ("gemm", "linear", "transpose", "sum")
+
+
+def test_sets_shipped():
+    wanted = ["batched", "llm", "ragged", "skinny", "squares", "sum", "transpose"]
+    assert names() == wanted
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_shipped_set_parses_and_repeats_nothing(name: str):
+    op = name if name in ("transpose", "sum") else "gemm"
+    shapes = load(name, op)
+    assert len(set(shapes)) == len(shapes) > 5
+    for shape in shapes:
+        assert parse(op, str(shape).split()) == shape
+
+
+def test_sets_hold_what_they_promise():
+    sides = [shape.m for shape in load("squares", "gemm")]
+    assert (sides[0], sides[-1]) == (256, 16384)
+    llm = load("llm", "linear")
+    assert {shape.m for shape in llm} == {1, 8, 16, 32, 64, 128, 512, 2048, 8192}
+    assert {shape.layout for shape in llm} == {"nt"}
+    assert len(llm) == 2 * 4 * 9
+    assert GemmShape(64, 64, 262144) in load("skinny", "gemm")
+    assert SumShape((128, 1000003), 0) in load("sum", "sum")
+
+
+def test_file(tmp_path: Path):
+    file = tmp_path / "mine.txt"
+    file.write_text("# mine\n\n3 4 5  # small\n3 4 5 batch=2 layout=tn\n")
+    assert load(str(file), "gemm") == [GemmShape(3, 4, 5), GemmShape(3, 4, 5, 2, "tn")]
+
+
+def test_other_ops():
+    assert parse("transpose", ["2", "3", "4"]) == TransposeShape((2, 3, 4))
+    assert parse("sum", ["7", "all"]) == SumShape((7,))
+    assert parse("sum", ["7", "8", "1"]) == SumShape((7, 8), 1)
+
+
+@pytest.mark.parametrize(
+    ("op", "line", "message"),
+    [
+        ("gemm", "3 4", "expected M N K [batch=B] [layout=nn|nt|tn|tt], got '3 4'"),
+        ("gemm", "3 4 5 6", "got '3 4 5 6'"),
+        ("gemm", "3 4 5 batch=2 batch=2", "got '3 4 5 batch=2 batch=2'"),
+        ("gemm", "3 4 x", "expected a size of 1 or more, got 'x'"),
+        ("gemm", "3 0 4", "expected a size of 1 or more, got '0'"),
+        ("gemm", "3 4 5 layout=nx", "expected a layout of nn, nt, tn, tt, got 'nx'"),
+        ("transpose", "3", "expected [BATCH ...] ROWS COLUMNS, got '3'"),
+        ("sum", "all", "expected SIZE ... all|DIM, got 'all'"),
+        ("sum", "3 4 2", "expected all or a dim from 0 to 1, got '2'"),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path: Path, op: str, line: str, message: str):
+    file = tmp_path / "bad.txt"
+    file.write_text(f"# a comment\n{line}\n")
+    with pytest.raises(ValueError, match="bad") as caught:
+        load(str(file), op)
+    assert str(caught.value).startswith(f"{file}:2: ")
+    assert message in str(caught.value)
+
+
+def test_no_such_set_and_an_empty_one(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"expected one of batched, .* got 'circles'"):
+        load("circles", "gemm")
+    empty = tmp_path / "empty.txt"
+    empty.write_text("# nothing\n")
+    with pytest.raises(ValueError, match="got none"):
+        load(str(empty), "gemm")
+    with pytest.raises(ValueError, match="got 'conv'"):
+        parse("conv", ["1", "2", "3"])
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_random_shapes_by_seed(op: str):
+    shapes = random_shapes(op, 20, seed=1)
+    assert shapes == random_shapes(op, 20, seed=1)
+    assert shapes != random_shapes(op, 20, seed=2)
+    for shape in shapes:
+        assert parse(op, str(shape).split()) == shape
+
+
+def test_random_shapes_of_an_unknown_op():
+    with pytest.raises(ValueError, match="got 'conv'"):
+        random_shapes("conv", 1, seed=0)

@@ -1,0 +1,353 @@
+"""Timing that can be compared: interleaved rounds of all candidates, in one process.
+
+Ctrl-C while candidates are timed raises ``Interrupted``, a ``KeyboardInterrupt`` that carries the
+samples so far. Whoever makes rows of the timings makes them of ``interrupted.samples`` instead, and
+then ends; whoever does not care is left by it as by any Ctrl-C::
+
+    try:
+        samples = interleaved(calls, device)
+    except Interrupted as interrupted:
+        samples = interrupted.samples  # of candidates that took part in at least one round
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Call = Callable[[], object]
+
+# Wanted seconds of measuring for one candidate, and the bounds of its number of rounds.
+SECONDS = 0.5
+MIN_ROUNDS = 5
+MAX_ROUNDS = 80
+
+# Of host_seconds: calls that wait on the GPU at most, calls timed at most, seconds spent on them.
+QUEUED_CALLS = 8
+HOST_CALLS = 400
+HOST_SECONDS = 0.2
+
+# Of the ceilings: multiply-adds of each of _ffma's threads are 64 a round; 2 ms on an H200.
+FFMA_ROUNDS = 4096
+BF16_SIZE = 8192
+
+METHOD = (
+    "Median, 20th and 80th percentile of rounds that run every candidate once, in an order shuffled"
+    " anew each round; candidates that take long take part in fewer rounds (at least"
+    f" {MIN_ROUNDS} of {MAX_ROUNDS}). Speed-ups are medians of the ratios taken round by round."
+    " Untimed warm-up first. On a GPU: CUDA events around each"
+    " call, the L2 cache flushed before it by writing a buffer of twice its size; on a CPU:"
+    " wall-clock time, caches warm. Random inputs, results checked against float64 before timing,"
+    " TF32 off."
+)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The middle of some values and how far most of them lie apart."""
+
+    median: float
+    p20: float
+    p80: float
+    rounds: int  # the number of values
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Seconds of one candidate's calls."""
+
+    seconds: Mapping[int, float]  # round -> seconds of the call in it; never empty
+
+    @property
+    def spread(self) -> Spread:
+        """Seconds of one call."""
+        return spread(self.seconds.values())
+
+    @property
+    def median(self) -> float:
+        """Seconds."""
+        return self.spread.median
+
+    @property
+    def p20(self) -> float:
+        """Seconds: a fifth of the calls took less."""
+        return self.spread.p20
+
+    @property
+    def p80(self) -> float:
+        """Seconds: a fifth of the calls took more."""
+        return self.spread.p80
+
+    @property
+    def rounds(self) -> int:
+        """The number of calls timed."""
+        return len(self.seconds)
+
+    def ratio(self, other: Samples) -> Spread | None:
+        """How many times as fast as ``other`` this candidate is: other's seconds over its own.
+
+        Taken pair by pair, in each round that both took part in, so that whatever slowed a round
+        slowed both. ``interleaved`` gives all its candidates rounds in common. None without any.
+        """
+        common = self.seconds.keys() & other.seconds.keys()
+        if not common:
+            return None
+        return spread(other.seconds[index] / self.seconds[index] for index in common)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C came; ``samples`` has what the finished rounds measured, as ``interleaved`` does."""
+
+    def __init__(self, samples: dict[str, Samples]) -> None:
+        super().__init__()
+        self.samples = samples
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What the device can do at most. GB are 1e9 bytes; a copy counts read and written bytes."""
+
+    ffma_gflops: float | None  # nominal, from cores and clock; None where they are not known
+    copy_gbs: float
+    read_gbs: float
+    measured_ffma_gflops: float | None = None  # by a kernel of nothing else; None on a CPU
+    cublas_bf16_gflops: float | None = None  # the peak, in a short burst; None without such cores
+
+    @property
+    def fma_gflops(self) -> float | None:
+        """The float32 FMA rate to hold kernels against: measured, else nominal, else None."""
+        return self.measured_ffma_gflops or self.ffma_gflops
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Median and percentiles of one value or more."""
+    ordered = sorted(values)
+    if len(ordered) == 1:
+        return Spread(ordered[0], ordered[0], ordered[0], 1)
+    p20, _, _, p80 = statistics.quantiles(ordered, n=5, method="inclusive")
+    return Spread(statistics.median(ordered), p20, p80, len(ordered))
+
+
+def interleaved(
+    calls: Mapping[str, Call],
+    device: torch.device,
+    *,
+    budget: float | None = None,
+    seed: int = 0,
+) -> dict[str, Samples]:
+    """Time ``calls`` against one another.
+
+    Args:
+        calls: name -> function of no arguments that launches the work on ``device``.
+        device: a CUDA device or the CPU.
+        budget: seconds that a candidate's timed calls may take together, if ``MIN_ROUNDS`` of them
+            do not take longer; None is ``SECONDS``.
+        seed: of the orders within the rounds.
+
+    Returns:
+        name -> Samples, in the order of ``calls``.
+
+    Raises:
+        Interrupted: on Ctrl-C, with the samples of the rounds finished until then.
+    """
+    samples: dict[str, dict[int, float]] = {name: {} for name in calls}
+    timed_round = _cuda_round(device) if device.type == "cuda" else _cpu_round
+    shuffled = random.Random(seed)
+    try:
+        timed_round(list(calls.values()))  # loads code, fills caches, raises the clock
+        estimates = timed_round(list(calls.values()))
+        wanted = SECONDS if budget is None else budget
+        strides = {
+            name: _stride(seconds, wanted) for name, seconds in zip(calls, estimates, strict=True)
+        }
+        for index in range(MAX_ROUNDS):
+            names = [name for name in calls if index % strides[name] == 0]
+            shuffled.shuffle(names)
+            timings = timed_round([calls[name] for name in names])
+            for name, seconds in zip(names, timings, strict=True):
+                samples[name][index] = seconds
+    except KeyboardInterrupt:
+        finished = {name: Samples(timed) for name, timed in samples.items() if timed}
+        raise Interrupted(finished) from None
+    return {name: Samples(timed) for name, timed in samples.items()}
+
+
+def host_seconds(call: Call, device: torch.device) -> float | None:
+    """Seconds that the host is busy with one ``call``, whatever the GPU then takes for the work.
+
+    The median of many calls. The GPU is waited for now and then, untimed, so that its queue stays
+    short: a full one would hold the host up.
+
+    Args:
+        call: launches work on ``device``.
+        device: where the work runs. On the CPU the host does the work itself: None.
+    """
+    if device.type != "cuda":
+        return None
+    with torch.cuda.device(device):
+        call()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        one = time.perf_counter() - start
+        # Long work is waited for after each call, or a few calls would take all the time there is.
+        queued = max(1, min(QUEUED_CALLS, int(HOST_SECONDS / MIN_ROUNDS / max(one, 1e-9))))
+        timed: list[float] = []
+        end = time.perf_counter() + HOST_SECONDS
+        while len(timed) < MIN_ROUNDS or (len(timed) < HOST_CALLS and time.perf_counter() < end):
+            for _ in range(queued):
+                start = time.perf_counter()
+                call()
+                timed.append(time.perf_counter() - start)
+            torch.cuda.synchronize()
+    return statistics.median(timed)
+
+
+def graphed(call: Call, device: torch.device) -> Call | None:
+    """``call`` captured in a CUDA graph: a call that replays it, with next to no work for the host.
+
+    Args:
+        call: launches work on ``device``, always on the same tensors, and does not synchronise. It
+            runs a few times first, so that what it allocates and chooses once is done.
+        device: where the work runs. On the CPU there are no graphs: None.
+
+    Raises:
+        RuntimeError: torch's, where the call does what cannot be captured.
+    """
+    if device.type != "cuda":
+        return None
+    with torch.cuda.device(device):
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(3):
+                call()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            call()
+    return _Replay(graph, call)
+
+
+@dataclass(frozen=True)
+class _Replay:
+    graph: torch.cuda.CUDAGraph
+    call: Call  # holds the tensors whose addresses the graph has
+
+    def __call__(self) -> None:
+        self.graph.replay()
+
+
+def measure_ceilings(device: torch.device, *, budget: float | None = None) -> Ceilings:
+    """Bandwidths as torch reaches them, the float32 FMA rate, and cuBLAS's bfloat16 peak.
+
+    Args:
+        device: a CUDA device (256 MiB copied, up to 4 GiB read, 384 MiB multiplied) or the CPU
+            (16 MiB copied and read).
+        budget: seconds for each of them, as of ``interleaved``.
+    """
+    on_gpu = device.type == "cuda"
+    copied = torch.randn(1 << (26 if on_gpu else 22), device=device)
+    target = torch.empty_like(copied)
+    read = copied
+    if on_gpu:
+        free, _ = torch.cuda.mem_get_info(device)
+        read = torch.randn(min(1 << 30, free // 16), device=device)
+    # name -> the call and its work, in bytes or operations
+    jobs: dict[str, tuple[Call, int]] = {
+        "copy": (lambda: target.copy_(copied), 2 * _bytes(copied)),
+        "read": (read.sum, _bytes(read)),
+    }
+    if on_gpu:
+        jobs |= _arithmetic(device)
+    samples = interleaved({name: call for name, (call, _) in jobs.items()}, device, budget=budget)
+    rates = {name: jobs[name][1] / timed.median / 1e9 for name, timed in samples.items()}
+    return Ceilings(
+        ffma_gflops=_nominal_ffma_gflops(device) if on_gpu else None,
+        copy_gbs=rates["copy"],
+        read_gbs=rates["read"],
+        measured_ffma_gflops=rates.get("ffma"),
+        cublas_bf16_gflops=rates.get("bf16"),
+    )
+
+
+def _arithmetic(device: torch.device) -> dict[str, tuple[Call, int]]:
+    """Work of a GPU whose speed arithmetic alone bounds: name -> call and operations."""
+    jobs: dict[str, tuple[Call, int]] = {}
+    properties = torch.cuda.get_device_properties(device)
+    if hasattr(torch.ops.smem, "_ffma"):
+        # 256 threads a block, 16 blocks a multiprocessor: two waves that fill it.
+        out = torch.empty(properties.multi_processor_count * 16 * 256, device=device)
+        flop = 2 * 64 * FFMA_ROUNDS * out.numel()
+        jobs["ffma"] = (lambda: torch.ops.smem._ffma(out, FFMA_ROUNDS), flop)
+    if properties.major >= 8:
+        a, b, c = (
+            torch.randn(BF16_SIZE, BF16_SIZE, dtype=torch.bfloat16, device=device) for _ in range(3)
+        )
+        jobs["bf16"] = (lambda: torch.matmul(a, b, out=c), 2 * BF16_SIZE**3)
+    return jobs
+
+
+def _stride(seconds: float, budget: float) -> int:
+    """Every how many rounds a candidate whose call takes ``seconds`` takes part.
+
+    A power of two, so that the rounds of the rarer of two candidates are rounds of the other too.
+    """
+    wanted = max(MIN_ROUNDS, min(MAX_ROUNDS, int(budget / max(seconds, 1e-9))))
+    stride = 1
+    while math.ceil(MAX_ROUNDS / stride) > wanted and MAX_ROUNDS // (2 * stride) >= MIN_ROUNDS:
+        stride *= 2
+    return stride
+
+
+def _cuda_round(device: torch.device) -> Callable[[Sequence[Call]], list[float]]:
+    """A function that runs calls one after the other and returns the seconds of each."""
+    l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
+    flush = torch.empty(2 * l2_bytes, dtype=torch.uint8, device=device)
+
+    def timed_round(calls: Sequence[Call]) -> list[float]:
+        pairs = []
+        with torch.cuda.device(device):
+            for call in calls:
+                # Also keeps the GPU busy while the host prepares the call, so that the events see
+                # the call's work and not the host's.
+                flush.zero_()
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                call()
+                end.record()
+                pairs.append((start, end))
+            torch.cuda.synchronize()
+        return [start.elapsed_time(end) / 1e3 for start, end in pairs]
+
+    return timed_round
+
+
+def _cpu_round(calls: Sequence[Call]) -> list[float]:
+    seconds = []
+    for call in calls:
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def _nominal_ffma_gflops(device: torch.device) -> float | None:
+    """Cores x 2 operations x highest clock: a float32 FMA on every core in every cycle."""
+    properties = torch.cuda.get_device_properties(device)
+    few_cores = (properties.major, properties.minor) in {(6, 0), (7, 0), (7, 2), (7, 5), (8, 0)}
+    cores = properties.multi_processor_count * (64 if few_cores else 128)
+    kilohertz = getattr(properties, "clock_rate", None)  # not in every torch
+    return kilohertz and cores * 2 * kilohertz * 1e3 / 1e9
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()

@@ -1,0 +1,241 @@
+"""One problem of an op: its inputs, its floors, how to run it, and how a result is judged."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import torch_smem_gemm as smem
+from torch_smem_gemm.bench.shapes import GemmShape, Shape, SumShape, TransposeShape
+
+# Multiply-adds in float64 that a check of a GEMM may take, by type of device. At least one row is
+# checked, and every row if they fit.
+CHECKED_PRODUCTS = {"cuda": 1 << 36, "cpu": 1 << 31}
+MAX_INPUT_SETS = 256
+
+Inputs = tuple[Tensor, ...]
+# inputs, result -> what was checked of the result, the reference there, the largest error allowed
+Judged = tuple[Tensor, Tensor, Tensor]
+Judge = Callable[[Inputs, Tensor], Judged]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What ours and the peers compute, each from the same inputs."""
+
+    op: str
+    shape: Shape
+    dtype: torch.dtype
+    least_bytes: int  # read and written by one call if every number moves once
+    operations: int  # multiplications and additions of one call
+    inputs: list[Inputs]  # more than one set where one would stay in the L2 cache
+    out: Tensor
+    _ours: Callable[..., object]  # (*inputs, kernel=, out=)
+    _judge: Judge
+
+    def bind(self, function: Callable[..., object]) -> Callable[[], object]:
+        """A call of ``function(*inputs)`` that takes the next set of inputs each time."""
+        sets = itertools.cycle(self.inputs)
+        return lambda: function(*next(sets))
+
+    def ours(self, kernel: str = "auto") -> Callable[[], object]:
+        """A call of this package's op into ``out``, on the next set of inputs each time."""
+        return self.bind(lambda *inputs: self._ours(*inputs, kernel=kernel, out=self.out))
+
+    def poison(self) -> None:
+        """Fill ``out`` with NaN, so that ``check`` sees an element that was not written."""
+        self.out.fill_(math.nan)
+
+    def check(self, result: object) -> str | None:
+        """What is wrong with the result for the first set of inputs; None if it is right.
+
+        Every element must be a finite number. A large GEMM is compared with float64 in a random
+        sample of its rows, at least one out of every few neighbours.
+        """
+        if not isinstance(result, Tensor):
+            return f"a {type(result).__name__} instead of a tensor"
+        if result.shape != self.out.shape or result.dtype != self.out.dtype:
+            return (
+                f"{result.dtype} of shape {tuple(result.shape)}, "
+                f"expected {self.out.dtype} of {tuple(self.out.shape)}"
+            )
+        broken = result.numel() - int(result.isfinite().sum())
+        if broken:
+            return f"{broken} of {result.numel()} elements are NaN or infinite"
+        checked, reference, tolerance = self._judge(self.inputs[0], result)
+        difference = (checked.double() - reference).abs()
+        if bool((difference <= tolerance).all()):
+            return None
+        return f"off by up to {difference.max().item():.3g}"
+
+
+def make_problem(
+    op: str, shape: Shape, dtype: torch.dtype, device: torch.device, seed: int = 0
+) -> Problem:
+    """The problem of ``shape`` with normally distributed inputs, the same for the same seed.
+
+    Args:
+        op: "gemm", "linear" (with bias, without activation), "transpose" or "sum".
+        shape: of that op; the layout of a linear problem is always nt.
+        dtype: a floating-point type.
+        device: where the inputs lie.
+        seed: of the inputs.
+    """
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def normal(*sizes: int) -> Tensor:
+        return torch.randn(*sizes, dtype=dtype, device=device, generator=generator)
+
+    if op == "gemm" and isinstance(shape, GemmShape):
+        return _gemm(shape, normal)
+    if op == "linear" and isinstance(shape, GemmShape) and shape.batch == 1:
+        return _linear(shape, normal)
+    if op == "transpose" and isinstance(shape, TransposeShape):
+        return _transpose(shape, normal)
+    if op == "sum" and isinstance(shape, SumShape):
+        return _sum(shape, normal)
+    raise ValueError(f"bench: {op} does not take the problem {shape!r}")
+
+
+def input_sets(bytes_each: int, l2_bytes: int) -> int:
+    """How many sets of inputs it takes for none to be found in the L2 cache when it comes again."""
+    if bytes_each > l2_bytes:
+        return 1
+    return min(MAX_INPUT_SETS, 1 + math.ceil(l2_bytes / bytes_each))
+
+
+def sampled_rows(rows: int, wanted: int, seed: int = 0) -> Tensor:
+    """One random row out of each of at most ``wanted`` even parts of ``range(rows)``."""
+    if wanted >= rows:
+        return torch.arange(rows)
+    part = math.ceil(rows / max(1, wanted))
+    starts = torch.arange(0, rows, part)
+    offsets = torch.randint(part, starts.shape, generator=torch.Generator().manual_seed(seed))
+    return (starts + offsets).clamp_(max=rows - 1)
+
+
+def _gemm(shape: GemmShape, normal: Callable[..., Tensor]) -> Problem:
+    batch = (shape.batch,) if shape.batch > 1 else ()
+
+    def operand(rows: int, columns: int, layout: str) -> Tensor:
+        return normal(*batch, rows, columns) if layout == "n" else normal(*batch, columns, rows).mT
+
+    def inputs() -> Inputs:
+        a = operand(shape.m, shape.k, shape.layout[0])
+        return a, operand(shape.k, shape.n, shape.layout[1])
+
+    def judge(inputs: Inputs, result: Tensor) -> Judged:
+        a, b = inputs
+        return _judge_product(a, b, result)
+
+    operations = 2 * shape.batch * shape.m * shape.n * shape.k
+    out_sizes = (*batch, shape.m, shape.n)
+    return _problem("gemm", shape, operations, inputs, out_sizes, smem.gemm, judge)
+
+
+def _linear(shape: GemmShape, normal: Callable[..., Tensor]) -> Problem:
+    def inputs() -> Inputs:
+        return normal(shape.m, shape.k), normal(shape.n, shape.k), normal(shape.n)
+
+    def ours(x: Tensor, weight: Tensor, bias: Tensor, kernel: str, out: Tensor) -> Tensor:
+        return smem.gemm(x, weight.mT, bias=bias, kernel=kernel, out=out)
+
+    def judge(inputs: Inputs, result: Tensor) -> Judged:
+        x, weight, bias = inputs
+        return _judge_product(x, weight.mT, result, bias)
+
+    operations = 2 * shape.m * shape.n * shape.k + shape.m * shape.n
+    return _problem("linear", shape, operations, inputs, (shape.m, shape.n), ours, judge)
+
+
+def _transpose(shape: TransposeShape, normal: Callable[..., Tensor]) -> Problem:
+    def judge(inputs: Inputs, result: Tensor) -> Judged:
+        exact = inputs[0].mT
+        return result, exact, exact.new_zeros(())
+
+    *batch, rows, columns = shape.sizes
+
+    def ours(x: Tensor, kernel: str, out: Tensor) -> Tensor:
+        return smem.transpose(x, kernel=kernel, out=out)
+
+    sizes = (*batch, columns, rows)
+    return _problem("transpose", shape, 0, lambda: (normal(*shape.sizes),), sizes, ours, judge)
+
+
+def _sum(shape: SumShape, normal: Callable[..., Tensor]) -> Problem:
+    count = math.prod(shape.sizes) if shape.dim is None else shape.sizes[shape.dim]
+
+    def judge(inputs: Inputs, result: Tensor) -> Judged:
+        reference = torch.sum(inputs[0], shape.dim, dtype=torch.float64)
+        # The partial sums of n normal numbers reach sqrt(n), and each addition rounds one of them.
+        walk = 32 * _sum_eps(result.dtype) * math.sqrt(count)
+        return result, reference, walk + _eps(result.dtype) * reference.abs()
+
+    def ours(x: Tensor, kernel: str, out: Tensor) -> Tensor:
+        return smem.sum(x, shape.dim, kernel=kernel, out=out)
+
+    left = tuple(s for d, s in enumerate(shape.sizes) if shape.dim not in (None, d))
+    operations = math.prod(shape.sizes) - math.prod(left)
+    return _problem("sum", shape, operations, lambda: (normal(*shape.sizes),), left, ours, judge)
+
+
+def _problem(
+    op: str,
+    shape: Shape,
+    operations: int,
+    make_inputs: Callable[[], Inputs],
+    out_sizes: tuple[int, ...],
+    ours: Callable[..., object],
+    judge: Judge,
+) -> Problem:
+    first = make_inputs()
+    device = first[0].device
+    out = torch.empty(out_sizes, dtype=first[0].dtype, device=device)
+    on_gpu = device.type == "cuda"
+    l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size if on_gpu else 0
+    bytes_each = sum(tensor.nbytes for tensor in first)
+    more = (make_inputs() for _ in range(input_sets(bytes_each, l2_bytes) - 1))
+    return Problem(
+        op=op,
+        shape=shape,
+        dtype=out.dtype,
+        least_bytes=bytes_each + out.nbytes,
+        operations=operations,
+        inputs=[first, *more],
+        out=out,
+        _ours=ours,
+        _judge=judge,
+    )
+
+
+def _judge_product(a: Tensor, b: Tensor, result: Tensor, bias: Tensor | None = None) -> Judged:
+    """What was checked of ``result``, ``a @ b + bias`` in float64 there, and the error allowed."""
+    k = a.size(-1)
+    wanted = CHECKED_PRODUCTS[a.device.type] // (b.numel() or 1)
+    rows = sampled_rows(a.size(-2), wanted).to(a.device)
+    wide_a, wide_b = a.index_select(-2, rows).double(), b.double()
+    product = wide_a @ wide_b
+    # Rounding errors along K add up like a random walk. One product left out weighs about 1/K of
+    # |a| @ |b|, which is far more.
+    tolerance = math.sqrt(k) * _sum_eps(a.dtype) * (wide_a.abs() @ wide_b.abs())
+    tolerance += _eps(a.dtype) * product.abs()
+    if bias is None:
+        return result.index_select(-2, rows), product, tolerance
+    reference = product + bias.double()
+    # ATen may round the product before it adds the bias, and then the sum.
+    tolerance += _eps(a.dtype) * reference.abs()
+    return result.index_select(-2, rows), reference, tolerance
+
+
+def _eps(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps
+
+
+def _sum_eps(dtype: torch.dtype) -> float:
+    """Of the type that sums of ``dtype`` are held in."""
+    return _eps(torch.float64 if dtype == torch.float64 else torch.float32)

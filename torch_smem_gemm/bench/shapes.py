@@ -1,0 +1,170 @@
+"""Problem sizes: the sets in ``shapes/*.txt``, sets from a file, and random ones by seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+SHIPPED = Path(__file__).parent / "shape_sets"
+LAYOUTS = ("nn", "nt", "tn", "tt")
+
+RANDOM_GEMM_SIZE = 4096  # the largest M, N or K
+RANDOM_LOG2_NUMBERS = (10, 26)  # of a tensor to transpose or to sum
+
+
+@dataclass(frozen=True)
+class GemmShape:
+    """``batch`` products of (m, k) and (k, n). ``layout``: t is an operand stored transposed."""
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    layout: str = "nn"
+
+    def __str__(self) -> str:
+        batch = f" batch={self.batch}" if self.batch != 1 else ""
+        layout = f" layout={self.layout}" if self.layout != "nn" else ""
+        return f"{self.m} {self.n} {self.k}{batch}{layout}"
+
+
+@dataclass(frozen=True)
+class TransposeShape:
+    """The last two of two or more ``sizes`` change places."""
+
+    sizes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.sizes))
+
+
+@dataclass(frozen=True)
+class SumShape:
+    """A tensor of ``sizes``, summed over ``dim``, or all of it if ``dim`` is None."""
+
+    sizes: tuple[int, ...]
+    dim: int | None = None
+
+    def __str__(self) -> str:
+        return f"{' '.join(map(str, self.sizes))} {'all' if self.dim is None else self.dim}"
+
+
+Shape = GemmShape | TransposeShape | SumShape
+
+
+def names() -> list[str]:
+    """The sets that the package ships."""
+    return sorted(path.stem for path in SHIPPED.glob("*.txt"))
+
+
+def load(name_or_file: str, op: str) -> list[Shape]:
+    """Read a set of problems.
+
+    Args:
+        name_or_file: one of ``names()``, or else the path of a file in the format of ``op``.
+        op: "gemm" or "linear" (``M N K [batch=B] [layout=nn|nt|tn|tt]``), "transpose"
+            (``[BATCH ...] ROWS COLUMNS``) or "sum" (``SIZE ... all|DIM``). One problem a line;
+            ``#`` begins a comment.
+
+    Raises:
+        ValueError: no such set, or a line that is no problem of ``op``: file, line, what was
+            expected and what came.
+    """
+    path = SHIPPED / f"{name_or_file}.txt" if name_or_file in names() else Path(name_or_file)
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"shapes: expected one of {', '.join(names())} or a text file, got {name_or_file!r}: "
+            f"{error}"
+        ) from error
+    shapes = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        try:
+            shapes.append(parse(op, words))
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from None
+    if not shapes:
+        raise ValueError(f"{path}: expected a problem a line, got none")
+    return shapes
+
+
+def parse(op: str, words: list[str]) -> Shape:
+    """The problem of ``op`` that the words of one line describe."""
+    if op == "transpose":
+        if len(words) < 2:
+            raise _unexpected("[BATCH ...] ROWS COLUMNS", words)
+        return TransposeShape(tuple(_size(word) for word in words))
+    if op == "sum":
+        return _sum_shape(words)
+    if op not in ("gemm", "linear"):
+        raise ValueError(f"shapes: expected op gemm, linear, transpose or sum, got {op!r}")
+    return _gemm_shape(words)
+
+
+def random_shapes(op: str, count: int, seed: int) -> list[Shape]:
+    """``count`` problems of ``op``, the same for the same seed. Sizes are even in their logarithm.
+
+    M, N and K reach 4096; a tensor to transpose or to sum has from 2^10 to 2^26 numbers.
+    """
+    numbers = random.Random(seed)
+    return [_random_shape(op, numbers) for _ in range(count)]
+
+
+def _random_shape(op: str, numbers: random.Random) -> Shape:
+    def up_to(largest: float) -> int:
+        return max(1, round(largest ** numbers.random()))
+
+    if op in ("gemm", "linear"):
+        m, n, k = (up_to(RANDOM_GEMM_SIZE) for _ in range(3))
+        return GemmShape(m, n, k, layout="nt" if op == "linear" else numbers.choice(LAYOUTS))
+    total = 2 ** numbers.uniform(*RANDOM_LOG2_NUMBERS)
+    rows = up_to(total)
+    sizes = (rows, max(1, round(total / rows)))
+    if op == "transpose":
+        return TransposeShape(sizes)
+    if op == "sum":
+        return SumShape(sizes, numbers.choice((None, 0, 1)))
+    raise ValueError(f"shapes: expected op gemm, linear, transpose or sum, got {op!r}")
+
+
+def _gemm_shape(words: list[str]) -> GemmShape:
+    expected = "M N K [batch=B] [layout=nn|nt|tn|tt]"
+    if len(words) < 3:
+        raise _unexpected(expected, words)
+    m, n, k = (_size(word) for word in words[:3])
+    options: dict[str, str] = {}
+    for word in words[3:]:
+        name, _, value = word.partition("=")
+        if name not in ("batch", "layout") or name in options:
+            raise _unexpected(expected, words)
+        options[name] = value
+    layout = options.get("layout", "nn")
+    if layout not in LAYOUTS:
+        raise ValueError(f"expected a layout of {', '.join(LAYOUTS)}, got {layout!r}")
+    return GemmShape(m, n, k, _size(options.get("batch", "1")), layout)
+
+
+def _sum_shape(words: list[str]) -> SumShape:
+    if len(words) < 2:
+        raise _unexpected("SIZE ... all|DIM", words)
+    sizes = tuple(_size(word) for word in words[:-1])
+    if words[-1] == "all":
+        return SumShape(sizes)
+    if not words[-1].isdecimal() or int(words[-1]) >= len(sizes):
+        raise ValueError(f"expected all or a dim from 0 to {len(sizes) - 1}, got {words[-1]!r}")
+    return SumShape(sizes, int(words[-1]))
+
+
+def _size(word: str) -> int:
+    if not word.isdecimal() or int(word) == 0:
+        raise ValueError(f"expected a size of 1 or more, got {word!r}")
+    return int(word)
+
+
+def _unexpected(expected: str, words: list[str]) -> ValueError:
+    return ValueError(f"expected {expected}, got {' '.join(words)!r}")
