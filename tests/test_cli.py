@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 import torch_smem_gemm as smem
-from torch_smem_gemm.cli import _measure, _text, info, main
+from torch_smem_gemm.bench import measure
+from torch_smem_gemm.cli import _text, info, main
 from torch_smem_gemm.cli._environment import serving_arch
 from torch_smem_gemm.cli._smoke import Check
 
@@ -23,8 +24,8 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CU
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_measure, "SECONDS", 0.01)
-    monkeypatch.setattr(_measure, "MAX_ROUNDS", 5)
+    monkeypatch.setattr(measure, "SECONDS", 0.01)
+    monkeypatch.setattr(measure, "MAX_ROUNDS", 5)
 
 
 def break_kernel(
@@ -84,14 +85,8 @@ def test_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- tables
 
 
-@pytest.mark.parametrize("rich", [True, False])
-def test_table(
-    rich: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if rich:
-        pytest.importorskip("rich")
-    else:
-        monkeypatch.setitem(sys.modules, "rich", None)
+@pytest.mark.usefixtures("with_and_without_rich")
+def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     _text.table("Title", ["name", ">n"], [["[bold]", "1"], ["b", "234"]])
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "Title"
@@ -216,6 +211,8 @@ def test_bench_ladder_json_and_plot(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "Median" in report["method"]
     assert report["ceilings"]["copy_gbs"] > 0
     assert report["ceilings"]["ffma_gflops"] is None
+    assert report["telemetry"] is None
+    assert report["interrupted"] is False
     names = {
         op: [kernel.name for kernel in smem.kernels(op)] for op in ("gemm", "transpose", "sum")
     }
@@ -236,12 +233,13 @@ def test_bench_ladder_json_and_plot(tmp_path: Path, capsys: pytest.CaptureFixtur
     for rows in problems.values():
         op = rows[0]["op"]
         assert [row["name"] for row in rows] == names[op] + peers[op]
-        assert rows[0]["speedup"] == 1
+        assert rows[0]["speedup"] == rows[0]["speedup_p20"] == rows[0]["speedup_p80"] == 1
         for row in rows:
             assert row["status"] == "ok"
             assert row["rounds"] == 5
             assert 0 < row["ms_p20"] <= row["ms"] <= row["ms_p80"]
             assert row["rate"] > 0
+            assert 0 < row["speedup_p20"] <= row["speedup"] <= row["speedup_p80"]
             assert all(share > 0 for share in row["shares"].values())
 
     text = capsys.readouterr().out
@@ -296,6 +294,21 @@ def test_bench_shows_a_refusal_and_retries_at_a_smaller_k(
     retried = [row["name"] for row in rows if row["problem"] == "gemm 300 x 300 x 256 float32"]
     assert retried == ["panel", "tiled16", "torch.matmul"]
     assert "takes a K of 256" in capsys.readouterr().out
+
+
+def test_bench_keeps_what_is_done_at_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def impatient(*args: Any, **kwargs: Any) -> Tensor:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(smem, "transpose", impatient)
+    results = tmp_path / "ladder.json"
+    assert main([*LADDER, "--json", str(results)]) == 130
+    report = json.loads(results.read_text())
+    assert report["interrupted"] is True
+    assert {row["problem"] for row in report["rows"]} == {"gemm 24 x 24 x 24 float32"}
+    assert "interrupted: " in capsys.readouterr().out
 
 
 def test_bench_does_not_hide_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:

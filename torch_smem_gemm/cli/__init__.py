@@ -1,13 +1,13 @@
-"""The command line: ``python -m torch_smem_gemm info | demo | bench``."""
+"""The command line: ``python -m torch_smem_gemm info | demo | bench | explain``."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 
-from torch_smem_gemm.cli import bench, demo, info
+from torch_smem_gemm.cli import bench, demo, explain, info
 
-COMMANDS = {"info": info, "demo": demo, "bench": bench}
+COMMANDS = {"info": info, "demo": demo, "bench": bench, "explain": explain}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import torch_smem_gemm as smem
 from torch_smem_gemm._kernels import kernels
-from torch_smem_gemm.cli._measure import Call, Ceilings, interleaved
+from torch_smem_gemm.bench.measure import Call, Ceilings, interleaved
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class Row:
     rate: float | None = None
     unit: str = ""
     shares: dict[str, float] = field(default_factory=dict)  # ceiling -> part of it reached
-    speedup: float | None = None  # over the first kernel of the ladder
+    speedup: float | None = None  # over the first kernel of the ladder, round by round
+    speedup_p20: float | None = None
+    speedup_p80: float | None = None
 
 
 def gemm_problem(
@@ -61,8 +63,8 @@ def gemm_problem(
     work = 2 * m * n * k
     least_bytes = (a.numel() + b.numel() + out.numel()) * out.element_size()
     floors = {}
-    if ceilings.ffma_gflops is not None and dtype != torch.float64:
-        floors["FMA"] = work / ceilings.ffma_gflops / 1e9
+    if ceilings.fma_gflops is not None and dtype != torch.float64:
+        floors["FMA"] = work / ceilings.fma_gflops / 1e9
     floors["copy"] = least_bytes / ceilings.copy_gbs / 1e9
     reference = a.double() @ b.double()
     # Rounding errors along K add up like a random walk. One product left out weighs about 1/K of
@@ -150,21 +152,24 @@ def run_ladder(problem: Problem, only: Collection[str] | None = None) -> list[Ro
     ladder = [info for info in kernels(problem.op) if only is None or info.name in only]
     rows = [_checked(problem, info.name, info.summary) for info in ladder]
     calls = {row.name: _bound(problem, row.name) for row in rows if row.status == "ok"}
-    timings = interleaved({**calls, **problem.peers}, device)
+    samples = interleaved({**calls, **problem.peers}, device)
 
     rows += [_row(problem, name, "torch", "") for name in problem.peers]
-    first = timings.get(rows[0].name)
+    first = samples.get(rows[0].name)
     for row in rows:
-        if row.name not in timings:
+        if row.name not in samples:
             continue
-        timing = timings[row.name]
+        timed = samples[row.name].spread
         row.ms, row.ms_p20, row.ms_p80 = (
-            seconds * 1e3 for seconds in (timing.median, timing.p20, timing.p80)
+            seconds * 1e3 for seconds in (timed.median, timed.p20, timed.p80)
         )
-        row.rounds = timing.rounds
-        row.rate = problem.work / timing.median / 1e9
-        row.shares = {name: floor / timing.median for name, floor in problem.floors.items()}
-        row.speedup = first.median / timing.median if first else None
+        row.rounds = timed.rounds
+        row.rate = problem.work / timed.median / 1e9
+        row.shares = {name: floor / timed.median for name, floor in problem.floors.items()}
+        speedup = first and samples[row.name].ratio(first)
+        if speedup:
+            row.speedup = speedup.median
+            row.speedup_p20, row.speedup_p80 = speedup.p20, speedup.p80
     return rows
 
 

@@ -1,4 +1,4 @@
-"""``bench ladder``: every kernel of the ladders on this machine, beside torch's own."""
+"""``bench``: the kernels on this machine beside torch's own, and two measurements compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 
-from torch_smem_gemm.cli import _plots
+from torch_smem_gemm.bench.measure import METHOD, Ceilings, measure_ceilings
+from torch_smem_gemm.bench.telemetry import Summary, Telemetry
+from torch_smem_gemm.cli import _compare, _plots
 from torch_smem_gemm.cli._environment import nvidia_smi, versions
 from torch_smem_gemm.cli._ladder import (
     Problem,
@@ -23,7 +25,6 @@ from torch_smem_gemm.cli._ladder import (
     sum_problem,
     transpose_problem,
 )
-from torch_smem_gemm.cli._measure import METHOD, Ceilings, measure_ceilings
 from torch_smem_gemm.cli._text import (
     default_device,
     device_argument,
@@ -34,7 +35,10 @@ from torch_smem_gemm.cli._text import (
     table,
 )
 
-SUMMARY = "time the kernels of the ladders beside torch's"
+SUMMARY = "time the kernels beside torch's, and compare measurements"
+LADDER_SUMMARY = "time the kernels of the ladders beside torch's"
+
+INTERRUPTED = 130  # the exit status that shells give a command that Ctrl-C ended
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -47,7 +51,9 @@ CPU_SIZE = 128  # the kernels run there thread by thread
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     what = parser.add_subparsers(required=True, metavar="WHAT")
-    ladder = what.add_parser("ladder", help=SUMMARY, description=SUMMARY.capitalize() + ".")
+    ladder = what.add_parser(
+        "ladder", help=LADDER_SUMMARY, description=LADDER_SUMMARY.capitalize() + "."
+    )
     ladder.add_argument(
         "--size",
         type=positive,
@@ -57,10 +63,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ladder.add_argument("--device", type=device_argument, help="default: cuda where there is one")
     ladder.add_argument("--json", type=Path, metavar="OUT", help="write the results to this file")
     ladder.add_argument("--plot", type=Path, metavar="OUT", help="draw the results in this file")
+    ladder.set_defaults(run_what=run_ladders)
+    _compare.add_parser(what)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print; returns 1 if a kernel's result was wrong."""
+    """Run what was asked for; returns its exit status."""
+    return args.run_what(args)
+
+
+def run_ladders(args: argparse.Namespace) -> int:
+    """Measure and print; returns 1 if a kernel's result was wrong.
+
+    Ctrl-C ends the measuring: the problems finished until then are written and drawn.
+    """
     if args.plot:
         require_extra("bench", "matplotlib")
     for path in filter(None, (args.json, args.plot)):
@@ -72,18 +88,26 @@ def run(args: argparse.Namespace) -> int:
     if device.type == "cpu":
         print("The GPU's kernels run here thread by thread: their times say nothing about a GPU's.")
 
-    rows = []
+    rows: list[Row] = []
+    interrupted = False
     size = args.size or default_size(device)
-    with no_tf32():
-        for ladder in ladders(device, size, DTYPES[args.dtype], ceilings):
-            print_rows(ladder)
-            rows += ladder
+    with no_tf32(), Telemetry(device) as telemetry:
+        try:
+            for ladder in ladders(device, size, DTYPES[args.dtype], ceilings):
+                print_rows(ladder)
+                rows += ladder
+        except KeyboardInterrupt:
+            interrupted = True
+            print("interrupted: the problem that was being timed is left out")
     if args.json:
-        args.json.write_text(json.dumps(results(device, ceilings, rows), indent=1) + "\n")
+        report = results(device, ceilings, rows, telemetry.summary(), interrupted=interrupted)
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
         print(f"wrote {args.json}")
-    if args.plot:
+    if args.plot and rows:
         _plots.ladders(args.plot, rows, device_name(device))
         print(f"wrote {args.plot}")
+    if interrupted:
+        return INTERRUPTED
     return int(any(row.status == "wrong" for row in rows))
 
 
@@ -169,12 +193,23 @@ def ceilings_text(ceilings: Ceilings) -> str:
         f"copy {ceilings.copy_gbs:,.0f} GB/s (y.copy_(x), read + written)",
         f"read {ceilings.read_gbs:,.0f} GB/s (torch.sum)",
     ]
+    if ceilings.measured_ffma_gflops is not None:
+        parts.append(f"FMA {ceilings.measured_ffma_gflops:,.0f} GFLOP/s (a kernel of FMAs)")
     if ceilings.ffma_gflops is not None:
         parts.append(f"FMA {ceilings.ffma_gflops:,.0f} GFLOP/s (nominal: cores x 2 x clock)")
+    if ceilings.cublas_bf16_gflops is not None:
+        parts.append(f"bfloat16 {ceilings.cublas_bf16_gflops:,.0f} GFLOP/s (cuBLAS)")
     return "Ceilings: " + "; ".join(parts)
 
 
-def results(device: torch.device, ceilings: Ceilings, rows: list[Row]) -> dict[str, Any]:
+def results(
+    device: torch.device,
+    ceilings: Ceilings,
+    rows: list[Row],
+    telemetry: Summary | None,
+    *,
+    interrupted: bool,
+) -> dict[str, Any]:
     """Everything that a reader of the figures needs, ready for JSON."""
     state = None
     if device.type == "cuda":
@@ -188,5 +223,7 @@ def results(device: torch.device, ceilings: Ceilings, rows: list[Row]) -> dict[s
         "method": METHOD,
         "ceilings": dataclasses.asdict(ceilings),
         "gpu_state_after": state,
+        "telemetry": telemetry and dataclasses.asdict(telemetry),
+        "interrupted": interrupted,
         "rows": [dataclasses.asdict(row) for row in rows],
     }

@@ -13,9 +13,9 @@ from torch import nn
 
 import torch_smem_gemm as smem
 from torch_smem_gemm._kernels import kernels
+from torch_smem_gemm.bench.measure import measure_ceilings
 from torch_smem_gemm.cli import _plots, bench
 from torch_smem_gemm.cli._digits import Digits, RowTransformer, Training, load_digits
-from torch_smem_gemm.cli._measure import measure_ceilings
 from torch_smem_gemm.cli._text import (
     default_device,
     device_argument,

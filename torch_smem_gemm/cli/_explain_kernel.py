@@ -1,0 +1,194 @@
+"""What ``explain`` knows of one kernel: its trace, and what that comes to on a GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_smem_gemm.analysis import (
+    Device,
+    Occupancy,
+    Roofline,
+    banks,
+    capability,
+    occupancy,
+    roofline,
+)
+from torch_smem_gemm.cli._resources import Resources, built_resources
+from torch_smem_gemm.trace_report import WARP, Launch, Line, Trace
+
+WAVEFRONT = 128  # bytes: what shared memory can give in one pass
+
+
+@dataclass(frozen=True)
+class Residency:
+    """How a launch fits an SM. All sizes are bytes a block.
+
+    ``resources`` is None where the build cannot tell them, ``unknown`` then says why. ``occupancy``
+    is None where the kernel cannot run on the device, ``refusal`` then says why. ``waves`` is the
+    grid over the blocks that all SMs hold at once.
+    """
+
+    resources: Resources | None
+    unknown: str
+    static_shared_bytes: int
+    dynamic_shared_bytes: int
+    opts_in: bool  # asks for more than a block gets by default
+    carveout: int | None  # the percentage that launch.h prefers; None: the driver's own choice
+    occupancy: Occupancy | None
+    refusal: str
+    waves: float | None
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A kernel on a problem, run on the CPU and judged for a device.
+
+    ``rooflines`` are by what counts as traffic: what "threads" load and store, the "sectors" that
+    warps touch, "each tensor once". ``least_seconds`` are by what would be busy: "arithmetic",
+    "DRAM" (each tensor once), "shared memory".
+    """
+
+    trace: Trace
+    device: Device
+    residency: Residency
+    rooflines: dict[str, Roofline]
+    traffic: dict[str, int]  # bytes, under the names of ``rooflines``
+    least_seconds: dict[str, float]
+
+    @property
+    def bottleneck(self) -> str:
+        """Whose least time is the longest."""
+        return max(self.least_seconds, key=lambda name: self.least_seconds[name])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it."""
+        return {
+            "trace": self.trace.to_dict(),
+            "device": self.device.name,
+            "residency": dataclasses.asdict(self.residency),
+            "traffic": self.traffic,
+            "rooflines": {name: dataclasses.asdict(r) for name, r in self.rooflines.items()},
+            "least_seconds": self.least_seconds,
+            "bottleneck": self.bottleneck,
+        }
+
+
+def judge(trace: Trace, device: Device) -> Explained:
+    """Say what a trace comes to on a device."""
+    # Only floats have FLOP, and only FLOP need a peak.
+    dtype = trace.dtype if trace.flop else "float32"
+    traffic = {
+        "threads": trace.global_bytes_loaded + trace.global_bytes_stored,
+        "sectors": trace.sector_bytes,
+        "each tensor once": compulsory_bytes(trace),
+    }
+    passes = trace.count("merged_wavefronts", memory="shared")
+    return Explained(
+        trace=trace,
+        device=device,
+        residency=_residency(trace, device),
+        rooflines={
+            name: roofline(trace.flop, moved, device, dtype=dtype)
+            for name, moved in traffic.items()
+        },
+        traffic=traffic,
+        least_seconds={
+            "arithmetic": trace.flop / device.tflops(dtype) / 1e12,
+            "DRAM": traffic["each tensor once"] / device.bandwidth_gbs / 1e9,
+            "shared memory": passes * WAVEFRONT / device.shared_gbs / 1e9,
+        },
+    )
+
+
+def compulsory_bytes(trace: Trace) -> int:
+    """The bytes of the inputs and the output: what a cache without end would still let through."""
+    return sum(bytes_ for name, bytes_ in trace.tensor_bytes.items() if name != "partial")
+
+
+def largest_launch(trace: Trace) -> Launch:
+    """The launch of the most blocks: a sum of many elements has small ones after it."""
+    return max(trace.launches, key=lambda launch: launch.blocks)
+
+
+def _residency(trace: Trace, device: Device) -> Residency:
+    launch, chip = largest_launch(trace), capability(device)
+    resources, unknown = None, ""
+    try:
+        dtype = getattr(torch, trace.dtype)
+        resources = built_resources(trace.op, trace.kernel, dtype, device.capability)
+    except LookupError as error:
+        unknown = str(error.args[0])
+    static = resources.static_shared_bytes if resources else launch.static_shared_bytes
+    dynamic = launch.dynamic_shared_bytes
+    opts_in = dynamic > chip.shared_default  # as csrc/device/launch.h decides
+    carveout = 100 if opts_in else None
+
+    held, refusal = None, ""
+    if static + dynamic > chip.shared_per_block:
+        refusal = (
+            f"a block needs {static + dynamic} bytes of shared memory, "
+            f"{device.name} gives it at most {chip.shared_per_block}"
+        )
+    else:
+        registers = resources.registers if resources else 0
+        held = occupancy(launch.threads, registers, static + dynamic, chip, carveout=carveout)
+    return Residency(
+        resources=resources,
+        unknown=unknown,
+        static_shared_bytes=static,
+        dynamic_shared_bytes=dynamic,
+        opts_in=opts_in,
+        carveout=carveout,
+        occupancy=held,
+        refusal=refusal,
+        waves=launch.blocks / (held.blocks * device.sms) if held and held.blocks else None,
+    )
+
+
+def ways(line: Line) -> int | None:
+    """How many words of one bank the line's worst request wants; None if it is no shared access.
+
+    Nor has a cp.async such a number, whose passes depend on where it copies from, nor a misaligned
+    access, which is a fault.
+    """
+    if line.memory != "shared" or line.action == "copy_to":
+        return None
+    if any(at is not None and at % line.bytes_a_lane for at in line.example):
+        return None
+    return banks(line.example, line.bytes_a_lane, store=line.action == "store").ways
+
+
+def worst_ways(trace: Trace) -> int | None:
+    """The largest of its lines' :func:`ways`; None where it uses no shared memory."""
+    found = [ways(line) for launch in trace.launches for line in launch.lines]
+    return max((n for n in found if n is not None), default=None)
+
+
+def passes(line: Line) -> list[int | None]:
+    """In which pass through the banks each lane of the line's worst request is served, from 1 on.
+
+    For a line that has :func:`ways`. Lanes are served as early as they can be, the lower first.
+    """
+    store, lanes = line.action == "store", line.example
+    # Lanes of a load that agree in pairs are served together in larger groups, and banks() would
+    # find agreement in a part of the lanes where there is none in all.
+    if not store:
+        alone = banks(lanes, line.bytes_a_lane, store=True).ideal
+        store = banks(lanes, line.bytes_a_lane).ideal == alone
+    nobody: list[int | None] = [None] * WARP
+    served: list[list[int | None]] = []
+    number = nobody.copy()
+    for lane, at in enumerate(lanes):
+        if at is None:
+            continue
+        for i, together in enumerate([*served, nobody]):
+            joined = [*together[:lane], at, *together[lane + 1 :]]
+            if banks(joined, line.bytes_a_lane, store=store).wavefronts == 1:
+                served[i : i + 1] = [joined]
+                number[lane] = i + 1
+                break
+    return number

@@ -1,0 +1,331 @@
+"""What ``explain`` prints of one kernel."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from itertools import groupby
+
+from torch_smem_gemm.cli._explain_kernel import Explained, Residency, largest_launch, ways
+from torch_smem_gemm.cli._text import PIPE_WIDTH, rate_text, table
+from torch_smem_gemm.trace_report import LOADS, STORES, Launch, Line, Trace
+from torch_smem_gemm.tracing import sources
+
+LINE_HEADS = [
+    *("line", "source", "does", "memory", ">B", ">requests", ">sectors", ">wavefronts"),
+    *(">merged", ">n-way", ">conflicts", ""),
+]
+LEAST_SOURCE = 24  # characters of source text, however narrow the terminal
+GAP = 3  # characters that a table has between two columns
+
+
+def show(explained: Explained, title: str) -> None:
+    """Print everything about one kernel."""
+    trace = explained.trace
+    print(f"{title}, kernel {trace.kernel}")
+    for launch in trace.launches:
+        print(_launch_text(launch))
+    print()
+    for number, launch in enumerate(trace.launches, 1):
+        which = f", launch {number} of {len(trace.launches)}" if len(trace.launches) > 1 else ""
+        _show_lines(launch, trace.op, f"Lines of csrc/{trace.op}{which}")
+    print(
+        "B: bytes a lane. sectors (32 bytes, global) and wavefronts (passes through the banks, "
+        "shared): of a warp's request.\nmerged: wavefronts if the compiler makes one 16-byte load "
+        "of several. n-way: words of one bank at once, at worst.\n"
+    )
+    if trace.count("requests", actions=["copy_to"]):
+        print(
+            "copy_to (cp.async): the passes of reading the L1 cache and of writing shared memory "
+            "together;\nits conflicts may be those of either.\n"
+        )
+    _show_totals(trace)
+    _show_residency(explained)
+    _show_ceilings(explained)
+    show_faults(trace)
+
+
+def show_faults(trace: Trace) -> None:
+    """Print what would be wrong on the GPU, or that nothing would."""
+    if not trace.faults:
+        print(f"No faults in {trace.kernel}: no race, no access out of bounds, no lost barrier.")
+    for fault in trace.faults:
+        print(f"FAULT: {fault}")
+
+
+def _launch_text(launch: Launch) -> str:
+    return (
+        f"{_product(launch.grid)} blocks of {_product(launch.block)} threads, shared memory of a "
+        f"block: {launch.static_shared_bytes:,} B static, "
+        f"{launch.dynamic_shared_bytes:,} B dynamic"
+    )
+
+
+def _product(sizes: Sequence[int]) -> str:
+    """The sizes up to the last that is not 1."""
+    kept = [n for i, n in enumerate(sizes) if i == 0 or any(m > 1 for m in sizes[i:])]
+    return " x ".join(f"{n:,}" for n in kept)
+
+
+# ----------------------------------------------------------------------------------------- lines
+
+
+def source_order(line: Line) -> tuple[bool, str, int, int]:
+    """The kernel's own file first, then the helpers'."""
+    return "/ladder/" not in line.file, line.file, line.line, line.column
+
+
+def _show_lines(launch: Launch, op: str, title: str) -> None:
+    rows = []
+    for _, group in groupby(sorted(launch.lines, key=source_order), lambda x: (x.file, x.line)):
+        accesses = list(group)
+        first = accesses[0]
+        place = f"{first.file.removeprefix(f'{op}/')}:{first.line}"
+        if len(accesses) == 1:
+            rows.append([place, first.text, *_line_cells(first)])
+        else:
+            rows.append([place, first.text, *[""] * (len(LINE_HEADS) - 2)])
+            rows += [["", f"  {expression(line)}", *_line_cells(line)] for line in accesses]
+    heads, rows = without_empty(LINE_HEADS, rows)
+    names = [head.removeprefix(">") for head in heads]
+    widths = [max(map(len, column)) + GAP for column in zip(names, *rows, strict=True)]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+    room = max(LEAST_SOURCE, width - (sum(widths) - widths[1]) - 1)
+    table(title, heads, [[row[0], _shorten(row[1], room), *row[2:]] for row in rows])
+
+
+def without_empty(
+    heads: Sequence[str], rows: Sequence[list[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """A table's heads and rows without the columns in which every cell is empty."""
+    kept = [i for i in range(len(heads)) if any(row[i] for row in rows)]
+    return [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
+
+
+def _line_cells(line: Line) -> list[str]:
+    in_tensor = line.memory not in ("", "shared")
+    in_shared = line.memory == "shared"
+    merged = line.merged_wavefronts / line.requests
+    n = ways(line)
+    return [
+        line.action,
+        line.memory,
+        str(line.bytes_a_lane or ""),
+        f"{line.requests:,}",
+        f"{line.sectors_a_request:.4g}" if in_tensor else "",
+        f"{line.wavefronts_a_request:.4g}" if in_shared else "",
+        f"{merged:.4g}" if line.merged_wavefronts != line.wavefronts else "",
+        str(n or ""),
+        f"{line.conflicts:,}" if in_shared else "",
+        "ambiguous" if line.ambiguous else "",
+    ]
+
+
+def expression(line: Line) -> str:
+    """The access itself, such as ``As(ty, k)``, out of the line's text; all of it in doubt.
+
+    The compiler's column is that of the parenthesis which opens the call.
+    """
+    texts = sources().get(line.file, [])
+    text = texts[line.line - 1] if 0 < line.line <= len(texts) else ""
+    opening = line.column - 1
+    callee = re.search(r"[\w:.\[\]]+(?:<[\w, ]*>)?$", text[:opening])
+    if callee is None or not text[opening:].startswith("("):
+        return line.text
+    depth = 0
+    for end in range(opening, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[end], 0)
+        if depth == 0:
+            return text[callee.start() : end + 1]
+    return line.text
+
+
+def _shorten(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+# ---------------------------------------------------------------------------------------- totals
+
+
+def _show_totals(trace: Trace) -> None:
+    conflicts = f"{trace.conflicts:,} by bank conflicts"
+    merged = trace.count("merged_wavefronts", memory="shared")
+    if merged != trace.wavefronts:
+        conflicts += f"; {merged:,} if loads are merged"
+    asked = trace.count("distinct_bytes", memory="global") / trace.sector_bytes
+    fused = sum(launch.fma for launch in trace.launches)
+    special = sum(launch.special for launch in trace.launches)
+    rows = [
+        ["global memory, loaded", _moved(trace, LOADS)],
+        ["global memory, stored", _moved(trace, STORES)],
+        ["32-byte sectors touched", f"{bytes_text(trace.sector_bytes)}, {asked:.1%} of it used"],
+        ["shared memory, loaded", bytes_text(trace.shared_bytes_loaded)],
+        ["shared memory, stored", bytes_text(trace.shared_bytes_stored)],
+        ["wavefronts", f"{trace.wavefronts:,}, of them {conflicts}"],
+        ["barriers a block", f"{trace.barriers:g}"],
+    ]
+    if trace.flop:
+        rows += [
+            ["FLOP", f"{trace.flop:,}, {fused:,} multiply-adds count twice{_useful(trace)}"],
+            ["intensity", f"{trace.intensity:.4g} FLOP a byte that threads load or store"],
+        ]
+    if special:
+        rows.append(["exp, erf, tanh", f"{special:,}, not among the FLOP"])
+    table("Totals", ["", ""], rows)
+
+
+def _useful(trace: Trace) -> str:
+    """What a GEMM needs of the FLOP; others are made with zeros beyond the edges, or add sums."""
+    if trace.op != "gemm":
+        return ""
+    (m, k), (_, n) = trace.shapes["0"], trace.shapes["1"]
+    return f"; 2 M N K is {2 * m * n * k / trace.flop:.1%} of it"
+
+
+def _moved(trace: Trace, actions: Sequence[str]) -> str:
+    """The bytes, and how often that is each tensor."""
+    times = [
+        f"{trace.count('bytes', actions=actions, memory=name) / size:.4g} x {name}"
+        for name, size in trace.tensor_bytes.items()
+        if trace.count("bytes", actions=actions, memory=name)
+    ]
+    total = trace.count("bytes", actions=actions, memory="global")
+    return f"{bytes_text(total)} ({', '.join(times)})" if times else bytes_text(total)
+
+
+def bytes_text(size: float) -> str:
+    """A size in decimal units: "4.19 MB"."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.4g} {unit}"
+        size /= 1000
+    raise AssertionError
+
+
+# ------------------------------------------------------------------------------------- occupancy
+
+
+def _show_residency(explained: Explained) -> None:
+    fit, device = explained.residency, explained.device
+    table(f"Occupancy on {device.name}", ["", ""], [*_code_rows(fit), *_fit_rows(explained)])
+
+
+def _code_rows(fit: Residency) -> list[list[str]]:
+    """What ptxas said, and what the launch asks for."""
+    built = fit.resources
+    shared = f"{fit.static_shared_bytes:,} B static, {fit.dynamic_shared_bytes:,} B dynamic"
+    opt_in = "needs no opt-in (48 KiB or less), carveout left to the driver"
+    if fit.opts_in:
+        opt_in = f"opts in to more than 48 KiB, prefers a carveout of {fit.carveout}%"
+    rows = [["registers a thread", f"not known: {fit.unknown}"]]
+    if built:
+        spills = f"{built.spill_store_bytes:,} B stored, {built.spill_load_bytes:,} B loaded"
+        spilled = built.spill_store_bytes or built.spill_load_bytes
+        rows = [
+            ["registers a thread", f"{built.registers}, by ptxas for {built.arch}"],
+            ["spills", f"{spills}, stack {built.stack_bytes:,} B" if spilled else "none"],
+        ]
+    return [*rows, ["shared memory a block", shared], ["dynamic shared memory", opt_in]]
+
+
+def _fit_rows(explained: Explained) -> list[list[str]]:
+    fit, held = explained.residency, explained.residency.occupancy
+    if held is None:
+        return [["blocks an SM", f"none: {fit.refusal}"]]
+    launch, device = largest_launch(explained.trace), explained.device
+    limits = ", ".join(f"{name} {blocks}" for name, blocks in held.limits.items())
+    without = "" if fit.resources else " (registers left out)"
+    rows = [
+        [
+            "blocks an SM",
+            f"{held.blocks}, limited by {' and '.join(held.limit)}{without}; "
+            f"each would allow: {limits}",
+        ],
+        ["occupancy", f"{held.percent:.0f}%: {held.warps} warps, {held.threads:,} threads an SM"],
+    ]
+    if fit.waves is not None:
+        rows.append(["waves", f"{fit.waves:.3g}: {launch.blocks:,} blocks for {device.sms} SMs"])
+    return rows
+
+
+# -------------------------------------------------------------------------------------- ceilings
+
+TRAFFIC_TEXTS = {
+    "threads": "if no cache helps",
+    "sectors": "what the L1 cache is asked for",
+    "each tensor once": "if caches keep everything",
+}
+
+
+def _show_ceilings(explained: Explained) -> None:
+    device = explained.device
+    if explained.trace.op == "gemm":
+        _show_roofline(explained)
+    else:
+        _show_bandwidth(explained)
+    rows = [
+        [name, f"{seconds * 1e6:.4g}", _least_text(explained, name)]
+        for name, seconds in explained.least_seconds.items()
+        if seconds
+    ]
+    table(f"Least times on {device.name}, all SMs at work", ["", ">us", "for"], rows)
+    longest = explained.bottleneck
+    print(f"Bottleneck: {longest}, {1e6 * explained.least_seconds[longest]:.4g} us.\n")
+
+
+def _show_roofline(explained: Explained) -> None:
+    device = explained.device
+    rows = [
+        [
+            name,
+            bytes_text(explained.traffic[name]),
+            f"{line.intensity:.4g}",
+            rate_text(line.gflops),
+            f"{line.fraction:.1%}",
+            line.bound,
+            TRAFFIC_TEXTS[name],
+        ]
+        for name, line in explained.rooflines.items()
+    ]
+    ridge = explained.rooflines["threads"].ridge
+    table(
+        f"Roofline of {device.name}: {device.bandwidth_gbs:,.0f} GB/s, "
+        f"{device.tflops(explained.trace.dtype):g} TFLOP/s, ridge at {ridge:.3g} FLOP/B",
+        ["traffic", ">bytes", ">FLOP/B", ">GFLOP/s at most", ">of peak", "bound by", "holds"],
+        rows,
+    )
+
+
+def _show_bandwidth(explained: Explained) -> None:
+    """For an op that is all memory: how much of the bandwidth the traffic leaves for its work."""
+    device, work = explained.device, explained.traffic["each tensor once"]
+    rows = [
+        [
+            name,
+            bytes_text(moved),
+            f"{moved / work:.4g}",
+            rate_text(device.bandwidth_gbs * work / moved),
+            f"{work / moved:.1%}",
+            TRAFFIC_TEXTS[name],
+        ]
+        for name, moved in explained.traffic.items()
+    ]
+    table(
+        f"Bandwidth of {device.name}: {device.bandwidth_gbs:,.0f} GB/s",
+        ["traffic", ">bytes", ">x least", ">useful GB/s at most", ">of bandwidth", "holds"],
+        rows,
+    )
+
+
+def _least_text(explained: Explained, name: str) -> str:
+    trace, device = explained.trace, explained.device
+    if name == "arithmetic":
+        return f"{trace.flop:,} FLOP, at {device.tflops(trace.dtype):g} TFLOP/s"
+    if name == "DRAM":
+        once = bytes_text(explained.traffic["each tensor once"])
+        return f"{once}, each tensor once, at {device.bandwidth_gbs:,.0f} GB/s"
+    passes = trace.count("merged_wavefronts", memory="shared")
+    merged = ", loads merged" if passes != trace.wavefronts else ""
+    return f"{passes:,} wavefronts of 128 B{merged}, at {device.shared_gbs:,.0f} GB/s"
