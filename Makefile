@@ -20,7 +20,7 @@ CLANG_FORMAT := .venv/bin/clang-format
 READY := .venv/.ready
 endif
 
-CPP = $(shell find csrc -name '*.h' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cpp')
+CPP = $(shell find csrc tests bench -name '*.h' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cpp')
 
 .PHONY: help
 help:  ## show this list
@@ -47,6 +47,11 @@ sanitize: extension  ## let compute-sanitizer watch every kernel on this GPU
 .PHONY: bench
 bench: extension  ## time every kernel of the ladder on this GPU
 	$(PY) -m torch_smem_gemm bench ladder $(ARGS)
+
+.PHONY: docs
+docs: extension  ## write README's tables and docs/claims.md from bench/results
+	$(PY) bench/report.py
+	PYTHONPATH=. $(PY) bench/claims.py
 
 .PHONY: extension
 extension: $(READY)  ## compile what has changed
@@ -75,7 +80,7 @@ wheel: $(READY)  ## build dist/*.whl
 .PHONY: clean
 clean:  ## remove all that was built; .venv stays
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
-	rm -f torch_smem_gemm/*.so torch_smem_gemm/_ptxas.json
+	rm -f torch_smem_gemm/*.so torch_smem_gemm/_ptxas.json torch_smem_gemm/_sources.json
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .venv/.ready: requirements.txt

@@ -65,8 +65,14 @@ def tables(results: dict[str, Any]) -> str:
         problems.setdefault(row["problem"], []).append(row)
     ceilings = results["ceilings"]
     reached = f"copy {ceilings['copy_gbs']:,.0f} GB/s, read {ceilings['read_gbs']:,.0f} GB/s"
-    if ceilings["ffma_gflops"]:
-        reached += f", float32 FMA {ceilings['ffma_gflops']:,.0f} GFLOP/s (cores × 2 × clock)"
+    nominal, measured_fma = ceilings["ffma_gflops"], ceilings.get("measured_ffma_gflops")
+    if measured_fma:
+        reached += f", float32 FMA {measured_fma:,.0f} GFLOP/s"
+        reached += f" (cores × 2 × clock: {nominal:,.0f})" if nominal else ""
+    elif nominal:
+        reached += f", float32 FMA {nominal:,.0f} GFLOP/s (cores × 2 × clock)"
+    if bf16 := ceilings.get("cublas_bf16_gflops"):
+        reached += f", cuBLAS's bfloat16 peak {bf16:,.0f} GFLOP/s"
     text = f"Measured on: {', '.join(measured)}.\nCeilings in the same run: {reached}."
     return "\n\n".join([text, *(table(*item) for item in problems.items())])
 

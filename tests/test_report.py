@@ -73,6 +73,17 @@ def test_writes_between_the_markers_and_checks(report: ModuleType, files: list[s
     assert "commit abc" in text
 
 
+def test_measured_ceilings_are_shown(report: ModuleType, files: list[str]) -> None:
+    path = Path(files[3])
+    results = json.loads(path.read_text())
+    results["ceilings"] |= {"measured_ffma_gflops": 11.5e3, "cublas_bf16_gflops": 790e3}
+    path.write_text(json.dumps(results))
+    assert report.main(files) == 0
+    text = Path(files[1]).read_text()
+    assert "float32 FMA 11,500 GFLOP/s (cores × 2 × clock: 12), cuBLAS's bfloat16" in text
+    assert "peak 790,000 GFLOP/s." in text
+
+
 def test_missing_markers_are_named(report: ModuleType, files: list[str]) -> None:
     Path(files[1]).write_text("no markers")
     with pytest.raises(SystemExit, match="ladder:begin"):

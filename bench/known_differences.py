@@ -1,0 +1,119 @@
+"""Where the trace's counts differ from ncu's, and why: of bench/results/trace-vs-ncu-h200.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+TOLERANCE = 0.01  # of ncu's count: what two counts may differ by and pass for the same
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why ncu counts something else than the trace does, and where it may."""
+
+    why: str
+    where: Callable[[Mapping[str, Any]], bool]  # of rows of the results
+    most: float  # that the counts differ by, as a share of ncu's count ...
+    share_of: str = ""  # ... of this counter, if not of the same
+
+
+def _gemm(row: Mapping[str, Any]) -> bool:
+    return row["op"] == "gemm"
+
+
+def _ragged_gemm(row: Mapping[str, Any]) -> bool:
+    return _gemm(row) and any(size % 32 for size in row["sizes"])
+
+
+def _ragged_sum(row: Mapping[str, Any]) -> bool:
+    return row["op"] == "sum" and row["sizes"][-1] % 1024 != 0
+
+
+def _conflicts(which: str) -> tuple[Reason, ...]:
+    """l1tex's conflicts of shared loads or stores."""
+    why = (
+        "the H200's l1tex counter also counts collisions with the cache's own fills: a few, "
+        "different in every run, in kernels whose passes are exactly as many as traced"
+    )
+    return (Reason(why, lambda row: True, 0.1, f"shared {which} wavefronts"),)
+
+
+_UNROLLED = (
+    "nvcc unrolls the loop by 4: lanes with four trips left and lanes with fewer go different "
+    "ways, as two requests where the trace has one"
+)
+# Where the trace and ncu differ on the H200, by counter.
+REASONS: dict[str, tuple[Reason, ...]] = {
+    "add": (
+        Reason(
+            "nvcc moves the last additions behind the test whether the thread's element is inside "
+            "C: threads outside do not make them",
+            lambda row: _ragged_gemm(row) and row["dtype"] != "float64",
+            0.35,
+        ),
+        Reason(
+            "where a chunk ends, nvcc makes float64's addition to the superchunk always and then "
+            "selects (DADD, FSEL); float32's is predicated",
+            lambda row: _gemm(row) and row["dtype"] == "float64",
+            0.3,
+        ),
+        Reason(
+            "nvcc moves the last addition behind `lane == 0`: 31 lanes do not make it",
+            lambda row: row["op"] == "sum" and row["kernel"] == "shuffle",
+            0.02,
+        ),
+    ),
+    "global load requests": (Reason(_UNROLLED, _ragged_sum, 0.1),),
+    "global load sectors": (
+        Reason(_UNROLLED, _ragged_sum, 0.05),
+        Reason(
+            "nvcc peels the loop's remainder off in front: lanes with one trip more are an "
+            "iteration apart from the others",
+            lambda row: row["kernel"] == "panel" and row["sizes"][-1] % 16 != 0,
+            0.01,
+        ),
+    ),
+    "copy sectors": (
+        Reason(
+            "ncu's own count of what 16-byte copies of ragged rows ask for is another in every "
+            "run, by up to 2%; the trace's is the least that was seen",
+            _ragged_gemm,
+            0.03,
+        ),
+    ),
+    "copy wavefronts": (
+        Reason(
+            "the passes of 16-byte cp.async from rows that are not whole 128-byte lines apart, or "
+            "of zeros beyond an edge: the trace's rule was fitted, not found",
+            _ragged_gemm,
+            0.1,
+        ),
+    ),
+    "shared load bytes": (
+        Reason(
+            "two-byte copies go through registers, by generic loads (LD) here: ncu adds their "
+            "bytes to shared memory's as well as to global memory's",
+            lambda row: row["kernel"] == "double_buffered" and row["dtype"] == "float16",
+            0.15,
+        ),
+    ),
+    "shared load conflicts": _conflicts("load"),
+    "shared store conflicts": _conflicts("store"),
+}
+
+
+def difference(pair: Mapping[str, float]) -> float:
+    """How far the trace's count is from ncu's, as a share of ncu's."""
+    return abs(pair["trace"] - pair["ncu"]) / max(pair["ncu"], 1)
+
+
+def reason(row: Mapping[str, Any], name: str) -> Reason | None:
+    """What explains that a counter of this row of the results differs, by as much as it does."""
+    pair = row["counters"][name]
+    for known in REASONS.get(name, ()):
+        whole = row["counters"][known.share_of or name]["ncu"]
+        if known.where(row) and abs(pair["trace"] - pair["ncu"]) <= known.most * whole:
+            return known
+    return None

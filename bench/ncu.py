@@ -1,0 +1,69 @@
+"""Runs programs under Nsight Compute, and reads what it prints.
+
+``ncu`` must be on PATH and allowed to read the performance counters.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torch_smem_gemm.cli._environment import versions
+
+
+def profile(
+    command: Sequence[str | Path],
+    metrics: Sequence[str],
+    options: Sequence[str] = (),
+    *,
+    save: Path | None = None,
+) -> list[dict[str, str]]:
+    """Run ``command`` under ncu; a dict of its columns for each launch, in order.
+
+    Args:
+        command: the program and its arguments.
+        metrics: what ncu measures; columns of these names are in every dict.
+        options: more of ncu's options.
+        save: where to keep what ncu printed.
+    """
+    watched = [
+        *("ncu", "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"),
+        *(*options, "--metrics", ",".join(metrics), *map(str, command)),
+    ]
+    done = subprocess.run(watched, stdout=subprocess.PIPE, text=True, check=False)
+    if save:
+        save.write_text(done.stdout)
+    if done.returncode != 0 or '"ID"' not in done.stdout:
+        raise SystemExit(f"ncu ended with {done.returncode}:\n{done.stdout[-2000:]}")
+    return parse(done.stdout)
+
+
+def parse(text: str) -> list[dict[str, str]]:
+    """A dict of columns for each launch in what ncu printed."""
+    csv.field_size_limit(sys.maxsize)  # a metric with an entry for each instruction is one field
+    table = csv.DictReader(io.StringIO(text[text.index('"ID"') :]))
+    return list(table)[1:]  # the first row holds the units
+
+
+def number(text: str) -> int:
+    """ncu's "1,024" or "1,024 (FFMA: 1,000; ...)"."""
+    return round(float(re.match(r"[\d,.]+", text)[0].replace(",", "")))
+
+
+def setting() -> dict[str, Any]:
+    """What was measured on: the head of a results file."""
+    version = subprocess.check_output(["ncu", "--version"], text=True)
+    return {
+        "device": torch.cuda.get_device_name(),
+        "date": datetime.date.today().isoformat(),
+        "versions": versions() | {"ncu": re.search(r"Version (\S+)", version)[1]},
+    }

@@ -1,0 +1,287 @@
+"""Hold what the tracer counts against what Nsight Compute counts on the GPU, kernel by kernel.
+
+    python bench/trace_vs_ncu.py --out bench/results/trace-vs-ncu-h200.json
+
+Runs every kernel of every ladder once under ``ncu`` (which must be on PATH and allowed to read the
+performance counters) and once under ``smem.trace``, on the same problems, and writes both counts
+side by side. Exits with 1 if any differ by more than 1% for no reason that is known
+(known_differences.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ncu
+import torch
+from known_differences import TOLERANCE, difference, reason
+
+import torch_smem_gemm as smem
+
+# Sizes: whole tiles, then ragged ones.
+PROBLEMS = (
+    ("gemm", (256, 256, 256), "float32"),
+    ("gemm", (200, 136, 100), "float32"),
+    ("gemm", (75, 131, 93), "float32"),
+    ("gemm", (200, 136, 100), "float16"),
+    ("gemm", (200, 136, 100), "float64"),
+    ("transpose", (256, 256), "float32"),
+    ("transpose", (200, 137), "float32"),
+    ("transpose", (200, 137), "uint8"),
+    ("transpose", (200, 137), "float64"),
+    ("sum", (64, 8192), "float32"),
+    ("sum", (37, 1000), "float32"),
+    ("sum", (37, 1000), "int8"),
+)
+
+SASS = "smsp__sass_"
+L1 = "smsp__sass_l1tex_"
+OPCODES = "sass__inst_executed_per_opcode_with_modifier_all"
+
+Counter = Callable[[smem.Trace, str], float]
+
+
+def lines(what: str, memory: str, *actions: str) -> Counter:
+    """Add up ``what`` over the lines, as written or (where they differ) as the compiler merges."""
+
+    def count(trace: smem.Trace, view: str) -> float:
+        merged = view == "merged" and actions == ("load",) and memory == "shared"
+        field = f"merged_{what}" if merged and what != "distinct_bytes" else what
+        return trace.count(field, actions=actions, memory=memory)
+
+    return count
+
+
+def arithmetic(name: str) -> Counter:
+    """Operations of single threads."""
+    return lambda trace, _: sum(getattr(launch, name) for launch in trace.launches)
+
+
+# What is compared: a counter of ours, and the ncu metrics that add up to it.
+COUNTERS: dict[str, tuple[Counter, tuple[str, ...]]] = {
+    "global load requests": (
+        lines("requests", "global", "load"),
+        (f"{SASS}inst_executed_op_global_ld",),
+    ),
+    "global load bytes": (
+        lines("distinct_bytes", "global", "load"),
+        (f"{SASS}data_bytes_mem_global_op_ld",),
+    ),
+    "global load sectors": (
+        lines("sectors", "global", "load"),
+        (f"{L1}t_sectors_pipe_lsu_mem_global_op_ld",),
+    ),
+    "global store requests": (
+        lines("requests", "global", "store"),
+        (f"{SASS}inst_executed_op_global_st",),
+    ),
+    "global store bytes": (
+        lines("distinct_bytes", "global", "store"),
+        (f"{SASS}data_bytes_mem_global_op_st",),
+    ),
+    "global store sectors": (
+        lines("sectors", "global", "store"),
+        (f"{L1}t_sectors_pipe_lsu_mem_global_op_st",),
+    ),
+    "copy requests": (lines("requests", "shared", "copy_to"), (f"{SASS}inst_executed_op_ldgsts",)),
+    "copy sectors": (
+        lines("sectors", "global", "copy_from"),
+        (f"{L1}t_sectors_pipe_lsu_mem_global_op_ldgsts",),
+    ),
+    "copy wavefronts": (
+        lines("wavefronts", "shared", "copy_to"),
+        (f"{L1}data_pipe_lsu_wavefronts_mem_shared_op_ldgsts",),
+    ),
+    "copy conflicts": (
+        lines("conflicts", "shared", "copy_to"),
+        (f"{L1}data_bank_conflicts_pipe_lsu_mem_shared_op_ldgsts",),
+    ),
+    "shared load requests": (
+        lines("requests", "shared", "load"),
+        (f"{SASS}inst_executed_op_shared_ld",),
+    ),
+    "shared load bytes": (
+        lines("distinct_bytes", "shared", "load"),
+        (f"{SASS}data_bytes_mem_shared_op_ld",),
+    ),
+    "shared load wavefronts": (
+        lines("wavefronts", "shared", "load"),
+        (f"{L1}data_pipe_lsu_wavefronts_mem_shared_op_ld",),
+    ),
+    "shared load conflicts": (
+        lines("conflicts", "shared", "load"),
+        ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld",),
+    ),
+    "shared store requests": (
+        lines("requests", "shared", "store"),
+        (f"{SASS}inst_executed_op_shared_st",),
+    ),
+    "shared store bytes": (
+        lines("distinct_bytes", "shared", "store"),
+        (f"{SASS}data_bytes_mem_shared_op_st",),
+    ),
+    "shared store wavefronts": (
+        lines("wavefronts", "shared", "store"),
+        (f"{L1}data_pipe_lsu_wavefronts_mem_shared_op_st",),
+    ),
+    "shared store conflicts": (
+        lines("conflicts", "shared", "store"),
+        ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st",),
+    ),
+    "fma": (
+        arithmetic("fma"),
+        tuple(f"{SASS}thread_inst_executed_op_{t}fma_pred_on" for t in "fd"),
+    ),
+    "add": (
+        arithmetic("add"),
+        tuple(f"{SASS}thread_inst_executed_op_{t}add_pred_on" for t in "fd"),
+    ),
+    "multiply": (
+        arithmetic("multiply"),
+        tuple(f"{SASS}thread_inst_executed_op_{t}mul_pred_on" for t in "fd"),
+    ),
+}
+# Instructions that ncu counts by opcode.
+BARRIERS = lines("requests", "", "barrier")
+
+
+def shuffles(trace: smem.Trace, _: str) -> int:
+    """SHFL moves 4 bytes: a shuffle of 8 is two."""
+    return sum(
+        line.requests * -(-line.bytes_a_lane // 4)
+        for launch in trace.launches
+        for line in launch.lines
+        if line.action == "shuffle"
+    )
+
+
+def counts(trace: smem.Trace, view: str) -> dict[str, float]:
+    """Every counter of ours; ``view`` is "written" or "merged", as the compiler made the loads."""
+    counters = {name: counter for name, (counter, _) in COUNTERS.items()}
+    counters |= {"barriers": BARRIERS, "shuffles": shuffles}
+    return {name: counter(trace, view) for name, counter in counters.items()}
+
+
+SHOWN_OPCODES = re.compile(r"(LD|ST|BAR|SHFL|FFMA|FADD|FMUL|DFMA|DADD|DMUL|HMMA)\w*(\.\w+)*$")
+
+
+def runs() -> Iterator[tuple[str, str, tuple[int, ...], str]]:
+    """Every kernel on every problem of its op."""
+    for op, sizes, dtype in PROBLEMS:
+        for row in smem.kernels(op):
+            yield op, row.name, sizes, dtype
+
+
+def arguments(op: str, sizes: tuple[int, ...], dtype: str, device: str) -> tuple[Any, ...]:
+    """The positional arguments of the op."""
+    kind = getattr(torch, dtype)
+
+    def filled(*shape: int) -> torch.Tensor:
+        return (torch.rand(shape, device=device) * 8 - 4).to(kind)
+
+    if op == "gemm":
+        m, n, k = sizes
+        return filled(m, k), filled(k, n)
+    return (filled(*sizes), 1) if op == "sum" else (filled(*sizes),)
+
+
+def launch_all() -> None:
+    """What ncu watches: each run once."""
+    for op, kernel, sizes, dtype in runs():
+        getattr(smem, op)(*arguments(op, sizes, dtype, "cuda"), kernel=kernel)
+    torch.cuda.synchronize()
+
+
+def profile(save: Path | None) -> list[dict[str, str]]:
+    """Run :func:`launch_all` under ncu; a dict of its columns for each launch."""
+    metrics = [f"{name}.sum" for _, names in COUNTERS.values() for name in names]
+    options = [
+        *("--kernel-name-base", "demangled", "-k", "regex:_kernel<.*Problem"),
+        *("--print-metric-instances", "details"),
+    ]
+    command = [sys.executable, Path(__file__).resolve(), "--launch"]
+    return ncu.profile(command, [*metrics, OPCODES], options, save=save)
+
+
+def opcodes(text: str) -> dict[str, int]:
+    """Executed instructions by opcode, those that touch memory, wait or compute."""
+    found = re.findall(r"([A-Z][\w.]*): ([\d,]+)", text)
+    counts = {name: ncu.number(count) for name, count in found}
+    return {name: counts[name] for name in sorted(counts) if SHOWN_OPCODES.match(name)}
+
+
+def compare(columns: dict[str, str], trace: smem.Trace) -> dict[str, Any]:
+    """One launch's counters, ours beside ncu's."""
+    executed = opcodes(columns[OPCODES])
+    measured = {
+        name: sum(ncu.number(columns[f"{metric}.sum"]) for metric in metrics)
+        for name, (_, metrics) in COUNTERS.items()
+    }
+    measured["barriers"] = sum(n for name, n in executed.items() if name.startswith("BAR"))
+    measured["shuffles"] = sum(n for name, n in executed.items() if name.startswith("SHFL"))
+
+    # Whether nvcc merged the loads that it could merge: its SASS then has so many fewer.
+    merged = counts(trace, "merged")["shared load requests"] == measured["shared load requests"]
+    view = "merged" if merged else "written"
+    return {
+        "loads": view,
+        "counters": {
+            name: {"trace": count, "ncu": measured[name]}
+            for name, count in counts(trace, view).items()
+        },
+        "opcodes": executed,
+    }
+
+
+def collect(save: Path | None) -> dict[str, Any]:
+    """Everything that the results file holds."""
+    rows = []
+    for (op, kernel, sizes, dtype), columns in zip(runs(), profile(save), strict=True):
+        trace = smem.trace(op, *arguments(op, sizes, dtype, "cpu"), kernel=kernel)
+        row = {"op": op, "kernel": kernel, "sizes": sizes, "dtype": dtype}
+        rows.append(row | {"function": columns["Kernel Name"]} | compare(columns, trace))
+    return {**ncu.setting(), "rows": rows}
+
+
+def show(results: dict[str, Any]) -> bool:
+    """Print every counter that differs; return whether all are within 1% or have a reason."""
+    right = True
+    for row in results["rows"]:
+        title = f"{row['op']} {row['kernel']} {row['sizes']} {row['dtype']}"
+        differing = {
+            name: pair for name, pair in row["counters"].items() if pair["trace"] != pair["ncu"]
+        }
+        print(f"{title}: {len(row['counters']) - len(differing)} equal", end="")
+        for name, pair in differing.items():
+            off = difference(pair)
+            known = reason(row, name)
+            right &= off <= TOLERANCE or known is not None
+            print(f"; {name} {pair['trace']} / ncu {pair['ncu']} ({off:.1%})", end="")
+            print(" for a known reason" if known else "", end="")
+        print()
+    return right
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="write the results there, as JSON")
+    parser.add_argument("--save-csv", type=Path, help="keep what ncu printed")
+    parser.add_argument("--launch", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.launch:
+        launch_all()
+        return 0
+    results = collect(args.save_csv)
+    if args.out:
+        args.out.write_text(json.dumps(results, indent=1) + "\n")
+    return int(not show(results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
