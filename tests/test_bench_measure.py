@@ -10,7 +10,6 @@ import torch
 from torch_smem_gemm.bench import measure
 from torch_smem_gemm.bench.measure import (
     Ceilings,
-    Interrupted,
     Samples,
     graphed,
     host_seconds,
@@ -146,26 +145,6 @@ def test_slow_candidates_take_part_in_fewer_rounds(
     assert samples["it"].seconds.keys() <= samples["fast"].seconds.keys()
 
 
-@pytest.mark.parametrize("finished", [-1, 0, 1, 7])
-def test_ctrl_c_keeps_the_finished_rounds(finished: int, clock: Clock) -> None:
-    log: list[str] = []
-
-    class Impatient(Candidate):
-        def __call__(self) -> None:
-            super().__call__()
-            if Counter(self.log)["b"] == finished + 3:
-                raise KeyboardInterrupt
-
-    calls = {"a": Candidate("a", clock, log, 1e-3), "b": Impatient("b", clock, log, 1e-3)}
-    with pytest.raises(Interrupted) as caught:
-        interleaved(calls, CPU)
-    assert isinstance(caught.value, KeyboardInterrupt)
-    samples = caught.value.samples
-    assert {name: timed.rounds for name, timed in samples.items()} == (
-        {"a": finished, "b": finished} if finished > 0 else {}
-    )
-
-
 def test_other_errors_pass() -> None:
     def fails() -> None:
         raise RuntimeError("an illegal memory access")
@@ -182,7 +161,7 @@ def test_on_the_cpu() -> None:
     assert ceilings.read_gbs > 0
     assert ceilings.fma_gflops is ceilings.cublas_bf16_gflops is None
     assert host_seconds(lambda: None, CPU) is None
-    assert graphed(lambda: None, CPU) is None
+    assert graphed(lambda: None, 1, CPU) is None
 
 
 # --- on a GPU
@@ -213,11 +192,12 @@ def test_host_time_is_not_the_gpus() -> None:
 
 
 @pytest.mark.gpu
-def test_a_graph_replays_the_call() -> None:
+@pytest.mark.parametrize("calls", [1, 4])
+def test_a_graph_replays_the_calls(calls: int) -> None:
     x = torch.zeros(8, device="cuda")
-    replay = graphed(lambda: x.add_(1), torch.device("cuda"))
+    replay = graphed(lambda: x.add_(1), calls, torch.device("cuda"))
     assert replay is not None
     x.zero_()
     for _ in range(3):
         replay()
-    assert x.tolist() == [3.0] * 8
+    assert x.tolist() == [3.0 * calls] * 8

@@ -1,14 +1,4 @@
-"""Timing that can be compared: interleaved rounds of all candidates, in one process.
-
-Ctrl-C while candidates are timed raises ``Interrupted``, a ``KeyboardInterrupt`` that carries the
-samples so far. Whoever makes rows of the timings makes them of ``interrupted.samples`` instead, and
-then ends; whoever does not care is left by it as by any Ctrl-C::
-
-    try:
-        samples = interleaved(calls, device)
-    except Interrupted as interrupted:
-        samples = interrupted.samples  # of candidates that took part in at least one round
-"""
+"""Timing that can be compared: interleaved rounds of all candidates, in one process."""
 
 from __future__ import annotations
 
@@ -31,21 +21,23 @@ MAX_ROUNDS = 80
 
 # Of host_seconds: calls that wait on the GPU at most, calls timed at most, seconds spent on them.
 QUEUED_CALLS = 8
-HOST_CALLS = 400
-HOST_SECONDS = 0.2
+HOST_CALLS = 200
+HOST_SECONDS = 0.05
 
 # Of the ceilings: multiply-adds of each of _ffma's threads are 64 a round; 2 ms on an H200.
 FFMA_ROUNDS = 4096
 BF16_SIZE = 8192
 
 METHOD = (
-    "Median, 20th and 80th percentile of rounds that run every candidate once, in an order shuffled"
-    " anew each round; candidates that take long take part in fewer rounds (at least"
-    f" {MIN_ROUNDS} of {MAX_ROUNDS}). Speed-ups are medians of the ratios taken round by round."
-    " Untimed warm-up first. On a GPU: CUDA events around each"
-    " call, the L2 cache flushed before it by writing a buffer of twice its size; on a CPU:"
-    " wall-clock time, caches warm. Random inputs, results checked against float64 before timing,"
-    " TF32 off."
+    "ms: median, 20th and 80th percentile of rounds that run every candidate once, in an order"
+    " shuffled anew each round; candidates that take long take part in fewer rounds (at least"
+    f" {MIN_ROUNDS} of {MAX_ROUNDS}). Ratios are medians of the ratios taken round by round."
+    " Untimed warm-up first. On a GPU: CUDA events around each call, the L2 cache flushed before it"
+    " by writing a buffer of twice its size; on a CPU: wall-clock time, caches warm. graph_ms, of"
+    " short calls: a CUDA graph that calls once with each of the sets of inputs, too many for the"
+    " L2 cache, divided by their number. host_us: the host's time for one call, the GPU's not"
+    " waited for. Random inputs; every result is checked against float64 before it is timed; TF32"
+    " off. torch.compile without CUDA graphs, which would copy the inputs."
 )
 
 
@@ -102,14 +94,6 @@ class Samples:
         return spread(other.seconds[index] / self.seconds[index] for index in common)
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C came; ``samples`` has what the finished rounds measured, as ``interleaved`` does."""
-
-    def __init__(self, samples: dict[str, Samples]) -> None:
-        super().__init__()
-        self.samples = samples
-
-
 @dataclass(frozen=True)
 class Ceilings:
     """What the device can do at most. GB are 1e9 bytes; a copy counts read and written bytes."""
@@ -153,29 +137,22 @@ def interleaved(
 
     Returns:
         name -> Samples, in the order of ``calls``.
-
-    Raises:
-        Interrupted: on Ctrl-C, with the samples of the rounds finished until then.
     """
     samples: dict[str, dict[int, float]] = {name: {} for name in calls}
     timed_round = _cuda_round(device) if device.type == "cuda" else _cpu_round
     shuffled = random.Random(seed)
-    try:
-        timed_round(list(calls.values()))  # loads code, fills caches, raises the clock
-        estimates = timed_round(list(calls.values()))
-        wanted = SECONDS if budget is None else budget
-        strides = {
-            name: _stride(seconds, wanted) for name, seconds in zip(calls, estimates, strict=True)
-        }
-        for index in range(MAX_ROUNDS):
-            names = [name for name in calls if index % strides[name] == 0]
-            shuffled.shuffle(names)
-            timings = timed_round([calls[name] for name in names])
-            for name, seconds in zip(names, timings, strict=True):
-                samples[name][index] = seconds
-    except KeyboardInterrupt:
-        finished = {name: Samples(timed) for name, timed in samples.items() if timed}
-        raise Interrupted(finished) from None
+    timed_round(list(calls.values()))  # loads code, fills caches, raises the clock
+    estimates = timed_round(list(calls.values()))
+    wanted = SECONDS if budget is None else budget
+    strides = {
+        name: _stride(seconds, wanted) for name, seconds in zip(calls, estimates, strict=True)
+    }
+    for index in range(MAX_ROUNDS):
+        names = [name for name in calls if index % strides[name] == 0]
+        shuffled.shuffle(names)
+        timings = timed_round([calls[name] for name in names])
+        for name, seconds in zip(names, timings, strict=True):
+            samples[name][index] = seconds
     return {name: Samples(timed) for name, timed in samples.items()}
 
 
@@ -211,12 +188,13 @@ def host_seconds(call: Call, device: torch.device) -> float | None:
     return statistics.median(timed)
 
 
-def graphed(call: Call, device: torch.device) -> Call | None:
-    """``call`` captured in a CUDA graph: a call that replays it, with next to no work for the host.
+def graphed(call: Call, calls: int, device: torch.device) -> Call | None:
+    """A CUDA graph of ``calls`` times ``call``: replays them with next to no work for the host.
 
     Args:
-        call: launches work on ``device``, always on the same tensors, and does not synchronise. It
-            runs a few times first, so that what it allocates and chooses once is done.
+        call: launches work on ``device`` and does not synchronise. It runs ``calls`` times first,
+            so that what it allocates and chooses once is done.
+        calls: one or more; where ``call`` takes its inputs in turn, as many as there are.
         device: where the work runs. On the CPU there are no graphs: None.
 
     Raises:
@@ -228,12 +206,13 @@ def graphed(call: Call, device: torch.device) -> Call | None:
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
-            for _ in range(3):
+            for _ in range(calls):
                 call()
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            call()
+            for _ in range(calls):
+                call()
     return _Replay(graph, call)
 
 

@@ -10,55 +10,88 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_smem_gemm.bench.problems import Problem
-from torch_smem_gemm.bench.shapes import SumShape
-
-Call = Callable[[], object]
-Function = Callable[..., object]
+from torch_smem_gemm.bench.problems import Function, Problem, activated
+from torch_smem_gemm.bench.shapes import GemmShape, SumShape
 
 
 @dataclass(frozen=True)
 class NotAvailable:
-    """A peer that cannot do a problem here: "n/a"."""
+    """What cannot do a problem here: "n/a"."""
 
     reason: str
 
 
-Factory = Callable[[Problem], Call | NotAvailable]
+# Makes the function of a problem's inputs, run once.
+Factory = Callable[[Problem], Function | NotAvailable]
 
-# max-autotune without CUDA graphs: those would copy the rotating inputs in each call.
-COMPILE_MODES = {"compile": "default", "compile-max": "max-autotune-no-cudagraphs"}
+
+@dataclass(frozen=True)
+class Peer:
+    """What else computes an op's problems."""
+
+    name: str
+    summary: str
+    make: Factory  # raises nothing if the peer fails: says why it is not available
+    same: bool = True  # computes the same; False only bounds what is possible
+
+
+EAGER = {
+    "gemm": "torch.matmul",
+    "linear": "torch.nn.functional.linear, and the activation after it",
+    "transpose": "x.mT.contiguous()",
+    "sum": "torch.sum",
+}
+# name -> what it is, and torch.compile's options. Without CUDA graphs: those would copy the
+# rotating inputs in each call.
+COMPILED: dict[str, tuple[str, dict[str, str | int | bool | Callable]]] = {
+    "compile": ("torch.compile", {}),
+    "compile-max": (
+        "torch.compile, max-autotune without CUDA graphs",
+        {"max_autotune": True, "coordinate_descent_tuning": True},
+    ),
+    "triton": (
+        "torch.compile's Triton kernels alone, the persistent TMA one among them",
+        {
+            "max_autotune": True,
+            "max_autotune_gemm_backends": "TRITON",
+            "triton.enable_persistent_tma_matmul": True,
+        },
+    ),
+}
 BLAS_LIBRARIES = ("cublas", "cublaslt")
 
 
-def available(op: str, device: torch.device) -> dict[str, Factory]:
-    """The peers that can be tried for ``op`` on ``device``, by name.
-
-    A factory makes the peer's call for a problem, and has run it once. It raises nothing if that
-    fails: it says why the peer is not available.
-    """
-    factories = {"torch": _factory(_eager)}
-    if device.type != "cuda":
-        return factories
-    for name, mode in COMPILE_MODES.items():
-        factories[name] = _factory(_compiled(mode))
-    if op in ("gemm", "linear"):
-        for library in BLAS_LIBRARIES:
-            factories[library] = _factory(_with_library(library))
-    return factories
+def available(op: str, device: torch.device) -> dict[str, Peer]:
+    """The peers that can be tried for ``op`` on ``device``, by name."""
+    peers = [Peer("torch", EAGER[op], _factory(_eager))]
+    if device.type == "cuda":
+        products = op in ("gemm", "linear")
+        peers += [
+            Peer(name, summary, _factory(_compiled(options)))
+            for name, (summary, options) in COMPILED.items()
+            if products or name != "triton"  # elsewhere all of torch.compile's kernels are Triton's
+        ]
+        if products:
+            peers += [
+                Peer(library, f"torch with {library} preferred", _factory(_with_library(library)))
+                for library in BLAS_LIBRARIES
+            ]
+    if op == "transpose":
+        peers.append(Peer("copy", "y.copy_(x), no transpose", _factory(_copy), same=False))
+    return {peer.name: peer for peer in peers}
 
 
 def _factory(make: Callable[[Problem], Function]) -> Factory:
-    def factory(problem: Problem) -> Call | NotAvailable:
+    def factory(problem: Problem) -> Function | NotAvailable:
         try:
-            call = problem.bind(make(problem))
-            call()
+            function = make(problem)
+            function(*problem.inputs[0])
             if problem.out.is_cuda:
                 torch.cuda.synchronize(problem.out.device)
         except Exception as error:  # whatever a compiler or a library raises
             lines = str(error).splitlines()
             return NotAvailable(f"{type(error).__name__}: {lines[0] if lines else ''}")
-        return call
+        return function
 
     return factory
 
@@ -69,18 +102,19 @@ def _eager(problem: Problem) -> Function:
         return lambda x: torch.sum(x, dim)
     if problem.op == "transpose":
         return lambda x: x.mT.contiguous()
-    return _linear if problem.op == "linear" else _matmul
+    if problem.op == "gemm":
+        return lambda a, b: torch.matmul(a, b)
+    assert isinstance(problem.shape, GemmShape)
+    activation = problem.shape.activation
+    return lambda x, weight, bias: activated(F.linear(x, weight, bias), activation)
 
 
-def _matmul(a: Tensor, b: Tensor) -> Tensor:
-    return torch.matmul(a, b)
+def _copy(problem: Problem) -> Function:
+    target = torch.empty_like(problem.inputs[0][0])
+    return lambda x: target.copy_(x)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return F.linear(x, weight, bias)
-
-
-def _compiled(mode: str) -> Callable[[Problem], Function]:
+def _compiled(options: dict[str, str | int | bool | Callable]) -> Callable[[Problem], Function]:
     def make(problem: Problem) -> Function:
         eager = _eager(problem)
         assert isinstance(eager, types.FunctionType)
@@ -89,7 +123,7 @@ def _compiled(mode: str) -> Callable[[Problem], Function]:
         own = types.FunctionType(
             eager.__code__.replace(), eager.__globals__, eager.__name__, None, eager.__closure__
         )
-        return torch.compile(own, mode=mode, dynamic=False, fullgraph=True)
+        return torch.compile(own, options=options, dynamic=False, fullgraph=True)
 
     return make
 

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench.shapes import GemmShape, Shape, SumShape, TransposeShape
+from torch_smem_gemm.ops._codes import activation_code, precision_code
 
 # Multiply-adds in float64 that a check of a GEMM may take, by type of device. At least one row is
 # checked, and every row if they fit.
@@ -19,6 +21,7 @@ CHECKED_PRODUCTS = {"cuda": 1 << 36, "cpu": 1 << 31}
 MAX_INPUT_SETS = 256
 
 Inputs = tuple[Tensor, ...]
+Function = Callable[..., object]  # of the inputs
 # inputs, result -> what was checked of the result, the reference there, the largest error allowed
 Judged = tuple[Tensor, Tensor, Tensor]
 Judge = Callable[[Inputs, Tensor], Judged]
@@ -38,18 +41,18 @@ class Problem:
     _ours: Callable[..., object]  # (*inputs, kernel=, out=)
     _judge: Judge
 
-    def bind(self, function: Callable[..., object]) -> Callable[[], object]:
+    def bind(self, function: Function) -> Callable[[], object]:
         """A call of ``function(*inputs)`` that takes the next set of inputs each time."""
         sets = itertools.cycle(self.inputs)
         return lambda: function(*next(sets))
 
-    def ours(self, kernel: str = "auto") -> Callable[[], object]:
-        """A call of this package's op into ``out``, on the next set of inputs each time."""
-        return self.bind(lambda *inputs: self._ours(*inputs, kernel=kernel, out=self.out))
+    def ours(self, kernel: str = "auto", out: Tensor | None = None) -> Function:
+        """This package's op: a function of the inputs that returns a new tensor, or ``out``."""
+        return lambda *inputs: self._ours(*inputs, kernel=kernel, out=out)
 
     def poison(self) -> None:
-        """Fill ``out`` with NaN, so that ``check`` sees an element that was not written."""
-        self.out.fill_(math.nan)
+        """Fill ``out`` with what no result is, so that ``check`` sees an element left unwritten."""
+        self.out.fill_(math.nan if self.dtype.is_floating_point else 99)
 
     def check(self, result: object) -> str | None:
         """What is wrong with the result for the first set of inputs; None if it is right.
@@ -77,29 +80,44 @@ class Problem:
 def make_problem(
     op: str, shape: Shape, dtype: torch.dtype, device: torch.device, seed: int = 0
 ) -> Problem:
-    """The problem of ``shape`` with normally distributed inputs, the same for the same seed.
+    """The problem of ``shape`` with random inputs, the same for the same seed.
 
     Args:
-        op: "gemm", "linear" (with bias, without activation), "transpose" or "sum".
+        op: "gemm", "linear" (with bias), "transpose" or "sum".
         shape: of that op; the layout of a linear problem is always nt.
-        dtype: a floating-point type.
+        dtype: a floating-point type, whose inputs are normally distributed; for transpose and sum
+            also an integer type, whose inputs are 0 to 9.
         device: where the inputs lie.
         seed: of the inputs.
     """
     generator = torch.Generator(device).manual_seed(seed)
 
-    def normal(*sizes: int) -> Tensor:
-        return torch.randn(*sizes, dtype=dtype, device=device, generator=generator)
+    def random(*sizes: int) -> Tensor:
+        if dtype.is_floating_point:
+            return torch.randn(*sizes, dtype=dtype, device=device, generator=generator)
+        return torch.randint(10, sizes, dtype=dtype, device=device, generator=generator)
 
-    if op == "gemm" and isinstance(shape, GemmShape):
-        return _gemm(shape, normal)
+    if op == "gemm" and isinstance(shape, GemmShape) and shape.activation is None:
+        return _gemm(shape, random)
     if op == "linear" and isinstance(shape, GemmShape) and shape.batch == 1:
-        return _linear(shape, normal)
+        return _linear(shape, random)
     if op == "transpose" and isinstance(shape, TransposeShape):
-        return _transpose(shape, normal)
+        return _transpose(shape, random)
     if op == "sum" and isinstance(shape, SumShape):
-        return _sum(shape, normal)
+        return _sum(shape, random)
     raise ValueError(f"bench: {op} does not take the problem {shape!r}")
+
+
+def activated(x: Tensor, activation: str | None) -> Tensor:
+    """``x`` after torch's activation of that name, or ``x`` itself."""
+    if activation is None:
+        return x
+    if activation == "gelu_tanh":
+        return F.gelu(x, approximate="tanh")
+    functions: dict[str, Function] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+    result = functions[activation](x)
+    assert isinstance(result, Tensor)
+    return result
 
 
 def input_sets(bytes_each: int, l2_bytes: int) -> int:
@@ -119,11 +137,11 @@ def sampled_rows(rows: int, wanted: int, seed: int = 0) -> Tensor:
     return (starts + offsets).clamp_(max=rows - 1)
 
 
-def _gemm(shape: GemmShape, normal: Callable[..., Tensor]) -> Problem:
+def _gemm(shape: GemmShape, random: Callable[..., Tensor]) -> Problem:
     batch = (shape.batch,) if shape.batch > 1 else ()
 
     def operand(rows: int, columns: int, layout: str) -> Tensor:
-        return normal(*batch, rows, columns) if layout == "n" else normal(*batch, columns, rows).mT
+        return random(*batch, rows, columns) if layout == "n" else random(*batch, columns, rows).mT
 
     def inputs() -> Inputs:
         a = operand(shape.m, shape.k, shape.layout[0])
@@ -138,50 +156,56 @@ def _gemm(shape: GemmShape, normal: Callable[..., Tensor]) -> Problem:
     return _problem("gemm", shape, operations, inputs, out_sizes, smem.gemm, judge)
 
 
-def _linear(shape: GemmShape, normal: Callable[..., Tensor]) -> Problem:
+def _linear(shape: GemmShape, random: Callable[..., Tensor]) -> Problem:
     def inputs() -> Inputs:
-        return normal(shape.m, shape.k), normal(shape.n, shape.k), normal(shape.n)
+        return random(shape.m, shape.k), random(shape.n, shape.k), random(shape.n)
 
-    def ours(x: Tensor, weight: Tensor, bias: Tensor, kernel: str, out: Tensor) -> Tensor:
-        return smem.gemm(x, weight.mT, bias=bias, kernel=kernel, out=out)
+    def ours(x: Tensor, weight: Tensor, bias: Tensor, kernel: str, out: Tensor | None) -> Tensor:
+        if out is None:
+            return smem.linear(x, weight, bias, activation=shape.activation)
+        codes = activation_code("linear", shape.activation), precision_code("linear", None)
+        torch.ops.smem.linear.out(x, weight, bias, *codes, out=out)
+        return out
 
     def judge(inputs: Inputs, result: Tensor) -> Judged:
         x, weight, bias = inputs
-        return _judge_product(x, weight.mT, result, bias)
+        return _judge_product(x, weight.mT, result, bias, shape.activation)
 
     operations = 2 * shape.m * shape.n * shape.k + shape.m * shape.n
     return _problem("linear", shape, operations, inputs, (shape.m, shape.n), ours, judge)
 
 
-def _transpose(shape: TransposeShape, normal: Callable[..., Tensor]) -> Problem:
+def _transpose(shape: TransposeShape, random: Callable[..., Tensor]) -> Problem:
     def judge(inputs: Inputs, result: Tensor) -> Judged:
         exact = inputs[0].mT
         return result, exact, exact.new_zeros(())
 
     *batch, rows, columns = shape.sizes
 
-    def ours(x: Tensor, kernel: str, out: Tensor) -> Tensor:
+    def ours(x: Tensor, kernel: str, out: Tensor | None) -> Tensor:
         return smem.transpose(x, kernel=kernel, out=out)
 
     sizes = (*batch, columns, rows)
-    return _problem("transpose", shape, 0, lambda: (normal(*shape.sizes),), sizes, ours, judge)
+    return _problem("transpose", shape, 0, lambda: (random(*shape.sizes),), sizes, ours, judge)
 
 
-def _sum(shape: SumShape, normal: Callable[..., Tensor]) -> Problem:
+def _sum(shape: SumShape, random: Callable[..., Tensor]) -> Problem:
     count = math.prod(shape.sizes) if shape.dim is None else shape.sizes[shape.dim]
 
     def judge(inputs: Inputs, result: Tensor) -> Judged:
         reference = torch.sum(inputs[0], shape.dim, dtype=torch.float64)
+        if not result.dtype.is_floating_point:
+            return result, reference, reference.new_zeros(())
         # The partial sums of n normal numbers reach sqrt(n), and each addition rounds one of them.
         walk = 32 * _sum_eps(result.dtype) * math.sqrt(count)
         return result, reference, walk + _eps(result.dtype) * reference.abs()
 
-    def ours(x: Tensor, kernel: str, out: Tensor) -> Tensor:
+    def ours(x: Tensor, kernel: str, out: Tensor | None) -> Tensor:
         return smem.sum(x, shape.dim, kernel=kernel, out=out)
 
     left = tuple(s for d, s in enumerate(shape.sizes) if shape.dim not in (None, d))
     operations = math.prod(shape.sizes) - math.prod(left)
-    return _problem("sum", shape, operations, lambda: (normal(*shape.sizes),), left, ours, judge)
+    return _problem("sum", shape, operations, lambda: (random(*shape.sizes),), left, ours, judge)
 
 
 def _problem(
@@ -194,8 +218,9 @@ def _problem(
     judge: Judge,
 ) -> Problem:
     first = make_inputs()
-    device = first[0].device
-    out = torch.empty(out_sizes, dtype=first[0].dtype, device=device)
+    device, dtype = first[0].device, first[0].dtype
+    out_dtype = torch.int64 if op == "sum" and not dtype.is_floating_point else dtype
+    out = torch.empty(out_sizes, dtype=out_dtype, device=device)
     on_gpu = device.type == "cuda"
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size if on_gpu else 0
     bytes_each = sum(tensor.nbytes for tensor in first)
@@ -203,7 +228,7 @@ def _problem(
     return Problem(
         op=op,
         shape=shape,
-        dtype=out.dtype,
+        dtype=dtype,
         least_bytes=bytes_each + out.nbytes,
         operations=operations,
         inputs=[first, *more],
@@ -213,22 +238,31 @@ def _problem(
     )
 
 
-def _judge_product(a: Tensor, b: Tensor, result: Tensor, bias: Tensor | None = None) -> Judged:
-    """What was checked of ``result``, ``a @ b + bias`` in float64 there, and the error allowed."""
+def _judge_product(
+    a: Tensor,
+    b: Tensor,
+    result: Tensor,
+    bias: Tensor | None = None,
+    activation: str | None = None,
+) -> Judged:
+    """What was checked of ``result``, the reference in float64 there, and the error allowed."""
     k = a.size(-1)
     wanted = CHECKED_PRODUCTS[a.device.type] // (b.numel() or 1)
     rows = sampled_rows(a.size(-2), wanted).to(a.device)
     wide_a, wide_b = a.index_select(-2, rows).double(), b.double()
-    product = wide_a @ wide_b
+    reference = wide_a @ wide_b
     # Rounding errors along K add up like a random walk. One product left out weighs about 1/K of
     # |a| @ |b|, which is far more.
     tolerance = math.sqrt(k) * _sum_eps(a.dtype) * (wide_a.abs() @ wide_b.abs())
-    tolerance += _eps(a.dtype) * product.abs()
-    if bias is None:
-        return result.index_select(-2, rows), product, tolerance
-    reference = product + bias.double()
-    # ATen may round the product before it adds the bias, and then the sum.
     tolerance += _eps(a.dtype) * reference.abs()
+    # ATen may round the product before it adds the bias, and the sum before the activation.
+    if bias is not None:
+        reference = reference + bias.double()
+        tolerance += _eps(a.dtype) * reference.abs()
+    if activation is not None:
+        reference = activated(reference, activation)
+        # No activation here is steeper than 1.13. Half an ulp of 1: their own arithmetic.
+        tolerance = 1.13 * tolerance + _eps(a.dtype) * (reference.abs() + 0.5)
     return result.index_select(-2, rows), reference, tolerance
 
 

@@ -1,4 +1,4 @@
-"""Problem sizes: the sets in ``shapes/*.txt``, sets from a file, and random ones by seed."""
+"""Problem sizes: the sets in ``shape_sets/*.txt``, sets from a file, and random ones by seed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 SHIPPED = Path(__file__).parent / "shape_sets"
 LAYOUTS = ("nn", "nt", "tn", "tt")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 
 RANDOM_GEMM_SIZE = 4096  # the largest M, N or K
 RANDOM_LOG2_NUMBERS = (10, 26)  # of a tensor to transpose or to sum
@@ -15,18 +16,31 @@ RANDOM_LOG2_NUMBERS = (10, 26)  # of a tensor to transpose or to sum
 
 @dataclass(frozen=True)
 class GemmShape:
-    """``batch`` products of (m, k) and (k, n). ``layout``: t is an operand stored transposed."""
+    """``batch`` products of (m, k) and (k, n). ``layout``: t is an operand stored transposed.
+
+    ``activation`` is applied to the result; only linear problems have one.
+    """
 
     m: int
     n: int
     k: int
     batch: int = 1
     layout: str = "nn"
+    activation: str | None = None
 
     def __str__(self) -> str:
         batch = f" batch={self.batch}" if self.batch != 1 else ""
         layout = f" layout={self.layout}" if self.layout != "nn" else ""
-        return f"{self.m} {self.n} {self.k}{batch}{layout}"
+        activation = f" activation={self.activation}" if self.activation else ""
+        return f"{self.m} {self.n} {self.k}{batch}{layout}{activation}"
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        batch = f"{self.batch} of " if self.batch != 1 else ""
+        layout = f" {self.layout}" if self.layout != "nn" else ""
+        activation = f" {self.activation}" if self.activation else ""
+        return f"{batch}{self.m} x {self.n} x {self.k}{layout}{activation}"
 
 
 @dataclass(frozen=True)
@@ -37,6 +51,11 @@ class TransposeShape:
 
     def __str__(self) -> str:
         return " ".join(map(str, self.sizes))
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return " x ".join(map(str, self.sizes))
 
 
 @dataclass(frozen=True)
@@ -49,6 +68,12 @@ class SumShape:
     def __str__(self) -> str:
         return f"{' '.join(map(str, self.sizes))} {'all' if self.dim is None else self.dim}"
 
+    @property
+    def title(self) -> str:
+        """For people."""
+        over = "all" if self.dim is None else f"dim {self.dim}"
+        return f"{' x '.join(map(str, self.sizes))} over {over}"
+
 
 Shape = GemmShape | TransposeShape | SumShape
 
@@ -58,14 +83,16 @@ def names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.txt"))
 
 
-def load(name_or_file: str, op: str) -> list[Shape]:
+def load(name_or_file: str, op: str, *, marked: bool = False) -> list[Shape]:
     """Read a set of problems.
 
     Args:
         name_or_file: one of ``names()``, or else the path of a file in the format of ``op``.
-        op: "gemm" or "linear" (``M N K [batch=B] [layout=nn|nt|tn|tt]``), "transpose"
-            (``[BATCH ...] ROWS COLUMNS``) or "sum" (``SIZE ... all|DIM``). One problem a line;
-            ``#`` begins a comment.
+        op: "gemm" or "linear" (``M N K [batch=B] [layout=nn|nt|tn|tt]``; linear also
+            ``[activation=A]``), "transpose" (``[BATCH ...] ROWS COLUMNS``) or "sum"
+            (``SIZE ... all|DIM``). One problem a line; ``#`` begins a comment. A line that
+            begins with ``*`` is marked: it stands for the set where time is short.
+        marked: only the marked problems; all where none is marked.
 
     Raises:
         ValueError: no such set, or a line that is no problem of ``op``: file, line, what was
@@ -79,18 +106,22 @@ def load(name_or_file: str, op: str) -> list[Shape]:
             f"shapes: expected one of {', '.join(names())} or a text file, got {name_or_file!r}: "
             f"{error}"
         ) from error
-    shapes = []
+    shapes: list[Shape] = []
+    chosen: list[Shape] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
+        is_marked = words[0] == "*"
         try:
-            shapes.append(parse(op, words))
+            shapes.append(parse(op, words[is_marked:]))
         except ValueError as error:
             raise ValueError(f"{path}:{number}: {error}") from None
+        if is_marked:
+            chosen.append(shapes[-1])
     if not shapes:
         raise ValueError(f"{path}: expected a problem a line, got none")
-    return shapes
+    return chosen if marked and chosen else shapes
 
 
 def parse(op: str, words: list[str]) -> Shape:
@@ -103,7 +134,7 @@ def parse(op: str, words: list[str]) -> Shape:
         return _sum_shape(words)
     if op not in ("gemm", "linear"):
         raise ValueError(f"shapes: expected op gemm, linear, transpose or sum, got {op!r}")
-    return _gemm_shape(words)
+    return _gemm_shape(op, words)
 
 
 def random_shapes(op: str, count: int, seed: int) -> list[Shape]:
@@ -132,21 +163,27 @@ def _random_shape(op: str, numbers: random.Random) -> Shape:
     raise ValueError(f"shapes: expected op gemm, linear, transpose or sum, got {op!r}")
 
 
-def _gemm_shape(words: list[str]) -> GemmShape:
+def _gemm_shape(op: str, words: list[str]) -> GemmShape:
     expected = "M N K [batch=B] [layout=nn|nt|tn|tt]"
+    names = ["batch", "layout"]
+    if op == "linear":
+        expected += f" [activation={'|'.join(ACTIVATIONS)}]"
+        names.append("activation")
     if len(words) < 3:
         raise _unexpected(expected, words)
     m, n, k = (_size(word) for word in words[:3])
     options: dict[str, str] = {}
     for word in words[3:]:
         name, _, value = word.partition("=")
-        if name not in ("batch", "layout") or name in options:
+        if name not in names or name in options:
             raise _unexpected(expected, words)
         options[name] = value
-    layout = options.get("layout", "nn")
+    layout, activation = options.get("layout", "nn"), options.get("activation")
     if layout not in LAYOUTS:
         raise ValueError(f"expected a layout of {', '.join(LAYOUTS)}, got {layout!r}")
-    return GemmShape(m, n, k, _size(options.get("batch", "1")), layout)
+    if activation not in (None, *ACTIVATIONS):
+        raise ValueError(f"expected an activation of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    return GemmShape(m, n, k, _size(options.get("batch", "1")), layout, activation)
 
 
 def _sum_shape(words: list[str]) -> SumShape:

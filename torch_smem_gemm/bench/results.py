@@ -1,0 +1,133 @@
+"""Results files: all that a reader of the figures needs, as JSON with a row a line.
+
+``results.schema.json`` beside this module describes the format.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch_smem_gemm.bench.measure import METHOD, Ceilings, Spread
+from torch_smem_gemm.bench.rows import Row
+from torch_smem_gemm.bench.telemetry import Summary
+
+DIGITS = 6  # significant ones of a figure
+
+
+def results(
+    rows: Sequence[Row],
+    *,
+    command: str,
+    device: str,
+    versions: Mapping[str, str | None],
+    ceilings: Ceilings,
+    gpu_state: Mapping[str, str] | None,
+    telemetry: Summary | None,
+    seconds: float,
+    interrupted: bool,
+) -> dict[str, Any]:
+    """What was measured and on what, ready for JSON."""
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": command,
+        "seconds": seconds,
+        "device": device,
+        "versions": dict(versions),
+        "method": METHOD,
+        "ceilings": dataclasses.asdict(ceilings),
+        "gpu_state_after": None if gpu_state is None else dict(gpu_state),
+        "telemetry": telemetry and dataclasses.asdict(telemetry),
+        "interrupted": interrupted,
+        "rows": [dataclasses.asdict(row) for row in rows],
+    }
+
+
+def save(path: Path, found: Mapping[str, Any]) -> None:
+    """Write results. Figures are rounded to ``DIGITS`` significant digits."""
+    head = json.dumps({key: rounded(found[key]) for key in found if key != "rows"}, indent=1)
+    rows = ",\n".join(json.dumps(rounded(row)) for row in found["rows"])
+    path.write_text(f'{head[:-2]},\n "rows": [\n{rows}\n ]\n}}\n', encoding="utf-8")
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read results: as in the file, but ``rows`` are of type Row.
+
+    Raises:
+        ValueError: no results file; the message names the file and what is wrong.
+        OSError: it cannot be read.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    rows = found.get("rows") if isinstance(found, dict) else None
+    if not isinstance(rows, list):
+        raise ValueError(f"{path} has no rows: it is no results file of `bench --json`")
+    found["rows"] = [_row(path, index, row) for index, row in enumerate(rows)]
+    seen: set[tuple[str, str, str]] = set()
+    for index, row in enumerate(found["rows"]):
+        if (key := (row.set, row.problem, row.name)) in seen:
+            raise ValueError(f"{path}: row {index} repeats {', '.join(key)}")
+        seen.add(key)
+    return found
+
+
+def rounded(value: Any) -> Any:
+    """``value`` with all its floats rounded to ``DIGITS`` significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(item) for item in value]
+    return value
+
+
+def problems(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each problem of each set, in the order of their first rows."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.set, row.problem), []).append(row)
+    return list(found.values())
+
+
+def best_ratio(row: Row, rivals: Sequence[Row]) -> Spread | None:
+    """How many times as fast as the fastest of ``rivals`` of kind "peer" the row is.
+
+    None where either has no time.
+    """
+    ratios = [
+        row.ratios[rival.name]
+        for rival in rivals
+        if rival.kind == "peer" and rival.name in row.ratios
+    ]
+    return min(ratios, key=lambda ratio: ratio.median, default=None)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Of one value or more, all above 0."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def _row(path: Path, index: int, row: Any) -> Row:
+    fields = {field.name: field for field in dataclasses.fields(Row)}
+    if not isinstance(row, dict):
+        raise ValueError(f"{path}: row {index} is no object")
+    missing = [
+        name
+        for name, field in fields.items()
+        if name not in row
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ValueError(f"{path}: row {index} has no {', '.join(missing)}")
+    known = {name: row[name] for name in fields if name in row}
+    known["ratios"] = {name: Spread(**ratio) for name, ratio in row.get("ratios", {}).items()}
+    return Row(**known)

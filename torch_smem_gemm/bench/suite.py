@@ -1,0 +1,218 @@
+"""What ``bench`` measures: the jobs of one op, of the ladders, or of the whole picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from torch_smem_gemm.bench import peers, rows, shapes
+from torch_smem_gemm.bench.measure import Ceilings
+from torch_smem_gemm.bench.problems import make_problem
+from torch_smem_gemm.bench.rows import Contender, Row
+from torch_smem_gemm.bench.shapes import GemmShape, Shape, SumShape, TransposeShape
+
+# The sets that an op is measured on where none is named.
+SETS = {
+    "gemm": ("squares", "ragged", "skinny", "batched"),
+    "linear": ("llm", "activation"),
+    "transpose": ("transpose",),
+    "sum": ("sum",),
+}
+LADDER = "ladder"
+RANDOM_PROBLEMS = 20  # of the set "random" or "random:SEED"
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+DTYPES = {
+    "gemm": FLOATS,
+    "linear": FLOATS,
+    "transpose": (*FLOATS, "int64", "int32", "int16", "int8", "uint8"),
+    "sum": (*FLOATS, "int64", "int32", "int16", "int8", "uint8"),
+}
+
+# The whole picture: op, set, dtypes, and peers beside torch eager for the marked problems. More
+# would not fit into six minutes: torch.compile takes 2 s for a kernel and 10 s to tune a GEMM.
+PICTURE: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("gemm", "squares", ("float32", "bfloat16"), ()),
+    ("gemm", "ragged", ("float32", "bfloat16"), ("compile-max",)),
+    ("gemm", "skinny", ("float32", "bfloat16"), ()),
+    ("gemm", "batched", ("float32", "bfloat16"), ()),
+    ("linear", "llm", ("float32", "bfloat16"), ()),
+    ("linear", "activation", ("float32", "bfloat16"), ("compile",)),
+    ("transpose", "transpose", ("float32", "bfloat16", "uint8"), ("compile-max",)),
+    ("sum", "sum", ("float32", "bfloat16", "uint8"), ("compile-max",)),
+)
+
+# Seconds for each contender's timed calls.
+BUDGET = {False: 0.1, True: 0.03}  # by whether it is to be quick
+
+# What a CPU does in a fraction of a second. Larger problems of the shipped sets are left out there.
+CPU_OPERATIONS, CPU_NUMBERS = 1 << 30, 1 << 22
+
+
+@dataclass(frozen=True)
+class Job:
+    """One problem and those who solve it."""
+
+    set: str
+    op: str
+    shape: Shape
+    dtype: torch.dtype
+    contenders: tuple[Contender, ...]
+    baseline: str | None = None
+
+    def weight(self) -> float:
+        """Roughly the seconds that it takes on a large GPU, for the time left of many jobs."""
+        seconds = 0.2
+        for contender in self.contenders:
+            tuned = contender.name in ("compile-max", "triton") and self.op in ("gemm", "linear")
+            compiled = contender.name in peers.COMPILED
+            seconds += (
+                0.2 + (15 if tuned else 2 if compiled else 0) + _operations(self.shape) / 4e12
+            )
+        return seconds
+
+
+def jobs(
+    op: str,
+    set_name: str,
+    dtype: str,
+    against: Sequence[str],
+    device: torch.device,
+    *,
+    marked: bool = False,
+) -> list[Job]:
+    """The jobs of a set.
+
+    Args:
+        op: "gemm", "linear", "transpose" or "sum".
+        set_name: a shipped set, a file, or "random" or "random:SEED".
+        dtype: a name of ``DTYPES[op]``.
+        against: names of ``peers.available(op, device)``.
+        device: where they will run.
+        marked: only the set's marked problems.
+
+    Raises:
+        ValueError: no such set or peer, naming those that there are.
+    """
+    there = peers.available(op, device)
+    for name in against:
+        if name not in there:
+            raise ValueError(f"against: {op} on {device.type} has {', '.join(there)}; got {name!r}")
+    contenders = (rows.ours(), *(rows.against(there[name]) for name in against))
+    problems = _shapes(op, set_name, marked=marked)
+    return [Job(set_name, op, shape, getattr(torch, dtype), contenders) for shape in problems]
+
+
+def picture(device: torch.device, *, quick: bool) -> list[Job]:
+    """The whole picture: the ladders, and every set beside torch eager and some compiled peers."""
+    found = [] if quick else ladder_jobs(device)
+    for op, set_name, dtypes, more in PICTURE:
+        extra = () if quick else tuple(name for name in more if name in peers.available(op, device))
+        marked = shapes.load(set_name, op, marked=True)
+        basic = ("torch", "copy") if op == "transpose" else ("torch",)
+        for dtype in dtypes:
+            part = jobs(op, set_name, dtype, basic, device, marked=quick)
+            rich = jobs(op, set_name, dtype, (*basic, *extra), device, marked=quick)
+            pairs = zip(part, rich, strict=True)
+            found += [two if one.shape in marked else one for one, two in pairs]
+    return found if device.type == "cuda" else [job for job in found if fits_a_cpu(job)]
+
+
+def ladder_jobs(device: torch.device, size: int | None = None, dtype: str = "float32") -> list[Job]:
+    """Every kernel of every op on the problem that the ladder is shown on.
+
+    Args:
+        device: where they will run.
+        size: M = N = K of the GEMM; None is one whose whole ladder takes seconds.
+        dtype: a floating-point type.
+    """
+    on_gpu = device.type == "cuda"
+    size = size or (4096 if on_gpu else 128)  # on a CPU the kernels run thread by thread
+    side, count = (8192, 1 << 28) if on_gpu else (size, size * size)
+    row = 16384 if on_gpu else size
+    problems: list[tuple[str, Shape]] = [
+        ("gemm", GemmShape(size, size, size)),
+        ("transpose", TransposeShape((side, side))),
+        ("sum", SumShape((count,))),
+        ("sum", SumShape((row, row), 1)),
+    ]
+    return [_ladder_job(op, shape, getattr(torch, dtype), device) for op, shape in problems]
+
+
+def run(
+    job: Job, ceilings: Ceilings, device: torch.device, *, budget: float | None = None
+) -> Iterator[list[Row]]:
+    """Measure a job: its rows, and for kernels that refused its K rows of a K that they take."""
+    found = _run(job, ceilings, device, budget)
+    yield found
+    refused = [row.name for row in found if row.status == "n/a" and row.kind == "kernel"]
+    shape = job.shape
+    if job.set != LADDER or not isinstance(shape, GemmShape) or not refused:
+        return
+    for k in (1024, 512, 256):
+        if k >= shape.k:
+            continue
+        shorter = GemmShape(shape.m, shape.n, k)
+        again = _ladder_job(job.op, shorter, job.dtype, device, only=[*refused, "tiled16"])
+        found = _run(again, ceilings, device, budget)
+        if all(row.status != "n/a" for row in found):
+            yield found
+            return
+
+
+def fits_a_cpu(job: Job) -> bool:
+    """Whether a CPU solves the job in a fraction of a second."""
+    return _operations(job.shape) <= CPU_OPERATIONS and _numbers(job.shape) <= CPU_NUMBERS
+
+
+def _run(job: Job, ceilings: Ceilings, device: torch.device, budget: float | None) -> list[Row]:
+    try:
+        problem = make_problem(job.op, job.shape, job.dtype, device)
+        return rows.measure(
+            job.set, problem, job.contenders, ceilings, budget=budget, baseline=job.baseline
+        )
+    except torch.OutOfMemoryError as error:
+        found = [
+            rows.empty_row(job.set, job.op, job.shape, job.dtype, one) for one in job.contenders
+        ]
+        for row in found:
+            row.status, row.detail = "n/a", str(error).splitlines()[0]
+        return found
+
+
+def _ladder_job(
+    op: str,
+    shape: Shape,
+    dtype: torch.dtype,
+    device: torch.device,
+    only: Sequence[str] | None = None,
+) -> Job:
+    there = peers.available(op, device)
+    others = [rows.against(there[name]) for name in ("torch", "copy") if name in there]
+    every = rows.ladder(op, only)
+    return Job(LADDER, op, shape, dtype, (*every, *others), every[0].name)
+
+
+def _shapes(op: str, set_name: str, *, marked: bool) -> list[Shape]:
+    name, _, seed = set_name.partition(":")
+    if name != "random":
+        return shapes.load(set_name, op, marked=marked)
+    if seed and not seed.isdecimal():
+        raise ValueError(f"shapes: expected random or random:SEED, got {set_name!r}")
+    count = RANDOM_PROBLEMS // 4 if marked else RANDOM_PROBLEMS
+    return shapes.random_shapes(op, count, int(seed or 0))
+
+
+def _operations(shape: Shape) -> int:
+    if isinstance(shape, GemmShape):
+        return 2 * shape.batch * shape.m * shape.n * shape.k
+    return math.prod(shape.sizes)
+
+
+def _numbers(shape: Shape) -> int:
+    if isinstance(shape, GemmShape):
+        return shape.batch * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
+    return math.prod(shape.sizes)
