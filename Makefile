@@ -49,8 +49,8 @@ bench: extension  ## time every kernel of the ladder on this GPU
 	$(PY) -m torch_smem_gemm bench ladder $(ARGS)
 
 .PHONY: docs
-docs: extension  ## write README's tables and docs/claims.md from bench/results
-	$(PY) bench/report.py
+docs: extension  ## write README's tables and docs/*.md from bench/results
+	$(PY) -m torch_smem_gemm bench report
 	PYTHONPATH=. $(PY) bench/claims.py
 
 .PHONY: extension

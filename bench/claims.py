@@ -18,7 +18,7 @@ from typing import Any
 from teaching import global_memory, resources, shared_memory, speed
 from teaching.agreement import agreement
 from teaching.claim import Claim
-from teaching.evidence import COUNTERS, LADDER, TRACED, Evidence
+from teaching.evidence import COUNTERS, TIMES, TRACED, Evidence
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "claims.md"
@@ -46,11 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only say if it is up to date")
     parser.add_argument("--document", type=Path, default=DOCUMENT)
-    parser.add_argument("--ladder", type=Path, default=LADDER, help="times")
+    parser.add_argument("--times", type=Path, default=TIMES, help="of `bench all`")
     parser.add_argument("--counters", type=Path, default=COUNTERS, help="trace_vs_ncu.py's")
     args = parser.parse_args(argv)
 
-    wanted = document(Evidence.load(args.ladder, args.counters))
+    wanted = document(Evidence.load(args.times, args.counters))
     if not args.check:
         args.document.parent.mkdir(parents=True, exist_ok=True)
         args.document.write_text(wanted, encoding="utf-8")
@@ -88,7 +88,7 @@ is computed: it changes when the figures do.
 To make it anew (the first two on a GPU, the last traces and needs none):
 
 ```
-python -m torch_smem_gemm bench ladder --json bench/results/{LADDER.name}
+python -m torch_smem_gemm bench all --json bench/results/{TIMES.name}
 PYTHONPATH=. python bench/trace_vs_ncu.py --out bench/results/{COUNTERS.name}
 PYTHONPATH=. python bench/claims.py
 ```

@@ -391,3 +391,19 @@ class Call:
         else:
             result = inputs[0].mT if self.op == "transpose" else inputs[0].sum(1)
         return result.to(self.inputs[0])
+
+
+def break_kernel(
+    monkeypatch: pytest.MonkeyPatch, op: str, kernel: str, fault: Callable[[Tensor], object]
+) -> None:
+    """Let ``kernel`` of ``op`` return what ``fault`` makes of the right result, in place."""
+    original = getattr(smem, op)
+
+    def broken(*args: Any, kernel: str = "auto", **kwargs: Any) -> Tensor:
+        result = original(*args, kernel=kernel, **kwargs)
+        if kernel == faulty:
+            fault(result)
+        return result
+
+    faulty = kernel
+    monkeypatch.setattr(smem, op, broken)

@@ -1,31 +1,43 @@
 """bench compare: what is a change and what is noise."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from torch_smem_gemm.bench.compare import compare, load
+from torch_smem_gemm.bench.compare import compare
+from torch_smem_gemm.bench.results import save
+from torch_smem_gemm.bench.rows import Row
 from torch_smem_gemm.cli import main
 
-LADDER = Path(__file__).resolve().parent.parent / "bench" / "results" / "ladder-h200.json"
+RESULTS = Path(__file__).resolve().parent.parent / "bench" / "results" / "h200.json"
 NONE = (None, None, None)
 
 
-def row(name: str, *ms: float | None, status: str = "ok", kind: str = "kernel") -> dict[str, Any]:
+def row(name: str, *ms: float | None, **changes: str) -> Row:
     """A row whose median, p20 and p80 are ``ms``."""
     figures = dict(zip(("ms", "ms_p20", "ms_p80"), ms, strict=True))
-    about = {"op": "gemm", "problem": "gemm 8 x 8 x 8 float32", "name": name}
-    return about | {"kind": kind, "status": status, **figures}
+    about = {
+        "set": "tiny",
+        "op": "gemm",
+        "problem": "gemm 8 x 8 x 8 float32",
+        "shape": "8 8 8",
+        "dtype": "float32",
+        "name": name,
+        "kind": "kernel",
+        "summary": "",
+    }
+    return Row(**about | figures | changes)
 
 
-def results(*rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def results(*rows: Row, **changes: Any) -> dict[str, Any]:
     return {"device": "a GPU", "versions": {"driver": "1"}, "rows": list(rows)} | changes
 
 
 def write(path: Path, contents: dict[str, Any]) -> str:
-    path.write_text(json.dumps(contents))
+    save(path, contents)
     return str(path)
 
 
@@ -57,12 +69,12 @@ def test_wrong_is_worse_than_refused() -> None:
     assert [change.verdict for change in compare(wrong, wrong).changes] == ["no time"]
 
 
-def test_rows_are_matched_by_op_problem_and_name() -> None:
-    fast, slow = row("a", 1.0, 1.0, 1.0), row("a", 2.0, 2.0, 2.0) | {"problem": "another"}
+def test_rows_are_matched_by_set_problem_and_name() -> None:
+    fast, slow = row("a", 1.0, 1.0, 1.0), row("a", 2.0, 2.0, 2.0, problem="another")
     comparison = compare(results(fast, slow, row("b", *NONE)), results(slow, row("c", *NONE), fast))
     assert [change.verdict for change in comparison.changes] == ["same", "same"]
-    assert comparison.only_before == (("gemm", fast["problem"], "b"),)
-    assert comparison.only_after == (("gemm", fast["problem"], "c"),)
+    assert comparison.only_before == (("tiny", fast.problem, "b"),)
+    assert comparison.only_after == (("tiny", fast.problem, "c"),)
     assert comparison.worse == ()
 
 
@@ -99,10 +111,10 @@ def test_command_says_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [line[-2:] for line in lines if "slow" in line] == [["+50.0%", "slower"]]
     assert [line[-2:] for line in lines if "fast" in line] == [["-50.0%", "faster"]]
     assert not [line for line in lines if line[-1:] == ["same"] and "8" in line]
-    assert "only in the first file: gemm 8 x 8 x 8 float32, gone" in text
-    assert "only in the second file: gemm 8 x 8 x 8 float32, new" in text
+    assert "only in the first file: tiny, gemm 8 x 8 x 8 float32, gone" in text
+    assert "only in the second file: tiny, gemm 8 x 8 x 8 float32, new" in text
     assert "3 rows in both files: 1 slower, 1 faster, 1 same" in text
-    assert "Torch's own" not in text
+    assert "Peers" not in text
 
 
 def test_command_passes_what_only_got_faster(
@@ -114,7 +126,7 @@ def test_command_passes_what_only_got_faster(
     assert "NOT THE SAME device: a GPU, then another" in capsys.readouterr().out
 
 
-def test_command_fails_on_what_broke_and_on_torchs_calls(
+def test_command_fails_on_what_broke_and_on_peers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = row("it", 1.0, 0.99, 1.01)
@@ -122,16 +134,19 @@ def test_command_fails_on_what_broke_and_on_torchs_calls(
     wrong = write(tmp_path / "b.json", results(row("it", *NONE, status="wrong")))
     assert main(["bench", "compare", before, wrong]) == 1
     assert "WRONG" in capsys.readouterr().out
-    slow = write(tmp_path / "c.json", results(row("it", 2.0, 1.99, 2.01, kind="torch")))
+    slow = write(tmp_path / "c.json", results(row("it", 2.0, 1.99, 2.01, kind="peer")))
     assert main(["bench", "compare", before, slow]) == 1
-    assert "Torch's own calls got slower too" in capsys.readouterr().out
+    assert "Peers got slower too" in capsys.readouterr().out
 
 
-def test_command_reads_what_bench_ladder_writes(capsys: pytest.CaptureFixture[str]) -> None:
-    if not LADDER.exists():
-        pytest.skip("no results here")
-    assert main(["bench", "compare", str(LADDER), str(LADDER)]) == 0
-    assert f"{len(load(LADDER)['rows'])} rows in both files" in capsys.readouterr().out
+def test_command_reads_the_committed_results(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "compare", str(RESULTS), str(RESULTS)]) == 0
+    text = capsys.readouterr().out
+    assert " rows in both files" in text
+    assert "slower" not in text
+
+
+REPEATED = json.dumps({"rows": [dataclasses.asdict(row("it", *NONE))] * 2})
 
 
 @pytest.mark.parametrize(
@@ -140,8 +155,9 @@ def test_command_reads_what_bench_ladder_writes(capsys: pytest.CaptureFixture[st
         ("{", "is not JSON"),
         ("[]", "has no rows"),
         ('{"rows": 1}', "has no rows"),
-        ('{"rows": [1]}', "row 0 has no ms"),
-        (json.dumps({"rows": [row("it", *NONE)] * 2}), "row 1 repeats gemm, gemm 8"),
+        ('{"rows": [1]}', "row 0 is no object"),
+        ('{"rows": [{"op": "gemm"}]}', "row 0 has no set, problem, shape"),
+        (REPEATED, "row 1 repeats tiny, gemm 8"),
         (None, "No such file"),
     ],
 )

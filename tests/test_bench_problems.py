@@ -7,7 +7,7 @@ import torch
 
 from torch_smem_gemm.bench import peers, problems
 from torch_smem_gemm.bench.problems import input_sets, make_problem, sampled_rows
-from torch_smem_gemm.bench.shapes import GemmShape, SumShape, TransposeShape
+from torch_smem_gemm.bench.shapes import ACTIVATIONS, GemmShape, SumShape, TransposeShape
 
 CPU = torch.device("cpu")
 PROBLEMS = [
@@ -16,12 +16,13 @@ PROBLEMS = [
     ("gemm", GemmShape(5, 7, 9, layout="nt")),
     ("gemm", GemmShape(5, 7, 9, layout="tt")),
     ("linear", GemmShape(8, 24, 16, layout="nt")),
+    *(("linear", GemmShape(8, 24, 16, layout="nt", activation=name)) for name in ACTIVATIONS),
     ("transpose", TransposeShape((3, 20, 30))),
     ("sum", SumShape((20, 30))),
     ("sum", SumShape((20, 30), 0)),
     ("sum", SumShape((20, 30), 1)),
 ]
-DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8)
 
 
 @pytest.fixture(params=PROBLEMS, ids=lambda pair: f"{pair[0]} {pair[1]}")
@@ -29,29 +30,35 @@ def problem(request: pytest.FixtureRequest) -> problems.Problem:
     return make_problem(*request.param, torch.float32, CPU)
 
 
+def solve(problem: problems.Problem, kernel: str = "auto") -> None:
+    """Leave our result in ``out``."""
+    problem.poison()
+    assert problem.ours(kernel, problem.out)(*problem.inputs[0]) is problem.out
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("op", "shape"), PROBLEMS, ids=str)
 def test_ours_and_torch_are_right(op, shape, dtype):
+    if not dtype.is_floating_point and op not in ("transpose", "sum"):
+        return
     problem = make_problem(op, shape, dtype, CPU)
-    problem.poison()
-    problem.ours()()
+    solve(problem)
     assert problem.check(problem.out) is None
-    factories = peers.available(op, CPU)
-    assert list(factories) == ["torch"]
-    call = factories["torch"](problem)
-    assert problem.check(call()) is None
+    assert problem.check(problem.ours()(*problem.inputs[0])) is None
+    there = peers.available(op, CPU)
+    assert list(there) == (["torch", "copy"] if op == "transpose" else ["torch"])
+    function = there["torch"].make(problem)
+    assert problem.check(function(*problem.inputs[0])) is None
 
 
-@pytest.mark.parametrize(("op", "kernel"), [("gemm", "tiled32"), ("linear", "tiled16")])
-def test_a_named_kernel(op, kernel):
-    problem = make_problem(op, GemmShape(17, 18, 19), torch.float32, CPU)
-    problem.poison()
-    problem.ours(kernel)()
+def test_a_named_kernel():
+    problem = make_problem("gemm", GemmShape(17, 18, 19), torch.float32, CPU)
+    solve(problem, "tiled32")
     assert problem.check(problem.out) is None
 
 
 def test_check_finds_what_is_broken(problem):
-    problem.ours()()
+    solve(problem)
     right = problem.out.clone()
     last = problem.out.view(-1)[-1:]
     for bad, message in ((math.nan, "NaN"), (math.inf, "NaN"), (last.item() + 1, "off by up to 1")):
@@ -65,7 +72,7 @@ def test_check_finds_what_is_broken(problem):
 
 
 def test_check_finds_an_unwritten_element(problem):
-    problem.ours()()
+    solve(problem)
     right = problem.out.clone()
     problem.poison()
     problem.out.view(-1)[1:] = right.view(-1)[1:]
@@ -82,7 +89,7 @@ def test_check_finds_one_product_left_out():
 def test_sampled_check_sees_a_wrong_tile(monkeypatch):
     monkeypatch.setitem(problems.CHECKED_PRODUCTS, "cpu", 16 * 40 * 20)
     problem = make_problem("gemm", GemmShape(256, 40, 20), torch.float32, CPU)
-    problem.ours()()
+    solve(problem)
     assert problem.check(problem.out) is None
     problem.out[96:128, :16] += 1
     assert "off by up to 1" in problem.check(problem.out)
@@ -138,12 +145,15 @@ def test_inputs_by_seed():
 def test_shape_of_another_op():
     with pytest.raises(ValueError, match="linear does not take"):
         make_problem("linear", GemmShape(2, 3, 4, batch=5), torch.float32, CPU)
+    with pytest.raises(ValueError, match="gemm does not take"):
+        make_problem("gemm", GemmShape(2, 3, 4, activation="relu"), torch.float32, CPU)
 
 
 def test_peers_of_a_gpu():
     cuda = torch.device("cuda")
     assert list(peers.available("sum", cuda)) == ["torch", "compile", "compile-max"]
-    assert list(peers.available("gemm", cuda))[3:] == ["cublas", "cublaslt"]
+    assert list(peers.available("transpose", cuda)) == ["torch", "compile", "compile-max", "copy"]
+    assert list(peers.available("gemm", cuda))[3:] == ["triton", "cublas", "cublaslt"]
 
 
 def test_a_peer_that_fails_says_why(monkeypatch, problem):
@@ -151,8 +161,8 @@ def test_a_peer_that_fails_says_why(monkeypatch, problem):
         raise RuntimeError("no compiler\nhere")
 
     monkeypatch.setattr(torch, "compile", fails)
-    factory = peers.available(problem.op, torch.device("cuda"))["compile"]
-    assert factory(problem) == peers.NotAvailable("RuntimeError: no compiler")
+    peer = peers.available(problem.op, torch.device("cuda"))["compile"]
+    assert peer.make(problem) == peers.NotAvailable("RuntimeError: no compiler")
 
 
 def test_a_blas_library_is_preferred_during_its_calls_only(monkeypatch):
@@ -164,6 +174,14 @@ def test_a_blas_library_is_preferred_during_its_calls_only(monkeypatch):
 
     monkeypatch.setattr(torch.backends.cuda, "preferred_blas_library", prefer)
     problem = make_problem("gemm", GemmShape(5, 6, 7), torch.float32, CPU)
-    call = peers.available("gemm", torch.device("cuda"))["cublaslt"](problem)
-    assert problem.check(call()) is None
+    function = peers.available("gemm", torch.device("cuda"))["cublaslt"].make(problem)
+    assert problem.check(function(*problem.inputs[0])) is None
     assert asked == [None, "cublaslt", "default"] * 2
+
+
+def test_every_peer_of_a_gpu_has_its_options():
+    from torch._inductor import config
+
+    known = config.get_config_copy()
+    for _, options in peers.COMPILED.values():
+        assert options.keys() <= known.keys()

@@ -18,14 +18,17 @@ OPS = ("gemm", "linear", "transpose", "sum")
 
 
 def test_sets_shipped():
-    wanted = ["batched", "llm", "ragged", "skinny", "squares", "sum", "transpose"]
+    wanted = ["activation", "batched", "llm", "ragged", "skinny", "squares", "sum", "transpose"]
     assert names() == wanted
 
 
 @pytest.mark.parametrize("name", names())
 def test_every_shipped_set_parses_and_repeats_nothing(name: str):
-    op = name if name in ("transpose", "sum") else "gemm"
+    op = {"transpose": "transpose", "sum": "sum", "activation": "linear"}.get(name, "gemm")
     shapes = load(name, op)
+    marked = load(name, op, marked=True)
+    assert 3 <= len(marked) < len(shapes)
+    assert set(marked) < set(shapes)
     assert len(set(shapes)) == len(shapes) > 5
     for shape in shapes:
         assert parse(op, str(shape).split()) == shape
@@ -45,19 +48,41 @@ def test_sets_hold_what_they_promise():
 def test_file(tmp_path: Path):
     file = tmp_path / "mine.txt"
     file.write_text("# mine\n\n3 4 5  # small\n3 4 5 batch=2 layout=tn\n")
-    assert load(str(file), "gemm") == [GemmShape(3, 4, 5), GemmShape(3, 4, 5, 2, "tn")]
+    both = [GemmShape(3, 4, 5), GemmShape(3, 4, 5, 2, "tn")]
+    assert load(str(file), "gemm") == load(str(file), "gemm", marked=True) == both
+    file.write_text("3 4 5\n* 3 4 5 batch=2 layout=tn\n")
+    assert load(str(file), "gemm") == both
+    assert load(str(file), "gemm", marked=True) == both[1:]
 
 
 def test_other_ops():
     assert parse("transpose", ["2", "3", "4"]) == TransposeShape((2, 3, 4))
     assert parse("sum", ["7", "all"]) == SumShape((7,))
     assert parse("sum", ["7", "8", "1"]) == SumShape((7, 8), 1)
+    linear = GemmShape(3, 4, 5, activation="silu")
+    assert parse("linear", ["3", "4", "5", "activation=silu"]) == linear
+
+
+def test_titles():
+    assert GemmShape(3, 4, 5).title == "3 x 4 x 5"
+    assert GemmShape(3, 4, 5, 2, "tn").title == "2 of 3 x 4 x 5 tn"
+    assert GemmShape(3, 4, 5, activation="relu").title == "3 x 4 x 5 relu"
+    assert TransposeShape((2, 3, 4)).title == "2 x 3 x 4"
+    assert SumShape((7,)).title == "7 over all"
+    assert SumShape((7, 8), 1).title == "7 x 8 over dim 1"
 
 
 @pytest.mark.parametrize(
     ("op", "line", "message"),
     [
         ("gemm", "3 4", "expected M N K [batch=B] [layout=nn|nt|tn|tt], got '3 4'"),
+        ("gemm", "*", "expected M N K [batch=B] [layout=nn|nt|tn|tt], got ''"),
+        ("gemm", "3 4 5 activation=relu", "expected M N K [batch=B] [layout=nn|nt|tn|tt], got"),
+        (
+            "linear",
+            "3 4 5 activation=swish",
+            "expected an activation of relu, gelu, gelu_tanh, silu",
+        ),
         ("gemm", "3 4 5 6", "got '3 4 5 6'"),
         ("gemm", "3 4 5 batch=2 batch=2", "got '3 4 5 batch=2 batch=2'"),
         ("gemm", "3 4 x", "expected a size of 1 or more, got 'x'"),
@@ -78,7 +103,7 @@ def test_errors_name_file_and_line(tmp_path: Path, op: str, line: str, message: 
 
 
 def test_no_such_set_and_an_empty_one(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"expected one of batched, .* got 'circles'"):
+    with pytest.raises(ValueError, match=r"expected one of activation, batched, .* got 'circles'"):
         load("circles", "gemm")
     empty = tmp_path / "empty.txt"
     empty.write_text("# nothing\n")

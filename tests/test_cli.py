@@ -5,43 +5,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import helpers
 import pytest
 import torch
 from torch import Tensor
 
 import torch_smem_gemm as smem
-from torch_smem_gemm.bench import measure
 from torch_smem_gemm.cli import _text, info, main
 from torch_smem_gemm.cli._environment import serving_arch
 from torch_smem_gemm.cli._smoke import Check
 
-LADDER = ["bench", "ladder", "--device", "cpu", "--size", "24"]
 PNG = b"\x89PNG"
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "SECONDS", 0.01)
-    monkeypatch.setattr(measure, "MAX_ROUNDS", 5)
-
-
-def break_kernel(
-    monkeypatch: pytest.MonkeyPatch, op: str, kernel: str, fault: Callable[[Tensor], object]
-) -> None:
-    """Let ``kernel`` of ``op`` return what ``fault`` makes of the right result, in place."""
-    original = getattr(smem, op)
-
-    def broken(*args: Any, kernel: str = "auto", **kwargs: Any) -> Tensor:
-        result = original(*args, kernel=kernel, **kwargs)
-        if kernel == faulty:
-            fault(result)
-        return result
-
-    faulty = kernel
-    monkeypatch.setattr(smem, op, broken)
 
 
 # --- the parser
@@ -62,7 +38,6 @@ def test_runs_as_a_module() -> None:
         (["demo", "--device", "abacus"], "abacus"),
         (["demo", "--device", "meta"], "meta is not served: cpu or cuda"),
         (["demo", "--epochs", "0"], "0 is less than 1"),
-        (["bench", "ladder", "--dtype", "int8"], "invalid choice: 'int8'"),
     ],
 )
 def test_wrong_arguments_are_named(
@@ -135,7 +110,7 @@ def test_info_reports_a_broken_kernel(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    break_kernel(monkeypatch, "gemm", "tiled16", fault)
+    helpers.break_kernel(monkeypatch, "gemm", "tiled16", fault)
     assert main(["info"]) == 1
     text = capsys.readouterr().out
     assert "Everything works." not in text
@@ -196,147 +171,10 @@ def test_serving_arch(capability: tuple[int, int], expected: str | None) -> None
     assert serving_arch(["sm_75", "sm_80", "sm_90a", "compute_80"], capability) == expected
 
 
-# --- bench
-
-
-def test_bench_ladder_json_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    results, plot = tmp_path / "ladder.json", tmp_path / "ladder.png"
-    assert main([*LADDER, "--json", str(results), "--plot", str(plot)]) == 0
-    assert plot.read_bytes().startswith(PNG)
-
-    report = json.loads(results.read_text())
-    assert report["versions"].keys() >= {"torch_smem_gemm", "commit", "torch", "driver"}
-    assert report["device"].startswith("CPU")
-    assert "Median" in report["method"]
-    assert report["ceilings"]["copy_gbs"] > 0
-    assert report["ceilings"]["ffma_gflops"] is None
-    assert report["telemetry"] is None
-    assert report["interrupted"] is False
-    names = {
-        op: [kernel.name for kernel in smem.kernels(op)] for op in ("gemm", "transpose", "sum")
-    }
-    peers = {
-        "gemm": ["torch.matmul"],
-        "transpose": ["x.t().contiguous()", "copy, no transpose"],
-        "sum": ["torch.sum"],
-    }
-    problems: dict[str, list[dict[str, Any]]] = {}
-    for row in report["rows"]:
-        problems.setdefault(row["problem"], []).append(row)
-    assert list(problems) == [
-        "gemm 24 x 24 x 24 float32",
-        "transpose 24 x 24 float32",
-        "sum 576 over all float32",
-        "sum 24 x 24 over dim 1 float32",
-    ]
-    for rows in problems.values():
-        op = rows[0]["op"]
-        assert [row["name"] for row in rows] == names[op] + peers[op]
-        assert rows[0]["speedup"] == rows[0]["speedup_p20"] == rows[0]["speedup_p80"] == 1
-        for row in rows:
-            assert row["status"] == "ok"
-            assert row["rounds"] == 5
-            assert 0 < row["ms_p20"] <= row["ms"] <= row["ms_p80"]
-            assert row["rate"] > 0
-            assert 0 < row["speedup_p20"] <= row["speedup"] <= row["speedup_p80"]
-            assert all(share > 0 for share in row["shares"].values())
-
-    text = capsys.readouterr().out
-    for row in report["rows"]:
-        assert row["name"] in text
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
-def test_bench_ladder_of_other_dtypes(dtype: str) -> None:
-    assert main([*LADDER, "--dtype", dtype]) == 0
-
-
-@pytest.mark.parametrize("op", ["gemm", "transpose", "sum"])
-@pytest.mark.parametrize(
-    "fault",
-    [lambda result: result.view(-1)[-1].mul_(1.01), lambda result: result.fill_(torch.nan)],
-    ids=["one element off by a hundredth", "nothing written"],
-)
-def test_bench_prints_wrong_instead_of_a_time(
-    op: str,
-    fault: Callable[[Tensor], object],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    kernel = smem.kernels(op)[1].name
-    torch.manual_seed(0)
-    break_kernel(monkeypatch, op, kernel, fault)
-    assert main(LADDER) == 1
-    wrong = [line for line in capsys.readouterr().out.splitlines() if "WRONG" in line]
-    assert wrong
-    assert all(line.split()[:2] == [kernel, "WRONG"] for line in wrong)
-
-
-def test_bench_shows_a_refusal_and_retries_at_a_smaller_k(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    original = smem.gemm
-
-    def gemm(a: Tensor, b: Tensor, **kwargs: Any) -> Tensor:
-        if kwargs["kernel"] == "panel" and a.size(1) > 256:
-            raise RuntimeError(f"smem.gemm: kernel 'panel' takes a K of 256, got {a.size(1)}")
-        return original(a, b, **kwargs | {"kernel": "auto"})
-
-    monkeypatch.setattr(smem, "gemm", gemm)
-    results = tmp_path / "ladder.json"
-    assert main([*LADDER[:-1], "300", "--json", str(results)]) == 0
-    rows = json.loads(results.read_text())["rows"]
-    (refused,) = (row for row in rows if row["status"] == "n/a")
-    assert refused["name"] == "panel"
-    assert refused["ms"] is None
-    assert refused["detail"] == "smem.gemm: kernel 'panel' takes a K of 256, got 300"
-    retried = [row["name"] for row in rows if row["problem"] == "gemm 300 x 300 x 256 float32"]
-    assert retried == ["panel", "tiled16", "torch.matmul"]
-    assert "takes a K of 256" in capsys.readouterr().out
-
-
-def test_bench_keeps_what_is_done_at_ctrl_c(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def impatient(*args: Any, **kwargs: Any) -> Tensor:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(smem, "transpose", impatient)
-    results = tmp_path / "ladder.json"
-    assert main([*LADDER, "--json", str(results)]) == 130
-    report = json.loads(results.read_text())
-    assert report["interrupted"] is True
-    assert {row["problem"] for row in report["rows"]} == {"gemm 24 x 24 x 24 float32"}
-    assert "interrupted: " in capsys.readouterr().out
-
-
-def test_bench_does_not_hide_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gemm(*args: Any, **kwargs: Any) -> Tensor:
-        raise RuntimeError("smem: launching kernel 'naive' failed: an illegal memory access")
-
-    monkeypatch.setattr(smem, "gemm", gemm)
-    with pytest.raises(RuntimeError, match="illegal memory access"):
-        main(LADDER)
-
-
-@pytest.mark.gpu
-@needs_gpu
-def test_bench_ladder_on_a_gpu(tmp_path: Path) -> None:
-    results = tmp_path / "ladder.json"
-    assert main(["bench", "ladder", "--device", "cuda", "--json", str(results)]) == 0
-    report = json.loads(results.read_text())
-    assert report["device"] == torch.cuda.get_device_name()
-    assert report["ceilings"]["read_gbs"] > 0
-    assert {row["name"] for row in report["rows"] if row["status"] != "ok"} <= {"panel"}
-    for row in report["rows"]:
-        # Some slack, because ceilings and kernels are measured, and by few rounds here.
-        assert all(0 < share < 1.2 for share in row["shares"].values())
-
-
 # --- demo
 
 
+@pytest.mark.usefixtures("hasty")
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for module in ("sklearn", "matplotlib", "rich"):
         pytest.importorskip(module)
@@ -353,12 +191,13 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert kernel.name in text
 
 
+@pytest.mark.usefixtures("hasty")
 def test_demo_fails_where_a_result_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for module in ("sklearn", "matplotlib", "rich"):
         pytest.importorskip(module)
-    break_kernel(monkeypatch, "gemm", "naive", lambda result: result.add_(1))
+    helpers.break_kernel(monkeypatch, "gemm", "naive", lambda result: result.add_(1))
     forward = smem.Linear.forward
     monkeypatch.setattr(smem.Linear, "forward", lambda self, x: 2 * forward(self, x))
     assert main(["demo", "--device", "cpu", "--epochs", "1", "--out", str(tmp_path)]) == 1

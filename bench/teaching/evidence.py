@@ -14,7 +14,7 @@ import torch_smem_gemm as smem
 from torch_smem_gemm import analysis
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
-LADDER = RESULTS / "ladder-h200.json"
+TIMES = RESULTS / "h200.json"
 COUNTERS = RESULTS / "trace-vs-ncu-h200.json"
 
 # What is traced, and was profiled by ncu.
@@ -64,14 +64,19 @@ class Pair:
 class Evidence:
     """Traces, made when first asked for, and the results files' contents."""
 
-    ladder: Mapping[str, Any]
+    ladder: Mapping[str, Any]  # a results file of `bench` with the rows of the ladders alone
     counters: Mapping[str, Any]
     _traces: dict[tuple[str, str], smem.Trace] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def load(cls, ladder: Path = LADDER, counters: Path = COUNTERS) -> Evidence:
+    def load(cls, times: Path = TIMES, counters: Path = COUNTERS) -> Evidence:
         """From the results files."""
-        return cls(*(json.loads(path.read_text(encoding="utf-8")) for path in (ladder, counters)))
+        timed, counted = (
+            json.loads(path.read_text(encoding="utf-8")) for path in (times, counters)
+        )
+        # Other sets have problems of the ladders too, timed at another moment.
+        ladder = timed | {"rows": [row for row in timed["rows"] if row["set"] == "ladder"]}
+        return cls(ladder, counted)
 
     @property
     def gpu(self) -> analysis.Device:
@@ -105,11 +110,11 @@ class Evidence:
         return self.profiled(op, kernel)["opcodes"].get(opcode, 0)
 
     def timed(self, problem: str, name: str) -> Mapping[str, Any]:
-        """A row of the ladder's file."""
+        """A row of the ladders."""
         for row in self.ladder["rows"]:
             if (row["problem"], row["name"]) == (problem, name):
                 return row
-        raise SystemExit(f"{LADDER.name} has no {name} in {problem}")
+        raise SystemExit(f"{TIMES.name} has no {name} in the ladder's {problem}")
 
     def ms(self, problem: str, name: str) -> float:
         """Milliseconds."""

@@ -78,7 +78,7 @@ def share_of_peak(evidence: Evidence) -> Claim:
         row for row in evidence.ladder["rows"] if row["problem"] == GEMM and row["status"] == "ok"
     ]
     best = max((row for row in rows if row["kind"] == "kernel"), key=lambda row: row["rate"])
-    torchs = evidence.timed(GEMM, "torch.matmul")
+    torchs = evidence.timed(GEMM, "torch")
     peak = evidence.ladder["ceilings"]["ffma_gflops"]
     share = {row["name"]: row["rate"] / peak for row in (best, torchs)}
     return Claim(
@@ -92,8 +92,8 @@ def share_of_peak(evidence: Evidence) -> Claim:
             ),
             Part(
                 "cuBLAS's float32 GEMM reaches 80% (torch.matmul, TF32 off)",
-                share["torch.matmul"] >= GOAL,
-                f"it reaches {share['torch.matmul']:.0%}, and "
+                share["torch"] >= GOAL,
+                f"it reaches {share['torch']:.0%}, and "
                 f"`{best['name']}` {best['rate'] / torchs['rate']:.0%} of that",
             ),
         ),
@@ -101,7 +101,7 @@ def share_of_peak(evidence: Evidence) -> Claim:
             ["GEMM at 4096³", "GFLOP/s", "of peak"],
             [
                 (
-                    f"`{row['name']}`",
+                    f"`{row['name'] if row['kind'] == 'kernel' else row['summary']}`",
                     f"{row['rate']:,.0f}",
                     f"{row['rate'] / peak:.0%}",
                 )

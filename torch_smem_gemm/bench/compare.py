@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from torch_smem_gemm.bench.rows import Row
 
 LEAST_CHANGE = 0.02  # of the median; less is noise, however narrow the intervals are
 
-Key = tuple[str, str, str]  # op, problem, name
-Entry = Mapping[str, Any]  # a row as the file has it
+Key = tuple[str, str, str]  # set, problem, name
 
 
 @dataclass(frozen=True)
 class Change:
     """One row that both files have."""
 
-    op: str
-    problem: str
-    name: str
     verdict: str  # "slower", "faster", "same", "broken", "repaired", or "no time" in both files
-    before: Entry
-    after: Entry
+    before: Row
+    after: Row
 
     @property
     def ratio(self) -> float | None:
         """Time after over time before; None where one of them has no time."""
-        if self.before["ms"] is None or self.after["ms"] is None:
+        if self.before.ms is None or self.after.ms is None:
             return None
-        return self.after["ms"] / self.before["ms"]
+        return self.after.ms / self.before.ms
 
 
 @dataclass(frozen=True)
@@ -52,41 +48,13 @@ class Comparison:
         return self.of("slower", "broken")
 
 
-def load(path: Path) -> dict[str, Any]:
-    """A results file.
-
-    Raises:
-        ValueError: it is none; the message names the file and what is wrong.
-        OSError: it cannot be read.
-    """
-    try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    rows = results.get("rows") if isinstance(results, dict) else None
-    if not isinstance(rows, list):
-        raise ValueError(f"{path} has no rows: it is no results file of `bench --json`")
-    needed = {"op", "problem", "name", "status", "ms", "ms_p20", "ms_p80"}
-    seen: set[Key] = set()
-    for index, row in enumerate(rows):
-        missing = needed - row.keys() if isinstance(row, dict) else needed
-        if missing:
-            raise ValueError(f"{path}: row {index} has no {', '.join(sorted(missing))}")
-        if (key := _key(row)) in seen:
-            raise ValueError(f"{path}: row {index} repeats {', '.join(key)}")
-        seen.add(key)
-    return results
-
-
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
-    """Match the rows of two results, as ``load`` gives them, by op, problem and name."""
+    """Match the rows of two results, as ``results.load`` gives them, by set, problem and name."""
     old = {_key(row): row for row in before["rows"]}
     new = {_key(row): row for row in after["rows"]}
     return Comparison(
         changes=tuple(
-            Change(*key, verdict(row, new[key]), row, new[key])
-            for key, row in old.items()
-            if key in new
+            Change(verdict(row, new[key]), row, new[key]) for key, row in old.items() if key in new
         ),
         only_before=tuple(key for key in old if key not in new),
         only_after=tuple(key for key in new if key not in old),
@@ -94,29 +62,32 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
     )
 
 
-def verdict(before: Entry, after: Entry) -> str:
+def verdict(before: Row, after: Row) -> str:
     """What became of a row.
 
     ``"slower"`` and ``"faster"`` are beyond the noise: the intervals from p20 to p80 do not
     overlap, and the medians differ by more than ``LEAST_CHANGE`` of the first. ``"broken"`` had a
     time and has none now, or is wrong now and was not; ``"repaired"`` is the other way round.
     """
-    usable = [(row["status"] != "wrong", row["ms"] is not None) for row in (before, after)]
+    usable = [(row.status != "wrong", row.ms is not None) for row in (before, after)]
     if usable[0] != usable[1]:
         return "broken" if usable[1] < usable[0] else "repaired"
-    if before["ms"] is None:
+    # All three or none: the first test is what tells a type checker so.
+    if before.ms is None or before.ms_p20 is None or before.ms_p80 is None:
         return "no time"
-    if abs(after["ms"] - before["ms"]) <= LEAST_CHANGE * before["ms"]:
+    if after.ms is None or after.ms_p20 is None or after.ms_p80 is None:
+        return "no time"
+    if abs(after.ms - before.ms) <= LEAST_CHANGE * before.ms:
         return "same"
-    if after["ms_p20"] > before["ms_p80"]:
+    if after.ms_p20 > before.ms_p80:
         return "slower"
-    if after["ms_p80"] < before["ms_p20"]:
+    if after.ms_p80 < before.ms_p20:
         return "faster"
     return "same"
 
 
-def _key(row: Entry) -> Key:
-    return row["op"], row["problem"], row["name"]
+def _key(row: Row) -> Key:
+    return row.set, row.problem, row.name
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -223,6 +224,18 @@ class _Replay:
 
     def __call__(self) -> None:
         self.graph.replay()
+
+
+@contextlib.contextmanager
+def no_tf32() -> Iterator[None]:
+    """Float32 products in float32, whatever the process's setting."""
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before
 
 
 def measure_ceilings(device: torch.device, *, budget: float | None = None) -> Ceilings:

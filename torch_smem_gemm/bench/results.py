@@ -32,7 +32,7 @@ def results(
     seconds: float,
     interrupted: bool,
 ) -> dict[str, Any]:
-    """What was measured and on what, ready for JSON."""
+    """What was measured and on what, as ``load`` reads it from the file that ``save`` writes."""
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": command,
@@ -44,14 +44,14 @@ def results(
         "gpu_state_after": None if gpu_state is None else dict(gpu_state),
         "telemetry": telemetry and dataclasses.asdict(telemetry),
         "interrupted": interrupted,
-        "rows": [dataclasses.asdict(row) for row in rows],
+        "rows": list(rows),
     }
 
 
 def save(path: Path, found: Mapping[str, Any]) -> None:
     """Write results. Figures are rounded to ``DIGITS`` significant digits."""
     head = json.dumps({key: rounded(found[key]) for key in found if key != "rows"}, indent=1)
-    rows = ",\n".join(json.dumps(rounded(row)) for row in found["rows"])
+    rows = ",\n".join(json.dumps(rounded(dataclasses.asdict(row))) for row in found["rows"])
     path.write_text(f'{head[:-2]},\n "rows": [\n{rows}\n ]\n}}\n', encoding="utf-8")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
 from collections.abc import Sequence
 
 from torch_smem_gemm.cli import bench, demo, explain, info
@@ -31,5 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
+    argv = sys.argv[1:] if argv is None else argv
     args = parser.parse_args(argv)
+    args.command_line = shlex.join(["python", "-m", "torch_smem_gemm", *argv])
     return args.run(args)

@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from torch_smem_gemm.bench.compare import LEAST_CHANGE, Change, Comparison, Entry, compare, load
+from torch_smem_gemm.bench.compare import LEAST_CHANGE, Change, Comparison, compare
+from torch_smem_gemm.bench.results import load
+from torch_smem_gemm.bench.rows import Row
 from torch_smem_gemm.cli._text import table
 
 SUMMARY = "show what got slower or faster between two results files"
@@ -60,24 +62,24 @@ def print_comparison(comparison: Comparison) -> None:
         ("only in the first file", comparison.only_before),
         ("only in the second file", comparison.only_after),
     ):
-        for _, problem, name in keys:
-            print(f"{title}: {problem}, {name}")
+        for key in keys:
+            print(f"{title}: {', '.join(key)}")
     verdicts = ("slower", "broken", "faster", "repaired", "same", "no time")
     counts = {verdict: len(comparison.of(verdict)) for verdict in verdicts}
     total = len(comparison.changes)
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     print(f"{total} rows in both files" + (f": {told}" if told else ""))
-    if any(change.after.get("kind") == "torch" for change in comparison.worse):
-        print("Torch's own calls got slower too: the machine may not have been in the same state.")
+    if any(change.after.kind != "kernel" for change in comparison.worse):
+        print("Peers got slower too: the machine may not have been in the same state.")
 
 
 def _cells(change: Change) -> list[str]:
     ratio = "" if change.ratio is None else f"{change.ratio - 1:+.1%}"
     figures = [*_figures(change.before), *_figures(change.after)]
-    return [change.problem, change.name, *figures, ratio, change.verdict]
+    return [change.after.problem, change.after.name, *figures, ratio, change.verdict]
 
 
-def _figures(row: Entry) -> tuple[str, str]:
-    if row["ms"] is None:
-        return "WRONG" if row["status"] == "wrong" else row["status"], ""
-    return f"{row['ms']:.4g}", f"{row['ms_p20']:.4g} - {row['ms_p80']:.4g}"
+def _figures(row: Row) -> tuple[str, str]:
+    if row.ms is None:
+        return "WRONG" if row.status == "wrong" else row.status, ""
+    return f"{row.ms:.4g}", f"{row.ms_p20:.4g} - {row.ms_p80:.4g}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -66,6 +67,37 @@ def plain_table(
         for line in lines
     )
     return "\n".join([title, *("  ".join(line).rstrip() for line in aligned)])
+
+
+@contextlib.contextmanager
+def progress(total: float) -> Iterator[Callable[[float, str], None]]:
+    """A bar with the time left, on the error stream; nothing where that is no terminal or no rich.
+
+    Args:
+        total: of the work, in any unit.
+
+    Yields:
+        a function of the work done since it was called last, and what is being done.
+    """
+    if importlib.util.find_spec("rich") is None or not sys.stderr.isatty():
+        yield lambda work, doing: None
+        return
+
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    left = TimeRemainingColumn()
+    # Its prints go above the bar, so that the tables and the bar do not mix.
+    with Progress(*columns, left, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda work, doing: bar.update(task, advance=work, description=doing)
 
 
 def require_extra(extra: str, *modules: str) -> None:

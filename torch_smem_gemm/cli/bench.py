@@ -1,70 +1,113 @@
-"""``bench``: the kernels on this machine beside torch's own, and two measurements compared."""
+"""``bench``: the ops on this machine beside torch and other peers, and what to do with results."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import dataclasses
-import datetime
-import json
-from collections.abc import Iterator
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from torch_smem_gemm.bench.measure import METHOD, Ceilings, measure_ceilings
-from torch_smem_gemm.bench.telemetry import Summary, Telemetry
-from torch_smem_gemm.cli import _compare, _plots
+from torch_smem_gemm.bench import results, suite
+from torch_smem_gemm.bench.measure import Ceilings, measure_ceilings, no_tf32
+from torch_smem_gemm.bench.rows import Row
+from torch_smem_gemm.bench.suite import Job
+from torch_smem_gemm.bench.telemetry import Telemetry
+from torch_smem_gemm.cli import _bench_plots, _bench_tables, _compare, _plot, _report
 from torch_smem_gemm.cli._environment import nvidia_smi, versions
-from torch_smem_gemm.cli._ladder import (
-    Problem,
-    Row,
-    gemm_problem,
-    run_ladder,
-    sum_problem,
-    transpose_problem,
-)
 from torch_smem_gemm.cli._text import (
     default_device,
     device_argument,
     device_name,
     positive,
-    rate_text,
+    progress,
     require_extra,
-    table,
 )
 
-SUMMARY = "time the kernels beside torch's, and compare measurements"
-LADDER_SUMMARY = "time the kernels of the ladders beside torch's"
-
+SUMMARY = "time the ops beside torch and other peers; compare, draw and report results"
 INTERRUPTED = 130  # the exit status that shells give a command that Ctrl-C ended
 
-DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-}
-GPU_SIZE = 4096
-CPU_SIZE = 128  # the kernels run there thread by thread
+# Ahead of measuring, so that a wrong argument ends the command at once.
+Plan = Callable[[argparse.Namespace, torch.device], list[Job]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     what = parser.add_subparsers(required=True, metavar="WHAT")
-    ladder = what.add_parser(
-        "ladder", help=LADDER_SUMMARY, description=LADDER_SUMMARY.capitalize() + "."
-    )
+
+    def add(name: str, summary: str, plan: Plan, quick: str = "") -> argparse.ArgumentParser:
+        one = what.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
+        one.add_argument("--device", type=device_argument, help="default: cuda where there is one")
+        one.add_argument("--json", type=Path, metavar="OUT", help="write the results to this file")
+        one.add_argument("--plot", type=Path, metavar="OUT", help="draw them in this file")
+        if quick:
+            one.add_argument("--quick", action="store_true", help=quick)
+        one.set_defaults(run_what=run_jobs, plan=plan, parser=one, quick=False)
+        return one
+
+    for op, sets in suite.SETS.items():
+        one = add(
+            op,
+            f"time smem.{op} on sets of problems",
+            plan_op,
+            quick="the marked problems of each set only, and less time for each",
+        )
+        one.add_argument(
+            "--shapes",
+            nargs="+",
+            metavar="SET",
+            help="names of shipped sets, files with a problem a line, random, or random:SEED "
+            f"(default: {' '.join(sets)})",
+        )
+        one.add_argument("--dtype", nargs="+", choices=suite.DTYPES[op], default=["float32"])
+        one.add_argument(
+            "--against",
+            type=lambda text: text.split(","),
+            default=suite.BASIC[op],
+            metavar="PEERS",
+            help="torch, and on a GPU also "
+            f"{', '.join(suite.gpu_peers(op))} (default: {','.join(suite.BASIC[op])})",
+        )
+        one.set_defaults(op=op)
+    ladder = add("ladder", "time every kernel of the ladders", plan_ladder)
     ladder.add_argument(
         "--size",
         type=positive,
-        help=f"M = N = K of the GEMM (default: {GPU_SIZE} on a GPU, {CPU_SIZE} on a CPU)",
+        help="M = N = K of the GEMM (default: 4096 on a GPU, 128 on a CPU)",
     )
-    ladder.add_argument("--dtype", choices=DTYPES, default="float32")
-    ladder.add_argument("--device", type=device_argument, help="default: cuda where there is one")
-    ladder.add_argument("--json", type=Path, metavar="OUT", help="write the results to this file")
-    ladder.add_argument("--plot", type=Path, metavar="OUT", help="draw the results in this file")
-    ladder.set_defaults(run_what=run_ladders)
-    _compare.add_parser(what)
+    ladder.add_argument("--dtype", choices=suite.FLOATS, default="float32")
+    add(
+        "all",
+        "the whole picture: the ladders, and every set beside torch and some compiled peers",
+        lambda args, device: suite.picture(device, quick=args.quick),
+        quick="no ladders, the marked problems only, torch as the only peer",
+    )
+    for command in (_compare, _plot, _report):
+        command.add_parser(what)
+
+
+def plan_op(args: argparse.Namespace, device: torch.device) -> list[Job]:
+    """The jobs of ``bench gemm`` and its like."""
+    found = [
+        job
+        for name in args.shapes or suite.SETS[args.op]
+        for dtype in args.dtype
+        for job in suite.jobs(args.op, name, dtype, args.against, device, marked=args.quick)
+    ]
+    if device.type == "cuda" or args.shapes:
+        return found
+    fitting = [job for job in found if suite.fits_a_cpu(job)]
+    print(
+        f"{len(found) - len(fitting)} problems are too large for a CPU: name their sets to run all"
+    )
+    return fitting
+
+
+def plan_ladder(args: argparse.Namespace, device: torch.device) -> list[Job]:
+    """The jobs of ``bench ladder``."""
+    return suite.ladder_jobs(device, args.size, args.dtype)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,158 +115,83 @@ def run(args: argparse.Namespace) -> int:
     return args.run_what(args)
 
 
-def run_ladders(args: argparse.Namespace) -> int:
-    """Measure and print; returns 1 if a kernel's result was wrong.
+def run_jobs(args: argparse.Namespace) -> int:
+    """Measure and print; returns 1 if a result of ours was wrong.
 
     Ctrl-C ends the measuring: the problems finished until then are written and drawn.
     """
     if args.plot:
         require_extra("bench", "matplotlib")
+    device = args.device or torch.device(default_device())
+    try:
+        jobs = args.plan(args, device)
+    except ValueError as error:
+        args.parser.error(str(error))
     for path in filter(None, (args.json, args.plot)):
         path.parent.mkdir(parents=True, exist_ok=True)
-    device = args.device or torch.device(default_device())
     print(f"{device_name(device)}, torch {torch.__version__}")
-    ceilings = measure_ceilings(device)
-    print(ceilings_text(ceilings))
-    if device.type == "cpu":
-        print("The GPU's kernels run here thread by thread: their times say nothing about a GPU's.")
-
+    start = time.perf_counter()
     rows: list[Row] = []
     interrupted = False
-    size = args.size or default_size(device)
     with no_tf32(), Telemetry(device) as telemetry:
+        ceilings = measure_ceilings(device)
+        print(_bench_tables.ceilings_text(ceilings))
+        if device.type == "cpu":
+            print("Named kernels run here thread by thread: their times say nothing about a GPU's.")
+        print()
         try:
-            for ladder in ladders(device, size, DTYPES[args.dtype], ceilings):
-                print_rows(ladder)
-                rows += ladder
+            for measured in run_all(jobs, ceilings, device, suite.BUDGET[args.quick]):
+                rows += measured
         except KeyboardInterrupt:
             interrupted = True
             print("interrupted: the problem that was being timed is left out")
+    _bench_tables.print_summary(rows)
+    seconds = time.perf_counter() - start
+    print(f"{len(results.problems(rows))} problems in {seconds:.0f} s")
+    found = results.results(
+        rows,
+        command=args.command_line,
+        device=device_name(device),
+        versions=versions(),
+        ceilings=ceilings,
+        gpu_state=gpu_state(device),
+        telemetry=telemetry.summary(),
+        seconds=seconds,
+        interrupted=interrupted,
+    )
     if args.json:
-        report = results(device, ceilings, rows, telemetry.summary(), interrupted=interrupted)
-        args.json.write_text(json.dumps(report, indent=1) + "\n")
+        results.save(args.json, found)
         print(f"wrote {args.json}")
     if args.plot and rows:
-        _plots.ladders(args.plot, rows, device_name(device))
+        _bench_plots.draw(args.plot, found)
         print(f"wrote {args.plot}")
     if interrupted:
         return INTERRUPTED
-    return int(any(row.status == "wrong" for row in rows))
+    return int(any(row.status == "wrong" and row.kind == "kernel" for row in rows))
 
 
-def default_size(device: torch.device) -> int:
-    """M = N = K of a GEMM whose whole ladder takes seconds."""
-    return GPU_SIZE if device.type == "cuda" else CPU_SIZE
-
-
-def ladders(
-    device: torch.device, size: int, dtype: torch.dtype, ceilings: Ceilings
+def run_all(
+    jobs: Sequence[Job], ceilings: Ceilings, device: torch.device, budget: float | None
 ) -> Iterator[list[Row]]:
-    """The rows of one problem after the other, each measured when it is asked for."""
-    yield from gemm_ladders(device, size, dtype, ceilings)
-    on_gpu = device.type == "cuda"
-    side = 8192 if on_gpu else size
-    yield run_ladder(transpose_problem(side, side, dtype, device, ceilings))
-    numbers, side = (1 << 28, 16384) if on_gpu else (size * size, size)
-    yield run_ladder(sum_problem((numbers,), None, dtype, device, ceilings))
-    yield run_ladder(sum_problem((side, side), 1, dtype, device, ceilings))
+    """The rows of one job after the other, each group printed when it is complete."""
+    with progress(sum(job.weight() for job in jobs)) as advance:
+        for _, group in itertools.groupby(jobs, lambda job: (job.op, job.set, job.dtype)):
+            rows: list[Row] = []
+            try:
+                for job in group:
+                    for found in suite.run(job, ceilings, device, budget=budget):
+                        rows += found
+                        yield found
+                    advance(job.weight(), str(job.op))
+            finally:
+                if rows:
+                    _bench_tables.print_group(rows)
 
 
-def gemm_ladders(
-    device: torch.device, size: int, dtype: torch.dtype, ceilings: Ceilings
-) -> Iterator[list[Row]]:
-    """The cube of ``size``, and, for kernels that refused its K, a K that they take."""
-    rows = run_ladder(gemm_problem(size, size, size, dtype, device, ceilings))
-    yield rows
-    refused = [row.name for row in rows if row.status == "n/a"]
-    for k in (1024, 512, 256):
-        if not refused or k >= size:
-            continue
-        problem: Problem = gemm_problem(size, size, k, dtype, device, ceilings)
-        rows = run_ladder(problem, only=[*refused, "tiled16"])
-        if all(row.status != "n/a" for row in rows):
-            yield rows
-            return
-
-
-@contextlib.contextmanager
-def no_tf32() -> Iterator[None]:
-    """Float32 products in float32, whatever the process's setting."""
-    matmul = torch.backends.cuda.matmul
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        matmul.fp32_precision = before
-
-
-def print_rows(rows: list[Row]) -> None:
-    """Print the ladder of one problem as a table."""
-    shares = list(next((row.shares for row in rows if row.shares), {}))
-    unit = rows[0].unit
-    columns = ["kernel", ">ms", ">p20 - p80", f">{unit}", *(f">% of {name}" for name in shares)]
-    table(
-        rows[0].problem,
-        [*columns, f">x {rows[0].name}", "what it is"],
-        [[row.name, *_figures(row, shares), _what(row)] for row in rows],
-    )
-
-
-def _figures(row: Row, shares: list[str]) -> list[str]:
-    if row.rate is None:
-        empty = [""] * (len(shares) + 3)
-        return ["WRONG" if row.status == "wrong" else row.status, *empty]
-    return [
-        f"{row.ms:.4g}",
-        f"{row.ms_p20:.4g} - {row.ms_p80:.4g}",
-        rate_text(row.rate),
-        *(f"{row.shares[name]:.1%}" for name in shares),
-        f"{row.speedup:.2f}" if row.speedup else "",
-    ]
-
-
-def _what(row: Row) -> str:
-    return row.summary if row.status == "ok" else row.detail
-
-
-def ceilings_text(ceilings: Ceilings) -> str:
-    """The ceilings in words, and where each figure comes from."""
-    parts = [
-        f"copy {ceilings.copy_gbs:,.0f} GB/s (y.copy_(x), read + written)",
-        f"read {ceilings.read_gbs:,.0f} GB/s (torch.sum)",
-    ]
-    if ceilings.measured_ffma_gflops is not None:
-        parts.append(f"FMA {ceilings.measured_ffma_gflops:,.0f} GFLOP/s (a kernel of FMAs)")
-    if ceilings.ffma_gflops is not None:
-        parts.append(f"FMA {ceilings.ffma_gflops:,.0f} GFLOP/s (nominal: cores x 2 x clock)")
-    if ceilings.cublas_bf16_gflops is not None:
-        parts.append(f"bfloat16 {ceilings.cublas_bf16_gflops:,.0f} GFLOP/s (cuBLAS)")
-    return "Ceilings: " + "; ".join(parts)
-
-
-def results(
-    device: torch.device,
-    ceilings: Ceilings,
-    rows: list[Row],
-    telemetry: Summary | None,
-    *,
-    interrupted: bool,
-) -> dict[str, Any]:
-    """Everything that a reader of the figures needs, ready for JSON."""
-    state = None
-    if device.type == "cuda":
-        fields = ("clocks.sm", "clocks.max.sm", "power.draw", "power.limit", "temperature.gpu")
-        answer = nvidia_smi(*fields, device=device)
-        state = answer and dict(zip(fields, answer.split(", "), strict=True))
-    return {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "device": device_name(device),
-        "versions": versions(),
-        "method": METHOD,
-        "ceilings": dataclasses.asdict(ceilings),
-        "gpu_state_after": state,
-        "telemetry": telemetry and dataclasses.asdict(telemetry),
-        "interrupted": interrupted,
-        "rows": [dataclasses.asdict(row) for row in rows],
-    }
+def gpu_state(device: torch.device) -> dict[str, str] | None:
+    """Clocks, power and temperature right now; None on a CPU or without nvidia-smi."""
+    if device.type != "cuda":
+        return None
+    fields = ("clocks.sm", "clocks.max.sm", "power.draw", "power.limit", "temperature.gpu")
+    answer = nvidia_smi(*fields, device=device)
+    return dict(zip(fields, answer.split(", "), strict=True)) if answer else None

@@ -13,8 +13,9 @@ from torch import nn
 
 import torch_smem_gemm as smem
 from torch_smem_gemm._kernels import kernels
-from torch_smem_gemm.bench.measure import measure_ceilings
-from torch_smem_gemm.cli import _plots, bench
+from torch_smem_gemm.bench import suite
+from torch_smem_gemm.bench.measure import measure_ceilings, no_tf32
+from torch_smem_gemm.cli import _bench_plots, _bench_tables, _plots
 from torch_smem_gemm.cli._digits import Digits, RowTransformer, Training, load_digits
 from torch_smem_gemm.cli._text import (
     default_device,
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"smem.convert replaced {len(converted)} Linear modules: {', '.join(converted)}\n")
 
     models = {"torch.nn.Linear": theirs, "torch_smem_gemm.Linear": ours}
-    with bench.no_tf32():
+    with no_tf32():
         trainings = train_all(models, digits, args.epochs, args.seed)
         failures = [*compare(trainings), *try_every_kernel(ours, digits)]
         curves = {name: training.losses for name, training in trainings.items()}
@@ -193,11 +194,10 @@ def try_every_kernel(model: RowTransformer, digits: Digits) -> list[str]:
 def show_ladder(device: torch.device, picture: Path) -> list[str]:
     """Time the GEMM ladder, print and draw it; returns the kernels that are wrong."""
     ceilings = measure_ceilings(device)
-    print(bench.ceilings_text(ceilings))
-    rows = []
-    for ladder in bench.gemm_ladders(device, bench.GPU_SIZE, torch.float32, ceilings):
-        bench.print_rows(ladder)
-        rows += ladder
-    _plots.ladders(picture, rows, device_name(device))
+    print(_bench_tables.ceilings_text(ceilings))
+    (job,) = (job for job in suite.ladder_jobs(device) if job.op == "gemm")
+    rows = [row for found in suite.run(job, ceilings, device) for row in found]
+    _bench_tables.print_group(rows)
+    _bench_plots.ladders(picture, rows, device_name(device))
     print(f"wrote {picture}")
     return [f"{row.problem}, {row.name}: {row.detail}" for row in rows if row.status == "wrong"]

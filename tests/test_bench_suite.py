@@ -1,0 +1,122 @@
+"""Which problems the bench measures, and against whom."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import torch_smem_gemm as smem
+from torch_smem_gemm.bench import problems, suite
+from torch_smem_gemm.bench.measure import Ceilings
+from torch_smem_gemm.bench.shapes import GemmShape, load
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+CEILINGS = Ceilings(ffma_gflops=100.0, copy_gbs=10.0, read_gbs=20.0)
+
+
+def names(job: suite.Job) -> list[str]:
+    return [contender.name for contender in job.contenders]
+
+
+def test_jobs_of_a_set() -> None:
+    jobs = suite.jobs("gemm", "squares", "bfloat16", ["torch", "compile"], CUDA)
+    assert [job.shape for job in jobs] == load("squares", "gemm")
+    for job in jobs:
+        assert (job.set, job.op, job.dtype) == ("squares", "gemm", torch.bfloat16)
+        assert names(job) == ["smem", "torch", "compile"]
+    marked = suite.jobs("gemm", "squares", "bfloat16", ["torch"], CUDA, marked=True)
+    assert 0 < len(marked) < len(jobs)
+
+
+def test_random_jobs() -> None:
+    one, same, other = (
+        suite.jobs("sum", name, "float32", ["torch"], CPU)
+        for name in ("random", "random:0", "random:1")
+    )
+    assert [job.shape for job in one] == [job.shape for job in same]
+    assert [job.shape for job in one] != [job.shape for job in other]
+    assert len(one) == suite.RANDOM_PROBLEMS
+    assert len(suite.jobs("sum", "random", "float32", ["torch"], CPU, marked=True)) < len(one)
+
+
+def test_what_there_is_not_is_named() -> None:
+    with pytest.raises(ValueError, match="expected random or random:SEED, got 'random:x'"):
+        suite.jobs("sum", "random:x", "float32", ["torch"], CPU)
+    with pytest.raises(ValueError, match="against: sum on cpu has torch; got 'compile'"):
+        suite.jobs("sum", "sum", "float32", ["torch", "compile"], CPU)
+    with pytest.raises(ValueError, match=r"expected one of .*squares.* got 'cubes'"):
+        suite.jobs("gemm", "cubes", "float32", ["torch"], CPU)
+
+
+def test_picture_holds_every_shipped_set() -> None:
+    jobs = suite.picture(CUDA, quick=False)
+    counts = Counter((job.op, job.set, str(job.dtype)) for job in jobs)
+    assert {set_name for _, set_name, _ in counts} >= {
+        set_name for sets in suite.SETS.values() for set_name in sets
+    }
+    assert counts["linear", "llm", "torch.bfloat16"] == 72
+    assert {job.op for job in jobs if job.set == suite.LADDER} == {"gemm", "transpose", "sum"}
+    compiled = [job for job in jobs if {"compile", "compile-max"} & set(names(job))]
+    for job in compiled:
+        assert job.shape in load(job.set, job.op, marked=True)
+    assert {job.op for job in compiled} == {"gemm", "linear", "transpose", "sum"}
+    assert all("torch" in names(job) for job in jobs)
+
+
+def test_quick_picture_is_a_small_part_of_it() -> None:
+    quick, whole = (suite.picture(CUDA, quick=quick) for quick in (True, False))
+    assert {(job.op, job.set, job.dtype) for job in quick} == {
+        (job.op, job.set, job.dtype) for job in whole if job.set != suite.LADDER
+    }
+    assert sum(job.weight() for job in quick) < sum(job.weight() for job in whole) / 5
+
+
+def test_picture_of_a_cpu_is_small() -> None:
+    for job in suite.picture(CPU, quick=False):
+        assert suite.fits_a_cpu(job)
+        assert {contender.name for contender in job.contenders if contender.peer} <= {
+            "torch",
+            "copy",
+        }
+
+
+@pytest.mark.usefixtures("hasty")
+def test_ladder_retries_a_refusal_at_a_smaller_k(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = smem.gemm
+
+    def gemm(a: Tensor, b: Tensor, **kwargs: Any) -> Tensor:
+        if kwargs["kernel"] == "panel" and a.size(1) > 256:
+            raise RuntimeError(f"smem.gemm: kernel 'panel' takes a K of 256, got {a.size(1)}")
+        return original(a, b, **kwargs | {"kernel": "auto"})
+
+    monkeypatch.setattr(smem, "gemm", gemm)
+    job = suite.ladder_jobs(CPU, 300)[0]
+    whole, again = suite.run(job, CEILINGS, CPU, budget=0.001)
+    (refused,) = (row for row in whole if row.status == "n/a")
+    assert (refused.name, refused.ms) == ("panel", None)
+    assert refused.detail == "smem.gemm: kernel 'panel' takes a K of 256, got 300"
+    assert {row.problem for row in again} == {"gemm 300 x 300 x 256 float32"}
+    assert [row.name for row in again] == ["panel", "tiled16", "torch"]
+    assert {row.status for row in again} == {"ok"}
+
+
+def test_inputs_that_do_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make_problem(*args: Any) -> problems.Problem:
+        raise torch.OutOfMemoryError("tried to allocate a lot\nmore")
+
+    monkeypatch.setattr(suite, "make_problem", make_problem)
+    (job, *_) = suite.jobs("gemm", "squares", "float32", ["torch"], CPU)
+    (rows,) = suite.run(job, CEILINGS, CPU)
+    assert [row.name for row in rows] == ["smem", "torch"]
+    assert {(row.status, row.detail) for row in rows} == {("n/a", "tried to allocate a lot")}
+    assert rows[0].problem == "gemm 256 x 256 x 256 float32"
+
+
+def test_weights_grow_with_the_work() -> None:
+    small, large = (
+        suite.Job("s", "gemm", GemmShape(n, n, n), torch.float32, (suite.rows.ours(),))
+        for n in (256, 16384)
+    )
+    assert 0 < small.weight() < large.weight()

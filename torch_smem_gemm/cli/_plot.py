@@ -1,0 +1,49 @@
+"""``bench plot``: a picture of a results file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from torch_smem_gemm.bench import results
+from torch_smem_gemm.cli._bench_plots import draw
+from torch_smem_gemm.cli._strips import SUFFIXES, check_suffix
+from torch_smem_gemm.cli._text import require_extra
+
+SUMMARY = "draw a results file: ladders, speed-ups, rooflines and curves"
+
+
+def add_parser(what: argparse._SubParsersAction) -> None:
+    """Declare the command.
+
+    Args:
+        what: argparse's action that holds the subcommands of ``bench``.
+    """
+    suffixes = ", ".join(SUFFIXES)
+    parser = what.add_parser("plot", help=SUMMARY, description=f"{SUMMARY.capitalize()}.")
+    parser.add_argument("results", type=Path, metavar="RESULTS.json", help="of bench --json")
+    parser.add_argument("out", type=picture_file, metavar="OUT", help=f"a name in {suffixes}")
+    parser.set_defaults(run_what=run, parser=parser)
+
+
+def picture_file(text: str) -> Path:
+    """Parse the name of a picture to write."""
+    path = Path(text)
+    try:
+        check_suffix(path)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return path
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw; returns 0."""
+    require_extra("bench", "matplotlib")
+    try:
+        found = results.load(args.results)
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        draw(args.out, found)
+    except (OSError, ValueError) as error:
+        args.parser.error(str(error))
+    print(f"wrote {args.out}")
+    return 0
