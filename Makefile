@@ -45,8 +45,8 @@ sanitize: extension  ## let compute-sanitizer watch every kernel on this GPU
 	done
 
 .PHONY: bench
-bench: extension  ## time every kernel of the ladder on this GPU
-	$(PY) -m torch_smem_gemm bench ladder $(ARGS)
+bench: extension  ## time every op on this GPU beside torch: the whole picture
+	$(PY) -m torch_smem_gemm bench all $(ARGS)
 
 .PHONY: docs
 docs: extension  ## write README's tables and docs/*.md from bench/results

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -85,15 +88,28 @@ def _factory(make: Callable[[Problem], Function]) -> Factory:
     def factory(problem: Problem) -> Function | NotAvailable:
         try:
             function = make(problem)
-            function(*problem.inputs[0])
-            if problem.out.is_cuda:
-                torch.cuda.synchronize(problem.out.device)
+            with _quiet():
+                function(*problem.inputs[0])
+                if problem.out.is_cuda:
+                    torch.cuda.synchronize(problem.out.device)
         except Exception as error:  # whatever a compiler or a library raises
             lines = str(error).splitlines()
             return NotAvailable(f"{type(error).__name__}: {lines[0] if lines else ''}")
         return function
 
     return factory
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch.compile's account of what it tried: a screenful for each tuned GEMM."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(disabled)
 
 
 def _eager(problem: Problem) -> Function:

@@ -29,8 +29,9 @@ Draw = Callable[[Sequence[Row], Ceilings, "Axes"], None]
 
 
 def rooflines(timed: Sequence[Row], ceilings: Ceilings) -> list[Strip]:
-    """What was reached over operations a byte, an axes for each dtype of the ops that compute."""
-    rows = [row for row in timed if row.operations and (row.name == OURS or row.kind == "peer")]
+    """What products reached over operations a byte, an axes for each dtype."""
+    products = [row for row in timed if row.op in ("gemm", "linear")]
+    rows = [row for row in products if row.name == OURS or row.kind == "peer"]
     cells = [
         Cell(5.5, partial(_draw_roofline, part, ceilings))
         for part in grouped(rows, lambda row: row.dtype)
@@ -81,7 +82,7 @@ def _draw_roofline(rows: Sequence[Row], ceilings: Ceilings, axes: Axes) -> None:
     xlabel = "operations a byte, every number moved once"
     axes.set(title=rows[0].dtype, xlabel=xlabel, ylabel="TFLOP/s")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, loc="lower right")
+    axes.legend(fontsize=8, loc="best")
 
 
 def _draw_roof(axes: Axes, rows: Sequence[Row], ceilings: Ceilings) -> None:

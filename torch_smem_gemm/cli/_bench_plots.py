@@ -148,7 +148,7 @@ def _draw_speed_ups(found: Sequence[Sequence[Row]], axes: Axes) -> None:
     _label_problems(axes, found)
     first = found[0][0]
     count = f"{len(ratios)} of {len(found)}" if len(ratios) < len(found) else f"all {len(found)}"
-    mean = f"geometric mean {geometric_mean(medians):.2f} ({count})" if medians else "none"
+    mean = f"geometric mean {geometric_mean(medians):.2f} ({count})" if medians else "no comparison"
     axes.set(title=f"{group_title(first)} {first.dtype}: {mean}", ylabel="times as fast")
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)

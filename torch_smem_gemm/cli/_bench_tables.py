@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torch_smem_gemm.bench.measure import Ceilings
-from torch_smem_gemm.bench.results import best_ratio, geometric_mean, problems
+from torch_smem_gemm.bench.report import summaries
+from torch_smem_gemm.bench.results import geometric_mean, problems
 from torch_smem_gemm.bench.rows import OURS, Row
 from torch_smem_gemm.bench.suite import LADDER
 from torch_smem_gemm.cli._text import rate_text, table
@@ -73,22 +74,15 @@ def _print_set(rows: Sequence[Row]) -> None:
 
 def print_summary(rows: Sequence[Row]) -> None:
     """Print a line for each op, set and dtype: ours beside the fastest peer of each problem."""
-    groups: dict[tuple[str, str, str], list[list[Row]]] = {}
-    for found in problems([row for row in rows if row.set != LADDER]):
-        groups.setdefault((found[0].op, found[0].set, found[0].dtype), []).append(found)
     lines = []
-    for key, members in groups.items():
-        ratios = []
-        for found in members:
-            ours = next(row for row in found if row.name == OURS)
-            if best := best_ratio(ours, found):
-                ratios.append((best.median, ours.shape))
-        if not ratios:
+    for each in summaries(rows):
+        if not each.ratios:
             continue
-        mean = geometric_mean([ratio for ratio, _ in ratios])
-        (low, worst), (high, best_shape) = min(ratios), max(ratios)
-        figures = [f"{mean:.2f}", f"{low:.2f}", worst, f"{high:.2f}", best_shape]
-        lines.append([" ".join(key), f"{len(ratios)} of {len(members)}", *figures])
+        (low, worst), (high, best) = each.ratios[0], each.ratios[-1]
+        mean = geometric_mean([ratio for ratio, _ in each.ratios])
+        figures = [f"{mean:.2f}", f"{low:.2f}", worst, f"{high:.2f}", best]
+        compared = f"{len(each.ratios)} of {each.problems}"
+        lines.append([f"{each.op} {each.set} {each.dtype}", compared, *figures])
     if lines:
         heads = [">geometric mean", ">lowest", "of", ">highest", "of"]
         table("Times as fast as the fastest peer", ["", ">problems", *heads], lines)

@@ -24,7 +24,9 @@ def add_parser(what: Any) -> None:
     Args:
         what: argparse's action that holds the subcommands of ``bench``.
     """
-    parser = what.add_parser("report", help=SUMMARY, description=f"{SUMMARY.capitalize()}.")
+    parser = what.add_parser(
+        "report", help=SUMMARY, description=f"{SUMMARY[:1].upper()}{SUMMARY[1:]}."
+    )
     parser.add_argument(
         "--check", action="store_true", help="write nothing; the exit status is 1 if that would"
     )

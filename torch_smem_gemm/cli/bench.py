@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one = what.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
         one.add_argument("--device", type=device_argument, help="default: cuda where there is one")
         one.add_argument("--json", type=Path, metavar="OUT", help="write the results to this file")
-        one.add_argument("--plot", type=Path, metavar="OUT", help="draw them in this file")
+        one.add_argument(
+            "--plot", type=_plot.picture_file, metavar="OUT", help="draw them in this file"
+        )
         if quick:
             one.add_argument("--quick", action="store_true", help=quick)
         one.set_defaults(run_what=run_jobs, plan=plan, parser=one, quick=False)
