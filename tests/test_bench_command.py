@@ -88,25 +88,6 @@ def test_all_on_a_cpu(tmp_path: Path) -> None:
     assert plot.read_bytes().startswith(PNG)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["bench"], "required: WHAT"),
-        (["bench", "ladder", "--dtype", "int8"], "invalid choice: 'int8'"),
-        (["bench", "gemm", "--dtype", "uint8"], "invalid choice: 'uint8'"),
-        (["bench", "gemm", "--device", "cpu", "--shapes", "cubes"], "got 'cubes'"),
-        (["bench", "gemm", "--device", "cpu", "--against", "mkl"], "gemm on cpu has torch; got"),
-    ],
-)
-def test_wrong_arguments_are_named(
-    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    assert exit_.value.code == 2
-    assert text in capsys.readouterr().err
-
-
 def test_a_line_that_is_no_problem_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

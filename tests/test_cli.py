@@ -38,6 +38,12 @@ def test_runs_as_a_module() -> None:
         (["demo", "--device", "abacus"], "abacus"),
         (["demo", "--device", "meta"], "meta is not served: cpu or cuda"),
         (["demo", "--epochs", "0"], "0 is less than 1"),
+        (["bench"], "required: WHAT"),
+        (["bench", "ladder", "--dtype", "int8"], "invalid choice: 'int8'"),
+        (["bench", "gemm", "--dtype", "uint8"], "invalid choice: 'uint8'"),
+        (["bench", "gemm", "--device", "cpu", "--shapes", "cubes"], "got 'cubes'"),
+        (["bench", "gemm", "--device", "cpu", "--against", "mkl"], "gemm on cpu has torch; got"),
+        (["bench", "ladder", "--plot", "ladder.txt"], "ends in .png, .svg, .pdf: ladder.txt"),
     ],
 )
 def test_wrong_arguments_are_named(
