@@ -104,6 +104,17 @@ def _run_linear(args: tuple, options: dict[str, Any], kernel: str) -> None:
     run(*args, **options)
 
 
+def _run_transpose(args: tuple, options: dict[str, Any], kernel: str) -> None:
+    def chosen(x: Tensor, dim0: int = -2, dim1: int = -1) -> None:
+        check_transpose(x, dim0, dim1)
+        torch.ops.smem._transpose(x, dim0, dim1, AUTO)
+
+    if kernel == "auto":
+        chosen(*args, **options)
+    else:
+        transpose(*args, kernel=kernel, **options)
+
+
 def _run_last(op: Callable) -> Callable[[tuple, dict[str, Any], str], None]:
     """For the ops whose last kernel is the one for every problem."""
 
@@ -116,7 +127,7 @@ def _run_last(op: Callable) -> Callable[[tuple, dict[str, Any], str], None]:
 _RUNS = {
     "gemm": _run_gemm,
     "linear": _run_linear,
-    "transpose": _run_last(transpose),
+    "transpose": _run_transpose,
     "sum": _run_last(smem_sum),
 }
 

@@ -61,6 +61,10 @@ int log2(int64_t power) { return std::countr_zero(static_cast<uint64_t>(power));
 }  // namespace
 
 Access read_access(const Problem& p) {
+  // Whole vectors must lie in the matrix, and each of its elements but once.
+  const int64_t width = 16 / static_cast<int64_t>(p.element_bytes);
+  const bool overlaps = p.rows > 1 && p.in_row_stride < p.cols;
+  if (overlaps || (p.rows - 1) * p.in_row_stride + p.cols < 2 * width) return STRIDED;
   return access(p, IN, p.in, p.cols, p.in_col_stride, p.in_row_stride);
 }
 Access write_access(const Problem& p) {
@@ -99,7 +103,7 @@ Choice choose(const Problem& problem, const Device& device) {
   }
   const Access read = read_access(problem), write = write_access(problem);
   if (read == STRIDED || write == STRIDED) {
-    return {index_of("padded"), "the elements of a row lie apart"};
+    return {index_of("padded"), "no run of 16 bytes on both sides"};
   }
   const TileShape shape = tile_shape(problem, device);
   std::string reason = "tiles of " + std::to_string(shape.rows(bytes)) + "x" +

@@ -48,7 +48,7 @@ TileShape tile_shape(const Problem& problem, const Device& device);
 int log2_run(const Problem& problem);
 
 /// What lies along a line of a matrix: vectors of 16 bytes at multiples of 16 bytes, elements side
-/// by side, or elements apart.
+/// by side, or elements apart (or hardly any).
 enum Access : int { ALIGNED, SHIFTED, STRIDED };
 Access read_access(const Problem& problem);
 Access write_access(const Problem& problem);

@@ -57,29 +57,69 @@ struct TurnedTile {
   __device__ __forceinline__ T* at(int col, int row) const { return unit(col, row / W) + row % W; }
 };
 
-/// The W rows of a sub-block, a run of 16 bytes each; false where it must be read element by
-/// element: near an edge, since a vector may reach beyond the matrix there.
+/// The vectors that may be read of a matrix: those at multiples of 16 bytes that lie in it from
+/// their first byte to their last. Others are not needed, or `patch_ends` makes good for them.
+template <typename T>
+struct Vectors {
+  static constexpr int W = VECTOR_WIDTH<T>;
+  const T *begin, *end;   ///< of the matrix
+  const T *first, *last;  ///< vectors
+
+  __device__ __forceinline__ explicit Vectors(const Matrix<const T>& in)
+      : begin(in.data), end(in.data + (in.rows - 1) * in.row_stride + in.cols) {
+    const int past = elements_past_vector(begin);
+    first = past == 0 ? begin : begin + (W - past);
+    last = end - W - elements_past_vector(end);
+  }
+  __device__ __forceinline__ Words at(const T* vector, Site site) const {
+    vector = vector < first ? first : vector;
+    return load_words(vector < last ? vector : last, site);
+  }
+};
+
+/// The W rows of a sub-block, a run of 16 bytes each. Beyond a row's end they hold what follows it.
 template <int ACCESS, typename T, int W>
-__device__ __forceinline__ bool load_block(const Matrix<const T>& in, int64_t row, int64_t col,
-                                           Words (&runs)[W], Site site = Site::here()) {
-  if (ACCESS == STRIDED || row + W > in.rows || col >= in.cols) return false;
+__device__ __forceinline__ void load_block(const Matrix<const T>& in, const Vectors<T>& vectors,
+                                           int64_t row, int64_t col, Words (&runs)[W],
+                                           Site site = Site::here()) {
   const T* const from = in.data + row * in.row_stride + col;
-  if constexpr (ACCESS == ALIGNED) {
-    if (col + W > in.cols) return false;
 #pragma unroll
-    for (int i = 0; i < W; ++i) runs[i] = load_words(from + i * in.row_stride, site);
-  } else {
-    const T* const end = in.data + (in.rows - 1) * in.row_stride + in.cols;
-    if (from - elements_past_vector(from) < in.data) return false;
-    if (from + (W - 1) * in.row_stride + 2 * W > end) return false;
-#pragma unroll
-    for (int i = 0; i < W; ++i) {
-      const T* const run = from + i * in.row_stride;
+  for (int i = 0; i < W; ++i) {
+    const T* const run = from + i * in.row_stride;
+    if constexpr (ACCESS == ALIGNED) {
+      runs[i] = vectors.at(run, site);
+    } else {
       const int past = elements_past_vector(run);
-      runs[i] = straddling<T>(load_words(run - past, site), load_words(run - past + W, site), past);
+      runs[i] = straddling<T>(vectors.at(run - past, site), vectors.at(run - past + W, site), past);
     }
   }
-  return true;
+}
+
+/// Copies the elements of a tile, fewer than W at either end of the matrix, that lie in no vector.
+template <typename T>
+__device__ __forceinline__ void patch_ends(const Block<T>& block, const Vectors<T>& vectors,
+                                           int tile_rows, int tile_cols) {
+  constexpr int W = VECTOR_WIDTH<T>;
+  const Matrix<const T>& in = block.in;
+  const bool at_begin = block.row0 == 0 && block.col0 == 0;
+  const bool at_end = block.row0 + tile_rows > in.rows - W && block.col0 + tile_cols > in.cols - W;
+  if (!(at_begin && vectors.first != vectors.begin) &&
+      !(at_end && vectors.last + W != vectors.end)) {
+    return;
+  }
+  __syncthreads();
+  const auto patch = [&](const T* element) {
+    const int64_t row = (element - in.data) / in.row_stride;
+    const int64_t col = element - in.data - row * in.row_stride;
+    const int64_t down = row - block.row0, across = col - block.col0;
+    if (down >= 0 && down < tile_rows && across >= 0 && across < tile_cols &&
+        in.contains(row, col)) {
+      store(block.out.at(col, row), load(in.at(row, col)));
+    }
+  };
+  const int thread = threadIdx.x;
+  if (vectors.begin + thread < vectors.first) patch(vectors.begin + thread);
+  if (vectors.last + W + thread < vectors.end) patch(vectors.last + W + thread);
 }
 
 template <typename T, int READ, int WRITE>
@@ -91,36 +131,41 @@ __global__ void __launch_bounds__(MAX_THREADS<T>)
   const int threads = blockDim.x;
   const TurnedTile<T> tile(shape);
   const Block<T> block(arguments.problem, rows, cols, BAND);
+  const Vectors<T> vectors(block.in);
 
   const auto corner_of = [&](int b, int& row, int& col) {
     const int number = static_cast<int>(threadIdx.x) + b * threads;
     row = (number >> shape.log2_across) * W;
     col = (number & ((1 << shape.log2_across) - 1)) * W;
+    return block.in.contains(block.row0 + row, block.col0 + col);
   };
-  Words runs[BLOCKS][W] = {};
-  bool whole[BLOCKS] = {};
+  if constexpr (READ == STRIDED) {
+    for (int b = 0; b < BLOCKS; ++b) {
+      int row, col;
+      if (!corner_of(b, row, col)) continue;
+#pragma unroll 4
+      for (int i = 0; i < W * W; ++i) {
+        const int64_t r = block.row0 + row + i / W, c = block.col0 + col + i % W;
+        const T value = block.in.contains(r, c) ? load(block.in.at(r, c)) : T{};
+        store(tile.at(col + i % W, row + i / W), value);
+      }
+    }
+  } else {
+    Words runs[BLOCKS][W] = {};
 #pragma unroll
-  for (int b = 0; b < BLOCKS; ++b) {
-    int row, col;
-    corner_of(b, row, col);
-    whole[b] = load_block<READ>(block.in, block.row0 + row, block.col0 + col, runs[b]);
-  }
+    for (int b = 0; b < BLOCKS; ++b) {
+      int row, col;
+      if (!corner_of(b, row, col)) continue;
+      load_block<READ>(block.in, vectors, block.row0 + row, block.col0 + col, runs[b]);
+    }
 #pragma unroll
-  for (int b = 0; b < BLOCKS; ++b) {
-    int row, col;
-    corner_of(b, row, col);
-    if (whole[b]) {
+    for (int b = 0; b < BLOCKS; ++b) {
+      int row, col;
+      if (!corner_of(b, row, col)) continue;
       Words turned[W];
       turn<T>(runs[b], turned);
 #pragma unroll
       for (int j = 0; j < W; ++j) store_words(tile.unit(col + j, row / W), turned[j]);
-    } else {
-#pragma unroll 1
-      for (int i = 0; i < W * W; ++i) {
-        const int r = row + i / W, c = col + i % W;
-        const bool inside = block.in.contains(block.row0 + r, block.col0 + c);
-        store(tile.at(c, r), inside ? load(block.in.at(block.row0 + r, block.col0 + c)) : T{});
-      }
     }
   }
   __syncthreads();
@@ -146,8 +191,8 @@ __global__ void __launch_bounds__(MAX_THREADS<T>)
       store_global_vector<4>(reinterpret_cast<uint32_t*>(run + first), words);
     } else {
       // What the first vector lacks stands before the column: the last one has too little there.
-#pragma unroll 4
-      for (int e = first; e < first + W; ++e) {
+      const int end = first + W < length ? first + W : length;
+      for (int e = first; e < end; ++e) {
         const int row = e < 0 ? e + rows : e;
         if (row < length) {
           store(block.out.at(block.col0 + col, block.row0 + row), load(tile.at(col, row)));
@@ -155,6 +200,7 @@ __global__ void __launch_bounds__(MAX_THREADS<T>)
       }
     }
   }
+  if constexpr (READ != STRIDED) patch_ends(block, vectors, rows, cols);
 }
 
 struct Vectorized {
