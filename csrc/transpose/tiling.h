@@ -40,8 +40,8 @@ struct TileShape {
   size_t bytes(size_t element_bytes) const { return (16 / element_bytes * 16) << log2_blocks(); }
 };
 
-/// The squarest tile that wastes few of its elements outside the matrix: narrow for a narrow
-/// matrix. Smaller ones where else some multiprocessors had nothing to do.
+/// The tile that wastes least: a square, but narrow for a narrow matrix, whose short side it then
+/// covers. Smaller ones where else some multiprocessors had nothing to do.
 TileShape tile_shape(const Problem& problem, const Device& device);
 
 /// The elements of a run, as a power of two, that `runs` gives to a block.

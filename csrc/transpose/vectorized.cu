@@ -108,18 +108,16 @@ __device__ __forceinline__ void patch_ends(const Block<T>& block, const Vectors<
     return;
   }
   __syncthreads();
-  const auto patch = [&](const T* element) {
+  for (int end = 0; end < 2; ++end) {
+    const T* const element = (end == 0 ? vectors.begin : vectors.last + W) + threadIdx.x;
+    if (element >= (end == 0 ? vectors.first : vectors.end)) continue;
     const int64_t row = (element - in.data) / in.row_stride;
     const int64_t col = element - in.data - row * in.row_stride;
     const int64_t down = row - block.row0, across = col - block.col0;
-    if (down >= 0 && down < tile_rows && across >= 0 && across < tile_cols &&
-        in.contains(row, col)) {
+    if (down >= 0 && down < tile_rows && across >= 0 && across < tile_cols && col < in.cols) {
       store(block.out.at(col, row), load(in.at(row, col)));
     }
-  };
-  const int thread = threadIdx.x;
-  if (vectors.begin + thread < vectors.first) patch(vectors.begin + thread);
-  if (vectors.last + W + thread < vectors.end) patch(vectors.last + W + thread);
+  }
 }
 
 template <typename T, int READ, int WRITE>
