@@ -31,18 +31,18 @@ struct Block {
     col0 = int64_t{tile % tiles_n} * tile_cols;
   }
 
-  /// Tiles that follow each other fill a band of `band` tiles' width, from its top down: blocks
-  /// that run together then lie close in both matrices.
-  __device__ __forceinline__ Block(const Problem& problem, int tile_rows, int tile_cols,
+  /// Tiles of 2^log2_rows x 2^log2_cols; those that follow each other fill a band of `band` tiles'
+  /// width, from its top down: blocks that run together then lie close in both matrices.
+  __device__ __forceinline__ Block(const Problem& problem, int log2_rows, int log2_cols,
                                    unsigned band) {
-    const auto tiles_m = static_cast<unsigned>((problem.rows + tile_rows - 1) / tile_rows);
-    const auto tiles_n = static_cast<unsigned>((problem.cols + tile_cols - 1) / tile_cols);
+    const auto tiles_m = static_cast<unsigned>((problem.rows + (1 << log2_rows) - 1) >> log2_rows);
+    const auto tiles_n = static_cast<unsigned>((problem.cols + (1 << log2_cols) - 1) >> log2_cols);
     const unsigned tile = blockIdx.x % (tiles_m * tiles_n);
     place(problem, blockIdx.x / (tiles_m * tiles_n));
     const unsigned first = tile / (band * tiles_m) * band, in_band = tile % (band * tiles_m);
     const unsigned width = first + band <= tiles_n ? band : tiles_n - first;
-    row0 = int64_t{in_band / width} * tile_rows;
-    col0 = int64_t{first + in_band % width} * tile_cols;
+    row0 = int64_t{in_band / width} << log2_rows;
+    col0 = int64_t{first + in_band % width} << log2_cols;
   }
 
  private:

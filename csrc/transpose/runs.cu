@@ -16,13 +16,15 @@ struct RunsProblem {
   int log2_run;  ///< elements of a run that a block copies
 };
 
-constexpr int RUNS_ELEMENTS = RUNS_THREADS * RUNS_A_THREAD;
+constexpr int LOG2_RUNS_ELEMENTS = log2_of(RUNS_THREADS * RUNS_A_THREAD);
 
 template <typename T>
 __global__ void __launch_bounds__(RUNS_THREADS)
     runs_kernel(const __grid_constant__ RunsProblem arguments) {
   const int length = 1 << arguments.log2_run;
-  const Block<T> block(arguments.problem, length, RUNS_ELEMENTS >> arguments.log2_run);
+  // Blocks that follow each other go on along the run.
+  const Block<T> block(arguments.problem, arguments.log2_run,
+                       LOG2_RUNS_ELEMENTS - arguments.log2_run, 1);
   const auto row_of = [&](int i) {
     return block.row0 + ((threadIdx.x + i * RUNS_THREADS) & (length - 1));
   };
@@ -49,8 +51,9 @@ struct Runs {
   template <typename T>
   static void run(const Problem& problem, const Device& device) {
     const int log2 = log2_run(problem);
-    launch(NAME, kernel<T>(), cover(problem, 1 << log2, RUNS_ELEMENTS >> log2, {RUNS_THREADS}),
-           device, RunsProblem{problem, log2});
+    launch(NAME, kernel<T>(),
+           cover(problem, 1 << log2, 1 << (LOG2_RUNS_ELEMENTS - log2), {RUNS_THREADS}), device,
+           RunsProblem{problem, log2});
   }
 };
 

@@ -49,8 +49,6 @@ TileShape cheapest(const Problem& problem, int log2_blocks) {
   return best;
 }
 
-int log2(int64_t power) { return std::countr_zero(static_cast<uint64_t>(power)); }
-
 }  // namespace
 
 Access read_access(const Problem& p) {
@@ -66,8 +64,8 @@ Access write_access(const Problem& p) {
 
 TileShape tile_shape(const Problem& problem, const Device& device) {
   const size_t bytes = problem.element_bytes;
-  const int largest = log2(max_threads(bytes) * blocks_a_thread(bytes));
-  const int smallest = log2(MIN_THREADS * blocks_a_thread(bytes));
+  const int largest = log2_of(max_threads(bytes) * blocks_a_thread(bytes));
+  const int smallest = log2_of(MIN_THREADS * blocks_a_thread(bytes));
   const int64_t batch = problem.batch.count();
   TileShape best = cheapest(problem, largest);
   for (int log2_blocks = largest - 1; log2_blocks >= smallest; --log2_blocks) {
@@ -80,10 +78,9 @@ TileShape tile_shape(const Problem& problem, const Device& device) {
 }
 
 int log2_run(const Problem& problem) {
-  const int64_t most = RUNS_THREADS * RUNS_A_THREAD;
-  return problem.rows >= most
-             ? log2(most)
-             : log2(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(problem.rows))));
+  constexpr int MOST = RUNS_THREADS * RUNS_A_THREAD;
+  if (problem.rows >= MOST) return log2_of(MOST);
+  return log2_of(static_cast<int>(std::bit_ceil(static_cast<unsigned>(problem.rows))));
 }
 
 }  // namespace smem::transpose

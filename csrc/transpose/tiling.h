@@ -8,6 +8,8 @@
 
 namespace smem::transpose {
 
+constexpr int log2_of(int power) { return power == 1 ? 0 : 1 + log2_of(power / 2); }
+
 /// The sub-blocks that a thread of `vectorized` has in its registers, each of 16 bytes squared (W x
 /// W elements, W runs of 16 bytes): so many loads are under way before the barrier.
 constexpr int blocks_a_thread(size_t element_bytes) {

@@ -40,7 +40,7 @@ struct TurnedTile {
   unsigned mask;
 
   static constexpr int W = VECTOR_WIDTH<T>;
-  static constexpr int LOG2_W = W == 16 ? 4 : W == 8 ? 3 : W == 4 ? 2 : W - 1;
+  static constexpr int LOG2_W = log2_of(W);
 
   __device__ __forceinline__ explicit TurnedTile(const TileShape& shape)
       : data(dynamic_shared<T>()), log2_down(shape.log2_down) {
@@ -128,7 +128,8 @@ __global__ void __launch_bounds__(MAX_THREADS<T>)
   const int rows = W << shape.log2_down, cols = W << shape.log2_across;
   const int threads = blockDim.x;
   const TurnedTile<T> tile(shape);
-  const Block<T> block(arguments.problem, rows, cols, BAND);
+  const Block<T> block(arguments.problem, TurnedTile<T>::LOG2_W + shape.log2_down,
+                       TurnedTile<T>::LOG2_W + shape.log2_across, BAND);
   const Vectors<T> vectors(block.in);
 
   const auto corner_of = [&](int b, int& row, int& col) {
