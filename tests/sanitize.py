@@ -6,6 +6,7 @@ Without torch's caching allocator every tensor is an allocation of its own, so t
 the bounds of each. Results are compared with torch's on the way.
 """
 
+import math
 import os
 
 os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
@@ -54,12 +55,20 @@ def gemms() -> int:
 
 def transposes() -> int:
     launches = 0
-    for kernel in smem.kernels("transpose"):
+    for kernel in ("auto", *(row.name for row in smem.kernels("transpose"))):
         for dtype in (torch.uint8, torch.float16, torch.float32, torch.float64, torch.complex128):
-            for shape in ((1, 1), (33, 65), (3, 70, 31)):
-                x = (torch.randn(shape, device="cuda") * 9).abs().to(dtype)
-                assert torch.equal(smem.transpose(x, kernel=kernel.name), x.mT)
-                launches += 1
+            # Single elements, ragged tiles, whole ones, several, a narrow matrix each way, runs.
+            for shape, dim0 in (
+                *(((1, 1), 0), ((33, 65), 0), ((3, 70, 31), 1), ((256, 128), 0)),
+                *(((300, 530), 0), ((1000, 3), 0), ((5, 2000), 0)),
+                *(((2, 6, 5, 16), 1), ((20, 30, 3), 0)),
+            ):
+                values = (torch.randn(1 + math.prod(shape), device="cuda") * 9).abs().to(dtype)
+                for first in (0, 1):  # at a multiple of 16 bytes, and beside one
+                    x = values[first : first + math.prod(shape)].view(shape)
+                    result = smem.transpose(x, dim0, dim0 + 1, kernel=kernel)
+                    assert torch.equal(result, x.transpose(dim0, dim0 + 1))
+                    launches += 1
     return launches
 
 

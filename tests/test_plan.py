@@ -1,14 +1,17 @@
 """The kernel table, and what ``auto`` chooses from it: a pure function, tested without a GPU."""
 
 import itertools
+import json
+from collections.abc import Callable
 
 import pytest
 import torch
 from helpers import FLOATS, short
 
 import torch_smem_gemm as smem
+from torch_smem_gemm import _C
 from torch_smem_gemm._kernels import OPS, build_info
-from torch_smem_gemm.ops.plan import plan_problem
+from torch_smem_gemm.ops.plan import plan_problem, plan_transpose, transpose_problem
 
 
 def test_table() -> None:
@@ -23,7 +26,8 @@ def test_table() -> None:
             assert row.requires
     ladder = "naive panel tiled16 tiled32 tiled32_padded vectorized register_tiled double_buffered"
     assert [row.name for row in smem.kernels("gemm")][:8] == ladder.split()
-    assert [row.name for row in smem.kernels("transpose")][:3] == ["naive", "tiled", "padded"]
+    transposes = "naive tiled padded swizzled runs vectorized"
+    assert [row.name for row in smem.kernels("transpose")] == transposes.split()
     assert [row.name for row in smem.kernels("sum")][:2] == ["tree", "shuffle"]
     assert [row.name for row in smem.kernels() if not row.any_k] == ["panel"]
 
@@ -115,3 +119,102 @@ def test_plan_raises_what_gemm_raises(device: str) -> None:
     a, b = torch.empty(3, 4, device=device), torch.empty(5, 6, device=device)
     with pytest.raises(RuntimeError, match=r"^smem.gemm: a is 3x4 and b is 5x6: inner sizes"):
         smem.plan(a, b)
+
+
+# ------------------------------------------------------------------------------------- transpose
+
+
+def empty(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype)
+
+
+COLLAPSED = [
+    # x, dimensions, (element bytes, rows, columns, batch sizes), kernel
+    (lambda: empty(70, 50), (0, 1), (4, 70, 50, ()), "vectorized"),
+    (lambda: empty(9, 70, 50), (1, 2), (4, 70, 50, (9,)), "vectorized"),
+    (lambda: empty(3, 4, 70, 50), (-2, -1), (4, 70, 50, (12,)), "vectorized"),
+    # NCHW to NHWC as two exchanges of one dimension, and back
+    (lambda: empty(8, 64, 1, 56 * 56), (1, 3), (4, 64, 3136, (8,)), "vectorized"),
+    (lambda: empty(8, 3, 20, 20).permute(0, 2, 3, 1), (1, 1), (4, 3, 400, (8,)), "vectorized"),
+    # Outer dimensions that move together
+    (lambda: empty(6, 5, 7).permute(1, 2, 0), (0, 0), (4, 6, 35, ()), "vectorized"),
+    # What stays last is a run: of 16-byte elements where it has whole ones
+    (lambda: empty(2, 5, 3, 64), (1, 2), (16, 16, 5, (2, 3)), "runs"),
+    (lambda: empty(2, 5, 3, 7), (1, 2), (4, 7, 5, (2, 3)), "runs"),
+    (lambda: empty(2, 5, 3, 6), (1, 2), (8, 3, 5, (2, 3)), "runs"),
+    (lambda: empty(2, 5, 3, 80, dtype=torch.bfloat16), (1, 2), (16, 10, 5, (2, 3)), "runs"),
+    # A run that is one larger element vanishes
+    (lambda: empty(100, 90, 2), (0, 1), (8, 100, 90, ()), "vectorized"),
+    (lambda: empty(100, 90, 4, dtype=torch.uint8), (0, 1), (4, 100, 90, ()), "vectorized"),
+    (lambda: empty(100, 90, 16, dtype=torch.uint8), (0, 1), (16, 100, 90, ()), "vectorized"),
+    # No movement at all is a copy
+    (lambda: empty(4, 8, 16), (1, 1), (16, 128, 1, ()), "runs"),
+    (lambda: empty(4, 1, 16), (0, 1), (16, 16, 1, ()), "runs"),
+    (lambda: empty(1, 77), (0, 1), (4, 77, 1, ()), "runs"),
+    (lambda: empty(70, 50).mT, (0, 1), (16, 875, 1, ()), "runs"),
+    (lambda: empty(1, 1, 1), (0, 2), (4, 1, 1, ()), "runs"),
+    # Elements that lie apart
+    (lambda: empty(70, 100)[:, ::2], (0, 1), (4, 70, 50, ()), "padded"),
+    (lambda: empty(1).expand(33, 40), (0, 1), (4, 1320, 1, ()), "runs"),
+]
+
+
+@pytest.mark.parametrize(("make", "dims", "expected", "kernel"), COLLAPSED)
+def test_the_smallest_problem_that_a_transpose_comes_to(
+    make: Callable[[], torch.Tensor], dims: tuple, expected: tuple, kernel: str
+) -> None:
+    x = make()
+    problem = transpose_problem(x, *dims)
+    batch = tuple(size for size, _, _ in problem.batch)
+    assert (problem.element_bytes, problem.rows, problem.cols, batch) == expected
+    plan = plan_transpose(x, *dims)
+    assert plan.kernel == kernel
+    assert plan.reason
+
+
+def test_a_transpose_widens_its_elements_only_where_everything_fits() -> None:
+    """Addresses, steps and runs must all be whole numbers of the larger element."""
+
+    def element_bytes(x: torch.Tensor, **options: torch.Tensor) -> int:
+        return transpose_problem(x, 0, 1, **options).element_bytes
+
+    whole = empty(10 * 12 * 8 + 8)
+    x = whole[:960].view(10, 12, 8)
+    assert element_bytes(x) == 16
+    assert element_bytes(whole[2:962].view(10, 12, 8)) == 8
+    assert element_bytes(whole[1:961].view(10, 12, 8)) == 4
+    assert element_bytes(empty(10, 12, 10)[..., :8]) == 8
+    assert element_bytes(empty(10, 12, 9)[..., :8]) == 4
+    assert element_bytes(x[..., :6]) == 8
+    assert element_bytes(x, out=empty(12, 10, 10)[..., :8]) == 8
+    assert element_bytes(x, out=empty(12, 10, 16)[..., ::2]) == 4
+
+
+def test_strides_of_a_collapsed_transpose() -> None:
+    problem = transpose_problem(empty(3, 70, 50)[:, :, :45], 1, 2)
+    assert (problem.in_strides, problem.out_strides) == ((50, 1), (1, 70))
+    assert problem.batch == ((3, 3500, 3150),)
+    turned = transpose_problem(empty(70, 50), 0, 1, out=empty(70, 50).mT)
+    assert (turned.rows, turned.cols) == (3500 * 4 // 16, 1), "written as it is read"
+
+
+TILES = [
+    # rows, columns, dtype, batch, tile in the reason
+    (8192, 8192, torch.float32, 1, "64x64"),
+    (8191, 8193, torch.float32, 1, "64x64"),
+    (8192, 8192, torch.bfloat16, 1, "128x128"),
+    (1024, 1024, torch.bfloat16, 1, "64x64"),  # 64 tiles of 128x128 leave half the chip idle
+    (1 << 20, 8, torch.float32, 1, "512x8"),
+    (8, 1 << 20, torch.float32, 1, "8x512"),
+    (100003, 17, torch.float32, 1, "128x32"),
+    (63, 65, torch.bfloat16, 4096, "64x128"),
+]
+
+
+@pytest.mark.parametrize(("rows", "cols", "dtype", "batch", "tile"), TILES, ids=short)
+def test_tiles_on_an_h200(rows: int, cols: int, dtype: torch.dtype, batch: int, tile: str) -> None:
+    numbers = [dtype.itemsize, rows, cols, cols, 1, 1, rows, 0, 0]
+    numbers += [batch, rows * cols, rows * cols] if batch > 1 else []
+    plan = json.loads(_C.plan_transpose(numbers, 90, 132, 227 * 1024))
+    assert plan["kernel"] == "vectorized"
+    assert f"tiles of {tile}," in plan["reason"]

@@ -27,7 +27,13 @@ def row_sums(kernel: str, m: int, n: int) -> Trace:
 def test_transpose_reads_and_writes_every_element_once(kernel: str) -> None:
     for m, n in ((64, 64), (33, 45), (1, 100)):
         trace = transpose(kernel, m, n)
-        assert trace.global_bytes_loaded == trace.global_bytes_stored == 4 * m * n
+        if kernel == "vectorized" and (m, n) == (33, 45):
+            # Rows begin anywhere: each run of 16 bytes is cut out of two vectors. The last element
+            # lies in no whole vector, and is written once more.
+            assert 2 * 4 * m * n < trace.global_bytes_loaded < 3 * 4 * m * n
+            assert trace.global_bytes_stored == 4 * m * n + 4
+        else:
+            assert trace.global_bytes_loaded == trace.global_bytes_stored == 4 * m * n
 
 
 def test_transpose_naive_writes_a_sector_an_element() -> None:
@@ -39,11 +45,11 @@ def test_transpose_naive_writes_a_sector_an_element() -> None:
     assert trace.count("wavefronts") == trace.barriers == 0
 
 
-@pytest.mark.parametrize("kernel", ["tiled", "padded"])
+@pytest.mark.parametrize("kernel", ["tiled", "padded", "swizzled", "vectorized"])
 def test_transpose_in_shared_memory_writes_whole_sectors(kernel: str) -> None:
     trace = transpose(kernel, 64, 64)
     assert [line.sectors for line in lines(trace, LOADS, "x")] == [512]
-    assert [line.sectors for line in lines(trace, STORES, "out")] == [512]
+    assert sum(line.sectors for line in lines(trace, STORES, "out")) == 512
     assert trace.barriers == 1
 
 
@@ -91,6 +97,62 @@ def test_transpose_padding_helps_every_width(
     else:
         # One element moves a row by a part of a word: some columns still meet a word twice.
         assert ways(column) <= 2
+
+
+EACH_SIZE = (torch.uint8, torch.bfloat16, torch.float32, torch.float64, torch.complex128)
+
+
+@pytest.mark.parametrize("dtype", EACH_SIZE, ids=short)
+@pytest.mark.parametrize("kernel", ["padded", "swizzled", "vectorized"])
+def test_transpose_without_conflicts_at_every_width(kernel: str, dtype: torch.dtype) -> None:
+    trace = transpose(kernel, 256, 128, dtype)
+    assert trace.conflicts == 0
+    bytes_ = 256 * 128 * dtype.itemsize
+    assert sum(line.sectors for line in lines(trace, LOADS, "x")) == bytes_ // 32
+    assert sum(line.sectors for line in lines(trace, STORES, "out")) == bytes_ // 32
+
+
+def test_step_swizzled_quarters_the_requests_of_padded() -> None:
+    """16 bytes a lane to and from global memory; the tile is read element by element as before."""
+    padded, swizzled = transpose("padded", 64, 64), transpose("swizzled", 64, 64)
+    assert [line.requests for line in lines(padded, LOADS + STORES, "x")] == [128]
+    assert [line.requests for line in lines(swizzled, LOADS + STORES, "x")] == [32]
+    assert [line.requests for line in lines(swizzled, STORES, "shared")] == [32]
+    assert [line.requests for line in lines(swizzled, LOADS, "shared")] == [128]
+    assert swizzled.launches[0].shared_bytes == 4 * 32 * 32
+
+
+@pytest.mark.parametrize("dtype", EACH_SIZE, ids=short)
+def test_step_vectorized_moves_16_bytes_everywhere(dtype: torch.dtype) -> None:
+    """Each byte passes the banks once each way, 128 bytes a pass: no kernel can do with less."""
+    for m, n in ((256, 256), (1024, 16), (16, 1024)):
+        trace = transpose("vectorized", m, n, dtype)
+        vectors = m * n * dtype.itemsize // 16
+        for line in trace.launches[0].lines:
+            if line.action != "barrier":
+                assert (line.bytes_a_lane, line.lanes) == (16, vectors)
+        assert trace.wavefronts == 2 * vectors // 8
+        assert trace.conflicts == 0
+
+
+@pytest.mark.parametrize("dtype", EACH_SIZE[:4], ids=short)
+def test_vectorized_reads_rows_that_begin_anywhere_without_conflicts(dtype: torch.dtype) -> None:
+    """The ends of a turned tile's rows, written element by element, may conflict."""
+    trace = transpose("vectorized", 255, 257, dtype)
+    for line in lines(trace, LOADS + STORES, "shared"):
+        if line.bytes_a_lane == 16:
+            assert line.conflicts == 0
+    assert not trace.faults
+
+
+def test_runs_need_no_shared_memory() -> None:
+    x = torch.ones(2, 16, 6, 64)
+    trace = smem.trace("transpose", x, 1, 2)
+    assert trace.kernel == "runs"
+    assert trace.barriers == trace.wavefronts == 0
+    (load,), (store,) = lines(trace, LOADS, "x"), lines(trace, STORES, "out")
+    assert load.bytes_a_lane == store.bytes_a_lane == 16
+    assert load.sectors == store.sectors == x.numel() * 4 // 32
 
 
 # ------------------------------------------------------------------------------------------ sum

@@ -1,6 +1,7 @@
 """smem.transpose: every kernel, element size, rank, pair of dimensions and layout."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -148,6 +149,64 @@ def test_what_it_returns_shares_nothing_with_the_input(kernel: str, device: str)
     smem.transpose(x, kernel=kernel).zero_()
     smem.transpose(x, 0, 0, kernel=kernel).zero_()
     assert torch.equal(x, torch.ones(1, 5, device=device))
+
+
+# ------------------------------------------------------- what auto runs on CUDA, run on the CPU
+
+
+def check_planned(x: Tensor, dim0: int, dim1: int) -> None:
+    """Run the kernel that ``auto`` takes on CUDA tensors, wherever ``x`` is."""
+    result = torch.ops.smem._transpose(x, dim0, dim1, 0)
+    assert result.is_contiguous()
+    assert same_bits(result, x.transpose(dim0, dim1)), (tuple(x.shape), x.stride(), dim0, dim1)
+
+
+@each_size
+@pytest.mark.parametrize("offset", [0, 1, 2, 5])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *[(256, 384), (300, 261), (257, 530), (16, 2000), (2000, 16), (17, 1003), (1003, 17)],
+        *[(3, 4000), (4000, 3), (2, 40), (40, 2), (7, 63, 65), (40, 5, 3), (3, 520, 136)],
+    ],
+    ids=short,
+)
+def test_planned_at_any_address(dtype: torch.dtype, shape: tuple, offset: int, device: str) -> None:
+    """Whole and ragged tiles, several bands of them; rows that begin anywhere, and do not."""
+    x = any_bits(math.prod(shape) + offset, dtype=dtype, device=device)[offset:].view(shape)
+    check_planned(x, -2, -1)
+
+
+@each_size
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_planned_for_any_layout(dtype: torch.dtype, layout: str, device: str) -> None:
+    for shape in ((130, 270), (4, 33, 80), (2, 3, 36, 64)):
+        x = laid_out(any_bits(*shape, dtype=dtype, device=device), layout)
+        for dim0, dim1 in itertools.combinations_with_replacement(range(len(shape)), 2):
+            check_planned(x, dim0, dim1)
+
+
+@each_size
+@pytest.mark.parametrize("run", [1, 2, 3, 8, 16, 24, 2000])
+def test_planned_runs(dtype: torch.dtype, run: int, device: str) -> None:
+    """(B, S, H, D) to (B, H, S, D), and images whose last dimension are channels."""
+    check_planned(any_bits(3, 5, 4, run, dtype=dtype, device=device), 1, 2)
+    check_planned(any_bits(20, 70, run, dtype=dtype, device=device), 0, 1)
+    check_planned(any_bits(2, 5, 6, run + 8, dtype=dtype, device=device)[..., 3 : run + 3], 1, 2)
+
+
+@each_size
+@pytest.mark.parametrize("out_layout", OUT_LAYOUTS)
+@pytest.mark.parametrize("layout", ["contiguous", "unaligned", "apart"])
+def test_planned_into_any_out(
+    dtype: torch.dtype, layout: str, out_layout: str, device: str
+) -> None:
+    for shape in ((140, 75), (3, 64, 80)):
+        x = laid_out(any_bits(*shape, dtype=dtype, device=device), layout)
+        out, check_gaps = poisoned_out(x.mT.shape, dtype, device, out_layout)
+        torch.ops.smem._transpose.out(x, -2, -1, 0, out=out)
+        assert same_bits(out, x.mT)
+        check_gaps()
 
 
 # ------------------------------------------------------------------------------------- large, GPU

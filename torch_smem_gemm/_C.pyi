@@ -18,3 +18,6 @@ def plan_gemm(
     shared_bytes: int,
     /,
 ) -> str: ...
+def plan_transpose(
+    numbers: list[int], capability: int, multiprocessors: int, shared_bytes: int, /
+) -> str: ...

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from torch_smem_gemm import _C
 from torch_smem_gemm._kernels import kernels
-from torch_smem_gemm.ops._codes import activation_code, precision_code
+from torch_smem_gemm.ops._checks import check_transpose
+from torch_smem_gemm.ops._codes import AUTO, activation_code, precision_code
 from torch_smem_gemm.ops.gemm import gemm
 from torch_smem_gemm.ops.plan import plan_problem
 from torch_smem_gemm.ops.sum import sum as smem_sum
@@ -104,6 +105,17 @@ def _run_linear(args: tuple, options: dict[str, Any], kernel: str) -> None:
     run(*args, **options)
 
 
+def _run_transpose(args: tuple, options: dict[str, Any], kernel: str) -> None:
+    def chosen(x: Tensor, dim0: int = -2, dim1: int = -1) -> None:
+        check_transpose(x, dim0, dim1)
+        torch.ops.smem._transpose(x, dim0, dim1, AUTO)
+
+    if kernel == "auto":
+        chosen(*args, **options)
+    else:
+        transpose(*args, kernel=kernel, **options)
+
+
 def _run_last(op: Callable) -> Callable[[tuple, dict[str, Any], str], None]:
     """For the ops whose last kernel is the one for every problem."""
 
@@ -116,7 +128,7 @@ def _run_last(op: Callable) -> Callable[[tuple, dict[str, Any], str], None]:
 _RUNS = {
     "gemm": _run_gemm,
     "linear": _run_linear,
-    "transpose": _run_last(transpose),
+    "transpose": _run_transpose,
     "sum": _run_last(smem_sum),
 }
 

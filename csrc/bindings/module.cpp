@@ -152,6 +152,29 @@ std::string plan_gemm(int64_t dtype, int64_t M, int64_t N, int64_t K, int64_t ba
                       {"reason", json(choice.reason)}});
 }
 
+/// What `auto` runs for a transpose, described as torch.ops.smem._transpose_problem does.
+std::string plan_transpose(const std::vector<int64_t>& numbers, const Device& device) {
+  transpose::Problem problem{};
+  problem.element_bytes = static_cast<size_t>(numbers[0]);
+  problem.rows = numbers[1];
+  problem.cols = numbers[2];
+  problem.in_row_stride = numbers[3];
+  problem.in_col_stride = numbers[4];
+  problem.out_row_stride = numbers[5];
+  problem.out_col_stride = numbers[6];
+  problem.in = reinterpret_cast<const void*>(numbers[7]);
+  problem.out = reinterpret_cast<void*>(numbers[8]);
+  for (size_t i = 9; i + 2 < numbers.size(); i += 3) {
+    const int d = problem.batch.rank++;
+    problem.batch.size[d] = numbers[i];
+    problem.batch.stride[transpose::IN][d] = numbers[i + 1];
+    problem.batch.stride[transpose::OUT][d] = numbers[i + 2];
+  }
+  const transpose::Choice choice = transpose::choose(problem, device);
+  return json_object({{"kernel", json(transpose::host_kernels().kernels[choice.kernel]->name)},
+                      {"reason", json(choice.reason)}});
+}
+
 template <typename F>
 PyObject* to_python(F&& describe_it) {
   try {
@@ -174,6 +197,25 @@ PyObject* py_plan_gemm(PyObject*, PyObject* arguments) {
     return nullptr;
   }
   return to_python([&] { return plan_gemm(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]); });
+}
+
+PyObject* py_plan_transpose(PyObject*, PyObject* arguments) {
+  PyObject* list;
+  long long capability, multiprocessors, shared_bytes;
+  if (!PyArg_ParseTuple(arguments, "OLLL", &list, &capability, &multiprocessors, &shared_bytes)) {
+    return nullptr;
+  }
+  std::vector<int64_t> numbers;
+  for (Py_ssize_t i = 0; i < PySequence_Size(list); ++i) {
+    PyObject* const item = PySequence_GetItem(list, i);
+    numbers.push_back(PyLong_AsLongLong(item));
+    Py_XDECREF(item);
+  }
+  if (PyErr_Occurred()) return nullptr;
+  return to_python([&] {
+    return plan_transpose(numbers, {static_cast<int>(capability), static_cast<int>(multiprocessors),
+                                    static_cast<size_t>(shared_bytes), nullptr});
+  });
 }
 
 PyObject* py_kernel_symbols(PyObject*, PyObject*) { return to_python(kernel_symbols); }
@@ -207,6 +249,9 @@ PyMethodDef methods[] = {
     {"end_trace", py_end_trace, METH_NOARGS, "JSON: what they did."},
     {"plan_gemm", py_plan_gemm, METH_VARARGS,
      "JSON: the kernel `auto` takes for (dtype, M, N, K, batch, capability, SMs, shared bytes)."},
+    {"plan_transpose", py_plan_transpose, METH_VARARGS,
+     "JSON: the kernel `auto` takes for (the numbers of torch.ops.smem._transpose_problem, "
+     "capability, SMs, shared bytes)."},
     {nullptr, nullptr, 0, nullptr},
 };
 

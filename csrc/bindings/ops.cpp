@@ -57,6 +57,7 @@ STABLE_TORCH_LIBRARY(smem, m) {
     }
   }
   m.def("_gemm_problem(Tensor a, Tensor b) -> int[]");
+  m.def("_transpose_problem(Tensor x, int dim0, int dim1, Tensor out) -> int[]");
   m.def("_ffma(Tensor(a!) out, int rounds) -> ()");
 }
 
@@ -64,12 +65,14 @@ STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
   implement(m, "");
   implement(m, "_");
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
+  m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
   m.impl("_ffma", TORCH_BOX(&ffma));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(smem, CPU, m) {
   implement(m, "_");
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
+  m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
 }
 
 }  // namespace smem::bindings

@@ -1,10 +1,6 @@
 #include "bindings/transpose.h"
 
-#include <cstdlib>
-#include <limits>
-
-#include "bindings/layout.h"
-#include "transpose/transpose.h"
+#include "bindings/transpose_layout.h"
 
 namespace smem::bindings {
 namespace {
@@ -36,54 +32,22 @@ struct Turned {
   }
 };
 
-using TransposeDims = Dims<transpose::TENSORS>;
-
-/// Removes the dimension with the smallest step in `tensor`; a broadcast one only as a last resort.
-Dim<transpose::TENSORS> take_fastest(TransposeDims& dims, transpose::Tensor tensor) {
-  if (dims.count == 0) return {1, {0, 0}};
-  const auto step = [&](int d) {
-    const int64_t stride = std::abs(dims.at[d].stride[tensor]);
-    return stride == 0 ? std::numeric_limits<int64_t>::max() : stride;
-  };
-  int fastest = dims.count - 1;
-  for (int d = dims.count - 2; d >= 0; --d) {
-    if (step(d) < step(fastest)) fastest = d;
-  }
-  const auto dim = dims.at[fastest];
-  dims.remove(fastest);
-  return dim;
+TransposeLayout layout_of(const Tensor& x, const Turned& view, const Tensor& out) {
+  return {x.element_size(), x.const_data_ptr(), out.mutable_data_ptr(),
+          view.sizes,       view.strides,       strides_of(out)};
 }
 
 void run(const Tensor& x, const Turned& view, int64_t kernel_code, const Tensor& out) {
   if (out.numel() == 0) return;
-  const Sizes out_strides = strides_of(out);
-  TransposeDims dims;
-  for (int d = 0; d < view.sizes.count; ++d) {
-    dims.push_merged({view.sizes.at[d], {view.strides.at[d], out_strides.at[d]}});
-  }
-  // What is dense in out is read down the columns of the tile, what is dense in x along its rows.
-  const auto rows = take_fastest(dims, transpose::OUT);
-  const auto cols = take_fastest(dims, transpose::IN);
-
+  const CollapsedTranspose collapsed = collapse(layout_of(x, view, out));
   const OnDeviceOf place(OP, x);
   const auto table = transpose::kernels(place.build());
-  const int index = kernel_index(OP, kernel_code, table.count, table.count - 1);
+  const int automatic =
+      kernel_code == 0 ? transpose::choose(collapsed.problem, place.device()).kernel : 0;
+  const int index = kernel_index(OP, kernel_code, table.count, automatic);
   trace_tensor("x", x);
   trace_tensor("out", out);
-  const size_t bytes = x.element_size();
-  dims.for_each_outer([&](const std::array<int64_t, transpose::TENSORS>& offsets) {
-    const auto* in = static_cast<const char*>(x.const_data_ptr());
-    auto* to = static_cast<char*>(out.mutable_data_ptr());
-    const transpose::Problem problem{bytes,
-                                     rows.size,
-                                     cols.size,
-                                     in + offsets[transpose::IN] * static_cast<int64_t>(bytes),
-                                     rows.stride[transpose::IN],
-                                     cols.stride[transpose::IN],
-                                     to + offsets[transpose::OUT] * static_cast<int64_t>(bytes),
-                                     rows.stride[transpose::OUT],
-                                     cols.stride[transpose::OUT],
-                                     dims.loop()};
+  collapsed.for_each_problem([&](const transpose::Problem& problem) {
     table.kernels[index]->launch(problem, place.device());
   });
 }
@@ -102,6 +66,30 @@ void transpose_out(const Tensor& x, int64_t dim0, int64_t dim1, int64_t kernel, 
   check_out(OP, out, view.sizes, x.scalar_type(), x);
   write_out(OP, out, may_overlap(x, out),
             [&](const Tensor& target) { run(x, view, kernel, target); });
+}
+
+std::vector<int64_t> transpose_problem(const Tensor& x, int64_t dim0, int64_t dim1,
+                                       const Tensor& out) {
+  const Turned view(x, dim0, dim1);
+  check_out(OP, out, view.sizes, x.scalar_type(), x);
+  const CollapsedTranspose collapsed = collapse(layout_of(x, view, out));
+  const transpose::Problem& p = collapsed.problem;
+  std::vector<int64_t> numbers{static_cast<int64_t>(p.element_bytes),
+                               p.rows,
+                               p.cols,
+                               p.in_row_stride,
+                               p.in_col_stride,
+                               p.out_row_stride,
+                               p.out_col_stride,
+                               static_cast<int64_t>(reinterpret_cast<uintptr_t>(p.in) % 16),
+                               static_cast<int64_t>(reinterpret_cast<uintptr_t>(p.out) % 16)};
+  for (int d = 0; d < p.batch.rank; ++d) {
+    for (const int64_t number :
+         {p.batch.size[d], p.batch.stride[transpose::IN][d], p.batch.stride[transpose::OUT][d]}) {
+      numbers.push_back(number);
+    }
+  }
+  return numbers;
 }
 
 }  // namespace smem::bindings

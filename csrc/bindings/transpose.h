@@ -1,11 +1,19 @@
 // torch.ops.smem.transpose, on CUDA tensors and, by host_run, on CPU tensors.
 #pragma once
 
+#include <vector>
+
 #include "bindings/tensors.h"
 
 namespace smem::bindings {
 
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1, int64_t kernel);
 void transpose_out(const Tensor& x, int64_t dim0, int64_t dim1, int64_t kernel, const Tensor& out);
+
+/// The problem that the kernels are given: element bytes, rows, columns; the steps in `in` and in
+/// `out` between rows and between columns, in elements; both addresses modulo 16; then size and
+/// both steps of each dimension of the batch.
+std::vector<int64_t> transpose_problem(const Tensor& x, int64_t dim0, int64_t dim1,
+                                       const Tensor& out);
 
 }  // namespace smem::bindings

@@ -68,5 +68,32 @@ __device__ __forceinline__ bool rows_are_vectors(const Matrix<T>& matrix) {
   return matrix.col_stride == 1 && matrix.row_stride % N == 0 && is_aligned<N>(matrix.data);
 }
 
+/// W neighbours in a row of `matrix`; zeros outside.
+template <int W, typename T>
+__device__ __forceinline__ Vector<T, W> row_run(const Matrix<const T>& matrix, int64_t row,
+                                                int64_t col, bool wide, Site site = Site::here()) {
+  if (wide && row < matrix.rows && col + W <= matrix.cols) {
+    return load_vector<W>(matrix.at(row, col, site), site);
+  }
+  Vector<T, W> run;
+#pragma unroll
+  for (int i = 0; i < W; ++i) run.lane[i] = matrix.at_or_zero(row, col + i, site);
+  return run;
+}
+
+/// Writes W neighbours in a row of `matrix`; nothing outside.
+template <int W, typename T>
+__device__ __forceinline__ void store_row_run(const Matrix<T>& matrix, int64_t row, int64_t col,
+                                              const Vector<T, W>& run, bool wide,
+                                              Site site = Site::here()) {
+  if (wide && row < matrix.rows && col + W <= matrix.cols) {
+    return store_global_vector<W>(matrix.at(row, col, site), run, site);
+  }
+#pragma unroll
+  for (int i = 0; i < W; ++i) {
+    if (matrix.contains(row, col + i)) store(matrix.at(row, col + i, site), run.lane[i], site);
+  }
+}
+
 }  // namespace SMEM_BUILD
 }  // namespace smem

@@ -1,16 +1,13 @@
-// What every transpose kernel shares: 32 x 8 threads turn a 32 x 32 tile, four rows of it a thread.
+// What the transpose kernels share: the block's tile, the element types, the row of the table.
 #pragma once
 
+#include "device/number.h"
 #include "device/symbol.h"
 #include "device/tile.h"
 #include "transpose/ladder.h"
 
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
-
-constexpr int TILE = 32;
-constexpr int TILE_ROWS_A_STEP = 8;
-constexpr int THREADS = TILE * TILE_ROWS_A_STEP;
 
 /// Bits of an element: transposing never looks at values.
 struct alignas(16) Bits128 {
@@ -24,19 +21,47 @@ struct Block {
   Matrix<T> out;  ///< cols x rows
   int64_t row0, col0;
 
-  __device__ __forceinline__ explicit Block(const Problem& problem) {
-    const auto tiles_m = static_cast<unsigned>((problem.rows + TILE - 1) / TILE);
-    const auto tiles_n = static_cast<unsigned>((problem.cols + TILE - 1) / TILE);
+  /// Tiles that follow each other lie side by side along a row.
+  __device__ __forceinline__ Block(const Problem& problem, int tile_rows, int tile_cols) {
+    const auto tiles_m = static_cast<unsigned>((problem.rows + tile_rows - 1) / tile_rows);
+    const auto tiles_n = static_cast<unsigned>((problem.cols + tile_cols - 1) / tile_cols);
     const unsigned tile = blockIdx.x % (tiles_m * tiles_n);
-    row0 = int64_t{tile / tiles_n} * TILE;
-    col0 = int64_t{tile % tiles_n} * TILE;
-    const auto batch = offsets_at(problem.batch, blockIdx.x / (tiles_m * tiles_n));
+    place(problem, blockIdx.x / (tiles_m * tiles_n));
+    row0 = int64_t{tile / tiles_n} * tile_rows;
+    col0 = int64_t{tile % tiles_n} * tile_cols;
+  }
+
+  /// Tiles of 2^log2_rows x 2^log2_cols; those that follow each other fill a band of `band` tiles'
+  /// width, from its top down: blocks that run together then lie close in both matrices.
+  __device__ __forceinline__ Block(const Problem& problem, int log2_rows, int log2_cols,
+                                   unsigned band) {
+    const auto tiles_m = static_cast<unsigned>((problem.rows + (1 << log2_rows) - 1) >> log2_rows);
+    const auto tiles_n = static_cast<unsigned>((problem.cols + (1 << log2_cols) - 1) >> log2_cols);
+    const unsigned tile = blockIdx.x % (tiles_m * tiles_n);
+    place(problem, blockIdx.x / (tiles_m * tiles_n));
+    const unsigned first = tile / (band * tiles_m) * band, in_band = tile % (band * tiles_m);
+    const unsigned width = first + band <= tiles_n ? band : tiles_n - first;
+    row0 = int64_t{in_band / width} << log2_rows;
+    col0 = int64_t{first + in_band % width} << log2_cols;
+  }
+
+ private:
+  __device__ __forceinline__ void place(const Problem& problem, unsigned member) {
+    const auto batch = offsets_at(problem.batch, member);
     in = {static_cast<const T*>(problem.in) + batch.of[IN], problem.rows, problem.cols,
           problem.in_row_stride, problem.in_col_stride};
     out = {static_cast<T*>(problem.out) + batch.of[OUT], problem.cols, problem.rows,
            problem.out_col_stride, problem.out_row_stride};
   }
 };
+
+/// The launch that covers every matrix of the batch with tiles, a block to a tile.
+inline Geometry cover(const Problem& problem, int64_t tile_rows, int64_t tile_cols, dim3 threads,
+                      size_t dynamic_shared_bytes = 0) {
+  return {
+      ceil_div(problem.rows, tile_rows) * ceil_div(problem.cols, tile_cols) * problem.batch.count(),
+      threads, dynamic_shared_bytes};
+}
 
 template <typename F>
 auto with_element_type(size_t element_bytes, F&& f) {
@@ -54,18 +79,16 @@ auto with_element_type(size_t element_bytes, F&& f) {
   }
 }
 
-/// A table row from a type that gives `kernel<T>()`.
+/// A table row from a type that gives, for an element type T, `run<T>(problem, device)` and
+/// `kernel<T>()`, the function that it launches (one of them, where there are several).
 template <typename Rung>
 constexpr Kernel make_kernel(const char* summary) {
   return {Rung::NAME,
           summary,
           "any shape, any strides, elements of 1, 2, 4, 8 or 16 bytes",
           [](const Problem& problem, const Device& device) {
-            const int64_t tiles = ceil_div(problem.rows, TILE) * ceil_div(problem.cols, TILE);
-            const Geometry geometry{tiles * problem.batch.count(), {TILE, TILE_ROWS_A_STEP}};
             with_element_type(problem.element_bytes, [&](auto tag) {
-              using T = typename decltype(tag)::type;
-              launch(Rung::NAME, Rung::template kernel<T>(), geometry, device, problem);
+              Rung::template run<typename decltype(tag)::type>(problem, device);
             });
           },
           [](size_t element_bytes) -> const void* {

@@ -1,5 +1,5 @@
-// The rows of the kernel table, in the order of the ladder. A new kernel is a file in ladder/ and
-// its name here, twice.
+// The rows of the kernel table, in the order of the ladder; after them what `auto` chooses from. A
+// new kernel is a file, in ladder/ or beside it, and its name here, twice.
 #pragma once
 
 #include "transpose/transpose.h"
@@ -7,9 +7,9 @@
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
-extern const Kernel naive, tiled, padded;
+extern const Kernel naive, tiled, padded, swizzled, runs, vectorized;
 
-inline constexpr const Kernel* KERNELS[] = {&naive, &tiled, &padded};
+inline constexpr const Kernel* KERNELS[] = {&naive, &tiled, &padded, &swizzled, &runs, &vectorized};
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::transpose

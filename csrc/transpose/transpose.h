@@ -1,10 +1,11 @@
-// The transpose problem and the table of kernels that solve it.
+// The transpose problem, the table of kernels that solve it, and the choice among them.
 //
 //   out(col, row) = in(row, col)     for every member of a batch
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "device/launch.h"
@@ -24,6 +25,12 @@ struct Problem {
   void* out;
   int64_t out_row_stride, out_col_stride;
   Loop<TENSORS> batch;
+
+  /// Whether what lies closest together in a column of `in` does so in a row of `out` as well: then
+  /// nothing must be turned, and each column is copied as a run.
+  bool keeps_runs() const {
+    return cols == 1 || in_col_stride == 0 || (in_row_stride != 0 && in_row_stride < in_col_stride);
+  }
 };
 
 /// A row of the kernel table.
@@ -48,5 +55,12 @@ KernelTable device_kernels();
 KernelTable host_kernels();
 KernelTable traced_kernels();
 KernelTable kernels(Build build);
+
+/// What `auto` runs, and why. A pure function; all kernels write the same bits.
+struct Choice {
+  int kernel;  ///< index in the table
+  std::string reason;
+};
+Choice choose(const Problem& problem, const Device& device);
 
 }  // namespace smem::transpose

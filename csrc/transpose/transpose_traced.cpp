@@ -4,7 +4,10 @@
 #include <iterator>
 
 #include "transpose/ladder/naive.cu"
+#include "transpose/ladder/swizzled.cu"
 #include "transpose/ladder/tiled.cu"
+#include "transpose/runs.cu"
+#include "transpose/vectorized.cu"
 
 namespace smem::transpose {
 

@@ -1,6 +1,7 @@
 // Runs shipped kernels, or a mutant of one, on small ragged problems in float32. The compiler is
 // told which: SHIPPED_FILE="gemm/ladder/tiled.cu" and SHIPPED=smem::gemm::tiled32, or a whole
 // table.
+#include <bit>
 #include <stdexcept>
 
 #include "gemm/gemm.h"
@@ -9,6 +10,8 @@
 #include "transpose/transpose.h"
 // After the standard headers, which loop as they like.
 #include SHIPPED_FILE
+// Not part of a kernel's file, but its launch asks for it.
+#include "transpose/tiling.cpp"
 
 namespace smem::test {
 namespace {

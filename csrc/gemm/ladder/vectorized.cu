@@ -19,19 +19,6 @@ constexpr int VECTORIZED_TILE = 32;
 template <typename T>
 constexpr int VECTORIZED_THREADS = VECTORIZED_TILE * VECTORIZED_TILE / VECTOR_WIDTH<T>;
 
-/// W neighbours in a row of `matrix`; zeros outside.
-template <int W, typename T>
-__device__ __forceinline__ Vector<T, W> row_run(const Matrix<const T>& matrix, int64_t row,
-                                                int64_t col, bool wide, Site site = Site::here()) {
-  if (wide && row < matrix.rows && col + W <= matrix.cols) {
-    return load_vector<W>(matrix.at(row, col, site), site);
-  }
-  Vector<T, W> run;
-#pragma unroll
-  for (int i = 0; i < W; ++i) run.lane[i] = matrix.at_or_zero(row, col + i, site);
-  return run;
-}
-
 template <typename T>
 __global__ void __launch_bounds__(VECTORIZED_THREADS<T>)
     vectorized_kernel(const __grid_constant__ Problem problem) {

@@ -3,14 +3,14 @@
 // A warp reads 32 neighbours of a row (4 sectors of 32 bytes, for float) and writes them down a
 // column, each into a sector of its own: 32 sectors, of which it fills an eighth. The write moves
 // up to 8 times the bytes of the read; the caches merge a part of it.
-#include "transpose/block.h"
+#include "transpose/ladder/tile32.h"
 
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS) naive_kernel(const __grid_constant__ Problem problem) {
-  const Block<T> block(problem);
+  const Block<T> block(problem, TILE, TILE);
   const int64_t col = block.col0 + threadIdx.x;
   for (int i = threadIdx.y; i < TILE; i += TILE_ROWS_A_STEP) {
     const int64_t row = block.row0 + i;
@@ -23,6 +23,10 @@ struct Naive {
   template <typename T>
   static constexpr auto kernel() {
     return naive_kernel<T>;
+  }
+  template <typename T>
+  static void run(const Problem& problem, const Device& device) {
+    run_on_tiles<Naive, T>(problem, device);
   }
 };
 

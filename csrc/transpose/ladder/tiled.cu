@@ -7,7 +7,7 @@
 // this read takes 32 turns instead of one. At pitch 33 (padded) each row begins one bank further
 // and a column lies in 32 banks: no conflict, for one unused column a tile (two or four of them
 // where an element is less than a bank's 4 bytes).
-#include "transpose/block.h"
+#include "transpose/ladder/tile32.h"
 
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
@@ -21,7 +21,7 @@ constexpr int elements_of_a_bank() {
 template <typename T, bool PADDED>
 __global__ void __launch_bounds__(THREADS) tiled_kernel(const __grid_constant__ Problem problem) {
   __shared__ Tile<T, TILE, TILE + (PADDED ? elements_of_a_bank<T>() : 0)> tile;
-  const Block<T> block(problem);
+  const Block<T> block(problem, TILE, TILE);
   const int tx = threadIdx.x;
 
   for (int i = threadIdx.y; i < TILE; i += TILE_ROWS_A_STEP) {
@@ -41,6 +41,10 @@ struct Tiled {
   template <typename T>
   static constexpr auto kernel() {
     return tiled_kernel<T, PADDED>;
+  }
+  template <typename T>
+  static void run(const Problem& problem, const Device& device) {
+    run_on_tiles<Tiled, T>(problem, device);
   }
 };
 

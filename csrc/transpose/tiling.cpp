@@ -1,0 +1,86 @@
+// How the problem is cut into tiles: a function of the problem and the device alone.
+#include "transpose/tiling.h"
+
+#include <bit>
+
+namespace smem::transpose {
+
+namespace {
+
+/// Whether 16 bytes divide the step from line to line and all steps of the batch, and the matrix
+/// begins at such an address.
+bool is_aligned(const Problem& problem, Tensor tensor, const void* data, int64_t line_stride) {
+  const auto bytes = static_cast<int64_t>(problem.element_bytes);
+  bool aligned = reinterpret_cast<uintptr_t>(data) % 16 == 0 && line_stride * bytes % 16 == 0;
+  for (int d = 0; d < problem.batch.rank; ++d) {
+    aligned &= problem.batch.stride[tensor][d] * bytes % 16 == 0;
+  }
+  return aligned;
+}
+
+Access access(const Problem& problem, Tensor tensor, const void* data, int64_t count, int64_t step,
+              int64_t line_stride) {
+  if (step != 1 && count > 1) return STRIDED;
+  return is_aligned(problem, tensor, data, line_stride) ? ALIGNED : SHIFTED;
+}
+
+int64_t tiles_down(const Problem& problem, TileShape shape) {
+  return ceil_div(problem.rows, shape.rows(problem.element_bytes));
+}
+int64_t tiles_across(const Problem& problem, TileShape shape) {
+  return ceil_div(problem.cols, shape.cols(problem.element_bytes));
+}
+
+/// Bytes of all tiles, whether the matrix fills them or not, and a sector of 32 bytes for each run
+/// that a tile reads or writes: the one that it shares with its neighbour.
+int64_t cost(const Problem& problem, TileShape shape) {
+  const int64_t down = tiles_down(problem, shape), across = tiles_across(problem, shape);
+  return down * across * static_cast<int64_t>(shape.bytes(problem.element_bytes)) +
+         32 * (problem.rows * across + problem.cols * down);
+}
+
+/// Of the tiles of 2^log2_blocks sub-blocks the one with the least cost.
+TileShape cheapest(const Problem& problem, int log2_blocks) {
+  TileShape best{0, log2_blocks};
+  for (int down = 1; down <= log2_blocks; ++down) {
+    const TileShape shape{down, log2_blocks - down};
+    if (cost(problem, shape) < cost(problem, best)) best = shape;
+  }
+  return best;
+}
+
+}  // namespace
+
+Access read_access(const Problem& p) {
+  // Whole vectors must lie in the matrix, and each of its elements but once.
+  const int64_t width = 16 / static_cast<int64_t>(p.element_bytes);
+  const bool overlaps = p.rows > 1 && p.in_row_stride < p.cols;
+  if (overlaps || (p.rows - 1) * p.in_row_stride + p.cols < 2 * width) return STRIDED;
+  return access(p, IN, p.in, p.cols, p.in_col_stride, p.in_row_stride);
+}
+Access write_access(const Problem& p) {
+  return access(p, OUT, p.out, p.rows, p.out_row_stride, p.out_col_stride);
+}
+
+TileShape tile_shape(const Problem& problem, const Device& device) {
+  const size_t bytes = problem.element_bytes;
+  const int largest = log2_of(max_threads(bytes) * blocks_a_thread(bytes));
+  const int smallest = log2_of(MIN_THREADS * blocks_a_thread(bytes));
+  const int64_t batch = problem.batch.count();
+  TileShape best = cheapest(problem, largest);
+  for (int log2_blocks = largest - 1; log2_blocks >= smallest; --log2_blocks) {
+    const TileShape smaller = cheapest(problem, log2_blocks);
+    const int64_t blocks = tiles_down(problem, best) * tiles_across(problem, best) * batch;
+    const bool idle = blocks < 2 * device.multiprocessors;
+    if (idle || 10 * cost(problem, smaller) < 9 * cost(problem, best)) best = smaller;
+  }
+  return best;
+}
+
+int log2_run(const Problem& problem) {
+  constexpr int MOST = RUNS_THREADS * RUNS_A_THREAD;
+  if (problem.rows >= MOST) return log2_of(MOST);
+  return log2_of(static_cast<int>(std::bit_ceil(static_cast<unsigned>(problem.rows))));
+}
+
+}  // namespace smem::transpose

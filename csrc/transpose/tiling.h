@@ -1,0 +1,58 @@
+// How the production kernels cut a problem: the numbers to tune, and the shape of a tile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transpose/transpose.h"
+
+namespace smem::transpose {
+
+constexpr int log2_of(int power) { return power == 1 ? 0 : 1 + log2_of(power / 2); }
+
+/// The sub-blocks that a thread of `vectorized` has in its registers, each of 16 bytes squared (W x
+/// W elements, W runs of 16 bytes): so many loads are under way before the barrier.
+constexpr int blocks_a_thread(size_t element_bytes) {
+  return element_bytes == 16 ? 4 : element_bytes == 8 ? 2 : 1;
+}
+/// Threads of a block: at most these, so that a tile is 16 KiB, 32 for 1 and 2 bytes.
+constexpr int max_threads(size_t element_bytes) { return element_bytes == 1 ? 128 : 256; }
+constexpr int MIN_THREADS = 64;
+/// The width in tiles of the bands in which blocks follow each other.
+constexpr unsigned BAND = 4;
+
+/// `runs`: threads of a block, and elements that each has under way.
+constexpr int RUNS_THREADS = 256;
+constexpr int RUNS_A_THREAD = 4;
+
+/// A tile of `vectorized` in sub-blocks, as powers of two.
+struct TileShape {
+  int log2_down, log2_across;
+
+  int log2_blocks() const { return log2_down + log2_across; }
+  int threads(size_t element_bytes) const {
+    return (1 << log2_blocks()) / blocks_a_thread(element_bytes);
+  }
+  int rows(size_t element_bytes) const {
+    return static_cast<int>((16 / element_bytes) << log2_down);
+  }
+  int cols(size_t element_bytes) const {
+    return static_cast<int>((16 / element_bytes) << log2_across);
+  }
+  size_t bytes(size_t element_bytes) const { return (16 / element_bytes * 16) << log2_blocks(); }
+};
+
+/// The tile that wastes least: a square, but narrow for a narrow matrix, whose short side it then
+/// covers. Smaller ones where else some multiprocessors had nothing to do.
+TileShape tile_shape(const Problem& problem, const Device& device);
+
+/// The elements of a run, as a power of two, that `runs` gives to a block.
+int log2_run(const Problem& problem);
+
+/// What lies along a line of a matrix: vectors of 16 bytes at multiples of 16 bytes, elements side
+/// by side, or elements apart (or hardly any).
+enum Access : int { ALIGNED, SHIFTED, STRIDED };
+Access read_access(const Problem& problem);
+Access write_access(const Problem& problem);
+
+}  // namespace smem::transpose

@@ -1,0 +1,111 @@
+// 16 bytes in four registers: turned among the registers, and moved to and from memory wherever
+// they begin.
+#pragma once
+
+#include "device/vector.h"
+
+namespace smem::transpose {
+inline namespace SMEM_BUILD {
+
+/// A run of 16 bytes, whatever its elements are. (As a struct of 16 bytes nvcc would move it byte
+/// by byte.)
+using Words = Vector<uint32_t, 4>;
+
+template <typename T>
+__device__ __forceinline__ Words load_words(const T* from, Site site = Site::here()) {
+  return load(reinterpret_cast<const Words*>(from), site);
+}
+template <typename T>
+__device__ __forceinline__ void store_words(T* to, const Words& words, Site site = Site::here()) {
+  store(reinterpret_cast<Words*>(to), words, site);
+}
+
+/// Four of the bytes of two words: hexadecimal digit i of `selector` says which becomes byte i.
+template <unsigned SELECTOR>
+__device__ __forceinline__ uint32_t pick_bytes(uint32_t low, uint32_t high) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(low, high, SELECTOR);
+#else
+  const uint64_t both = uint64_t{high} << 32 | low;
+  uint32_t picked = 0;
+  for (int i = 0; i < 4; ++i) {
+    picked |= uint32_t{static_cast<uint8_t>(both >> 8 * (SELECTOR >> 4 * i & 15))} << 8 * i;
+  }
+  return picked;
+#endif
+}
+
+/// Turns W runs of W elements of W = 16 / sizeof(T): `turned[j]` gets element j of each run. Words
+/// of 4 bytes and more only change their names; smaller elements take a byte permutation for each
+/// word and each halving of their size: 32 for 2 bytes, 128 for 1 byte.
+template <typename T, int W>
+__device__ __forceinline__ void turn(const Words (&runs)[W], Words (&turned)[W]) {
+  static_assert(W == VECTOR_WIDTH<T>);
+  constexpr int WORDS = sizeof(T) / 4;  // an element, where it has at least one
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    if constexpr (sizeof(T) >= 4) {
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        turned[w / WORDS].lane[i * WORDS + w % WORDS] = runs[i].lane[w];
+      }
+    } else if constexpr (sizeof(T) == 2) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const uint32_t a = runs[2 * i].lane[w], b = runs[2 * i + 1].lane[w];
+        turned[2 * w].lane[i] = pick_bytes<0x5410>(a, b);
+        turned[2 * w + 1].lane[i] = pick_bytes<0x7632>(a, b);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const uint32_t a = runs[4 * i].lane[w], b = runs[4 * i + 1].lane[w];
+        const uint32_t c = runs[4 * i + 2].lane[w], d = runs[4 * i + 3].lane[w];
+        const uint32_t ab01 = pick_bytes<0x5140>(a, b), ab23 = pick_bytes<0x7362>(a, b);
+        const uint32_t cd01 = pick_bytes<0x5140>(c, d), cd23 = pick_bytes<0x7362>(c, d);
+        turned[4 * w].lane[i] = pick_bytes<0x5410>(ab01, cd01);
+        turned[4 * w + 1].lane[i] = pick_bytes<0x7632>(ab01, cd01);
+        turned[4 * w + 2].lane[i] = pick_bytes<0x5410>(ab23, cd23);
+        turned[4 * w + 3].lane[i] = pick_bytes<0x7632>(ab23, cd23);
+      }
+    }
+  }
+}
+
+/// Elements of T by which an address lies above a multiple of 16 bytes.
+template <typename T>
+__device__ __forceinline__ int elements_past_vector(const T* address) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(address) % 16 / sizeof(T));
+}
+
+/// 16 of the 32 bytes of two runs, from element `first` on.
+template <typename T>
+__device__ __forceinline__ Words straddling(const Words& low, const Words& high, int first) {
+  uint32_t words[8];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    words[i] = low.lane[i];
+    words[i + 4] = high.lane[i];
+  }
+  const unsigned shift = static_cast<unsigned>(first) * sizeof(T);
+#pragma unroll
+  for (int i = 0; i < 6; ++i) words[i] = shift & 8 ? words[i + 2] : words[i];
+  if constexpr (sizeof(T) < 8) {
+#pragma unroll
+    for (int i = 0; i < 5; ++i) words[i] = shift & 4 ? words[i + 1] : words[i];
+  }
+  Words result;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (sizeof(T) < 4) {
+      const uint64_t both = uint64_t{words[i + 1]} << 32 | words[i];
+      result.lane[i] = static_cast<uint32_t>(both >> 8 * (shift & 3));  // a funnel shift
+    } else {
+      result.lane[i] = words[i];
+    }
+  }
+  return result;
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::transpose
