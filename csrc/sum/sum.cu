@@ -1,7 +1,7 @@
 // The kernel table of the CUDA build.
 #include <iterator>
 
-#include "sum/ladder.h"
+#include "sum/table.h"
 
 namespace smem::sum {
 
