@@ -15,9 +15,9 @@ from torch import Tensor
 from torch_smem_gemm import _C
 from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm.ops._codes import activation_code, precision_code
+from torch_smem_gemm.ops.extrema import amax, amin
 from torch_smem_gemm.ops.gemm import gemm
 from torch_smem_gemm.ops.plan import plan_problem
-from torch_smem_gemm.ops.extrema import amax, amin
 from torch_smem_gemm.ops.sum import mean
 from torch_smem_gemm.ops.sum import sum as smem_sum
 from torch_smem_gemm.ops.transpose import transpose

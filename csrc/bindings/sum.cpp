@@ -135,9 +135,6 @@ Tensor packed(const Tensor& x, const Plan& plan, int dims) {
   return torch::stable::reshape(permuted(x, order), {outputs, x.numel() / outputs});
 }
 
-/// The rows of the partial results of a pass begin at multiples of 16 bytes.
-constexpr int64_t PARTIAL_ALIGNMENT = 4;
-
 /// One pass after the other until a single chunk is left of every output. `named` is null where
 /// each pass takes what `choose` says.
 void run_passes(const Reduction& reduction, sum::Problem problem, const sum::Kernel* named,
@@ -152,7 +149,6 @@ void run_passes(const Reduction& reduction, sum::Problem problem, const sum::Ker
     const sum::Kernel* kernel = named ? named : table.kernels[sum::choose(problem).kernel];
     problem.chunks = kernel->chunks(problem, device);
     last = problem.chunks == 1;
-    const int64_t pitch = ceil_div(problem.chunks, PARTIAL_ALIGNMENT) * PARTIAL_ALIGNMENT;
     if (last) {
       problem.out = whole.out;
       problem.out_dtype = whole.out_dtype;
@@ -162,13 +158,13 @@ void run_passes(const Reduction& reduction, sum::Problem problem, const sum::Ker
       }
     } else {
       Sizes sizes;
-      sizes.push(problem.output_count * pitch);
+      sizes.push(problem.output_count * problem.chunks);
       partial = empty(reduction.name, sizes, partial_type, like);
       trace_tensor("partial", *partial);
       problem.out = partial->mutable_data_ptr();
       problem.out_dtype = accumulator;
       problem.divisor = 1;
-      int64_t step = pitch;
+      int64_t step = problem.chunks;
       for (int d = problem.outputs.rank - 1; d >= 0; --d) {
         problem.outputs.stride[sum::OUT][d] = step;
         step *= problem.outputs.size[d];

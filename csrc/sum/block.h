@@ -6,8 +6,8 @@
 #include "device/number.h"
 #include "device/symbol.h"
 #include "device/tile.h"
+#include "sum/ladder.h"
 #include "sum/result.h"
-#include "sum/table.h"
 
 namespace smem::sum {
 inline namespace SMEM_BUILD {

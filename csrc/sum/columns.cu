@@ -3,14 +3,14 @@
 // For outputs whose neighbours are neighbours in memory: a warp reads whole lines of memory, up to
 // 16 bytes a thread. A thread takes 8 neighbouring leaves at a time (sum/order.h), 8 loads in
 // flight with no sum waiting for another; where outputs are few, threads above each other share
-// them, each a run of leaves of its own, and shared memory joins the runs.
+// them, each a run of leaves of its own, and shuffles and shared memory join the runs.
 #include <algorithm>
 
 #include "device/symbol.h"
 #include "device/vector.h"
 #include "sum/dispatch.h"
+#include "sum/ladder.h"
 #include "sum/result.h"
-#include "sum/table.h"
 
 namespace smem::sum {
 inline namespace SMEM_BUILD {
@@ -23,6 +23,9 @@ constexpr int COLUMN_WIDTH = std::min(MAX_COLUMN_WIDTH, VECTOR_WIDTH<T>);
 constexpr int GROUP = 8;         ///< leaves that a thread takes at a time
 constexpr int GROUP_LEVELS = 3;  ///< up to 2^3 groups one after the other
 constexpr int MAX_LEAVES = GROUP << GROUP_LEVELS;
+/// Of a thread; by Little's law 26 to 40 KB a multiprocessor hide an H200's latency, and there are
+/// 512 threads of up to 128 registers.
+constexpr int BYTES_IN_FLIGHT = 128, MAX_BATCH = 4, BLOCKS_AT_ONCE = 2;
 constexpr int WIDEST = 32;        ///< threads side by side, if others can be above each other
 constexpr int COLUMN_BLOCKS = 8;  ///< blocks a multiprocessor, for which work is divided
 
@@ -32,13 +35,18 @@ struct Columns {
   int64_t tiles;                        ///< blocks across
 };
 
-/// The rows of a GROUP of neighbouring leaves, one after the other.
+/// The elements of a GROUP of neighbouring leaves of VEC columns.
 template <typename T, typename Op, int VEC>
 struct LeafGroup {
+  /// Rounds, of an element a leaf, whose loads are under way together.
+  static constexpr int BATCH =
+      std::clamp(BYTES_IN_FLIGHT / (GROUP * VEC * static_cast<int>(sizeof(T))), 1, MAX_BATCH);
+
   const Problem& problem;
   const T* column;
 
-  __device__ __forceinline__ void reduce(int64_t leaf, Leaf<T> (&nodes)[VEC], Site site) const {
+  __device__ __forceinline__ void reduce(int64_t leaf, Leaf<T> (&nodes)[VEC],
+                                         Site site = Site::here()) const {
     Leaf<T> leaves[VEC][GROUP];
 #pragma unroll
     for (int v = 0; v < VEC; ++v) {
@@ -46,32 +54,41 @@ struct LeafGroup {
       for (int g = 0; g < GROUP; ++g) leaves[v][g] = Op::template identity<Leaf<T>>();
     }
     const int64_t first = leaf / LANES * LANES * problem.chain + leaf % LANES;
-    for (int k = 0; k < problem.chain; ++k) {
-      const int64_t row = first + k * LANES;
-      if (row + GROUP <= problem.count) {
-        add<true>(leaves, row, site);
-      } else if (row < problem.count) {
-        add<false>(leaves, row, site);
-      }
-    }
+    const int64_t left = problem.count - first;
+    const int chain = left <= 0 ? 0 : problem.chain;
+    // Rounds that all leaves have an element in.
+    const int whole =
+        left < GROUP ? 0 : static_cast<int>(std::min<int64_t>(chain, (left - GROUP) / LANES + 1));
+    int round = 0;
+    for (; round + BATCH <= whole; round += BATCH) add<BATCH, true>(leaves, first, round, site);
+    for (; round < chain; ++round) add<1, false>(leaves, first, round, site);
 #pragma unroll
     for (int v = 0; v < VEC; ++v) nodes[v] = node_above<Op>(leaves[v]);
   }
 
  private:
-  template <bool WHOLE>
-  __device__ __forceinline__ void add(Leaf<T> (&leaves)[VEC][GROUP], int64_t row, Site site) const {
-    Vector<T, VEC> loaded[GROUP];
+  template <int ROUNDS, bool WHOLE>
+  __device__ __forceinline__ void add(Leaf<T> (&leaves)[VEC][GROUP], int64_t first, int round,
+                                      Site site) const {
+    Vector<T, VEC> loaded[ROUNDS][GROUP] = {};
+    const int64_t row = first + round * LANES;
 #pragma unroll
-    for (int g = 0; g < GROUP; ++g) {
-      if (WHOLE || row + g < problem.count) loaded[g] = load_vector<VEC>(at(row + g), site);
+    for (int r = 0; r < ROUNDS; ++r) {
+#pragma unroll
+      for (int g = 0; g < GROUP; ++g) {
+        const int64_t i = row + r * LANES + g;
+        if (WHOLE || i < problem.count) loaded[r][g] = load_vector<VEC>(at(i), site);
+      }
     }
 #pragma unroll
-    for (int g = 0; g < GROUP; ++g) {
-      if (WHOLE || row + g < problem.count) {
+    for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
-        for (int v = 0; v < VEC; ++v) {
-          leaves[v][g] = Op::combine(leaves[v][g], to_leaf(loaded[g].lane[v]));
+      for (int g = 0; g < GROUP; ++g) {
+        if (WHOLE || row + g < problem.count) {
+#pragma unroll
+          for (int v = 0; v < VEC; ++v) {
+            leaves[v][g] = Op::combine(leaves[v][g], to_leaf(loaded[r][g].lane[v]));
+          }
         }
       }
     }
@@ -84,7 +101,8 @@ struct LeafGroup {
 };
 
 template <typename T, typename Op, int VEC>
-__global__ void __launch_bounds__(THREADS) columns_kernel(const __grid_constant__ Columns columns) {
+__global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+    columns_kernel(const __grid_constant__ Columns columns) {
   using Acc = Accumulator<T>;
   __shared__ Tile<Acc, VEC, THREADS> nodes;
   const Problem& problem = columns.problem;
@@ -101,15 +119,23 @@ __global__ void __launch_bounds__(THREADS) columns_kernel(const __grid_constant_
     const int64_t first = (chunk * above + y) * columns.leaves_a_thread;
     Counter<Op, Leaf<T>, GROUP_LEVELS> counters[VEC];
     for (int g = 0; g < columns.leaves_a_thread / GROUP; ++g) {
-      group.reduce(first + g * GROUP, run, Site::here());
+      group.reduce(first + g * GROUP, run);
 #pragma unroll
       for (int v = 0; v < VEC; ++v) run[v] = counters[v].push(g, run[v]);
     }
   }
-  Acc node[VEC];
+  Acc node[VEC] = {};
 #pragma unroll
-  for (int v = 0; v < VEC; ++v) node[v] = exists ? Acc(run[v]) : Acc(0);
+  for (int v = 0; v < VEC; ++v) node[v] = Acc(run[v]);
   for (int apart = 1; apart < above; apart *= 2) {
+    const int threads_apart = apart * across;
+    if (threads_apart < 32) {
+#pragma unroll
+      for (int v = 0; v < VEC; ++v) {
+        node[v] = Op::combine(node[v], __shfl_down_sync(ALL_LANES, node[v], threads_apart));
+      }
+      continue;
+    }
     if (y % apart == 0) {
 #pragma unroll
       for (int v = 0; v < VEC; ++v) nodes(v, thread) = node[v];
@@ -119,7 +145,7 @@ __global__ void __launch_bounds__(THREADS) columns_kernel(const __grid_constant_
     if (y % (2 * apart) == 0) {
 #pragma unroll
       for (int v = 0; v < VEC; ++v) {
-        node[v] = Op::combine(node[v], Acc(nodes(v, thread + apart * across)));
+        node[v] = Op::combine(node[v], Acc(nodes(v, thread + threads_apart)));
       }
     }
   }

@@ -30,6 +30,8 @@ constexpr int CHAIN = 8;    ///< elements of a leaf; 1 where the elements are no
 
 inline namespace SMEM_BUILD {
 
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
 /// The type of a leaf: integers of up to 16 bits need no 64-bit additions for so few elements.
 template <typename T>
 using Leaf = std::conditional_t<std::is_integral_v<T> && sizeof(T) <= 2, int32_t, Accumulator<T>>;
@@ -111,7 +113,7 @@ __device__ __forceinline__ Acc node_above_lanes(Acc node, int lanes = 32) {
 #pragma unroll
   for (int offset = 1; offset < 32; offset *= 2) {
     if (offset < lanes) {
-      const Acc other = __shfl_xor_sync(0xffffffffu, node, offset);
+      const Acc other = __shfl_xor_sync(ALL_LANES, node, offset);
       const bool is_first = Op::SYMMETRIC || (threadIdx.x & offset) == 0;
       node = is_first ? Op::combine(node, other) : Op::combine(other, node);
     }

@@ -10,9 +10,9 @@
 
 #include "device/symbol.h"
 #include "sum/dispatch.h"
+#include "sum/ladder.h"
 #include "sum/result.h"
 #include "sum/segment.h"
-#include "sum/table.h"
 
 namespace smem::sum {
 inline namespace SMEM_BUILD {
@@ -61,11 +61,13 @@ __global__ void __launch_bounds__(THREADS) rows_kernel(const __grid_constant__ R
   }
 }
 
-constexpr int ROWS_A_LANE = 4;
+/// Four rows a lane are under way together; a block lives for several such rounds.
+constexpr int ROWS_A_LANE = 4, MAX_ROUNDS = 8;
 
 struct ShortRows {
   Problem problem;
   int lanes_a_row;  ///< a power of two from ROWS_A_LANE
+  int rounds;       ///< of ROWS_A_LANE rows a lane
 };
 
 template <typename T, typename Op, int VEC>
@@ -76,44 +78,47 @@ __global__ void __launch_bounds__(THREADS)
   const Problem& problem = short_rows.problem;
   const int lanes = short_rows.lanes_a_row, lane = threadIdx.x % lanes, step = 32 / lanes;
   const int64_t warp = int64_t{blockIdx.x} * WARPS + threadIdx.x / 32;
-  const int64_t first_row = warp * ROWS_A_LANE * step + threadIdx.x % 32 / lanes;
   const T* const in = static_cast<const T*>(problem.in);
 
-  Vector<T, VEC> loaded[ROWS_A_LANE][VECTORS];
+  for (int round = 0; round < short_rows.rounds; ++round) {
+    const int64_t first_row =
+        (warp * short_rows.rounds + round) * ROWS_A_LANE * step + threadIdx.x % 32 / lanes;
+    Vector<T, VEC> loaded[ROWS_A_LANE][VECTORS] = {};
 #pragma unroll
-  for (int r = 0; r < ROWS_A_LANE; ++r) {
-    const int64_t row = first_row + r * step;
-    if (row < problem.output_count) {
-      const T* const begin = in + offsets_at(problem.outputs, row).of[IN];
+    for (int r = 0; r < ROWS_A_LANE; ++r) {
+      const int64_t row = first_row + r * step;
+      if (row < problem.output_count) {
+        const T* const begin = in + offsets_at(problem.outputs, row).of[IN];
+#pragma unroll
+        for (int j = 0; j < VECTORS; ++j) {
+          const int i = (j * lanes + lane) * VEC;
+          if (i < problem.count) loaded[r][j] = load_vector<VEC>(begin + i);
+        }
+      }
+    }
+
+    Acc mine = Op::template identity<Acc>();
+#pragma unroll
+    for (int r = 0; r < ROWS_A_LANE; ++r) {
+      Acc nodes[VECTORS] = {};
 #pragma unroll
       for (int j = 0; j < VECTORS; ++j) {
-        const int i = (j * lanes + lane) * VEC;
-        if (i < problem.count) loaded[r][j] = load_vector<VEC>(begin + i);
+        const bool exists = (j * lanes + lane) * VEC < problem.count;
+        Leaf<T> leaves[VEC];
+#pragma unroll
+        for (int v = 0; v < VEC; ++v) {
+          leaves[v] = Op::template identity<Leaf<T>>();
+          if (exists) leaves[v] = Op::combine(leaves[v], to_leaf(loaded[r][j].lane[v]));
+        }
+        nodes[j] = node_above_lanes<Op, Acc>(node_above<Op>(leaves), lanes);
       }
+      const Acc node = node_above<Op>(nodes);
+      if (lane == r) mine = node;
     }
+    // Lane r of a row's lanes holds row r of its four: one store for all of a warp's rows.
+    const int64_t row = first_row + lane * step;
+    if (lane < ROWS_A_LANE && row < problem.output_count) put_result(problem, row, 0, mine);
   }
-
-  Acc mine = Op::template identity<Acc>();
-#pragma unroll
-  for (int r = 0; r < ROWS_A_LANE; ++r) {
-    Acc nodes[VECTORS];
-#pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-      const bool exists = (j * lanes + lane) * VEC < problem.count;
-      Leaf<T> leaves[VEC];
-#pragma unroll
-      for (int v = 0; v < VEC; ++v) {
-        leaves[v] = Op::template identity<Leaf<T>>();
-        if (exists) leaves[v] = Op::combine(leaves[v], to_leaf(loaded[r][j].lane[v]));
-      }
-      nodes[j] = node_above_lanes<Op, Acc>(node_above<Op>(leaves), lanes);
-    }
-    const Acc node = node_above<Op>(nodes);
-    if (lane == r) mine = node;
-  }
-  // Lane r of a row's lanes holds row r of its four: one store for all of a warp's rows.
-  const int64_t row = first_row + lane * step;
-  if (lane < ROWS_A_LANE && row < problem.output_count) put_result(problem, row, 0, mine);
 }
 
 namespace {
@@ -168,10 +173,12 @@ struct RowsOf {
     constexpr int WIDTH = VECTOR_WIDTH<T>;
     const int lanes = static_cast<int>(
         std::clamp<int64_t>(power_of_two_from(problem.count / WIDTH), ROWS_A_LANE, 32));
-    const int64_t rows_a_block = int64_t{WARPS} * ROWS_A_LANE * 32 / lanes;
+    const int64_t rows_a_round = int64_t{WARPS} * ROWS_A_LANE * 32 / lanes;
+    const int64_t enough = int64_t{ROW_BLOCKS} * device.multiprocessors * rows_a_round;
+    const int64_t rounds = std::clamp<int64_t>(problem.output_count / enough, 1, MAX_ROUNDS);
     launch(NAME, short_rows_kernel<T, Op, WIDTH>,
-           {ceil_div(problem.output_count, rows_a_block), {THREADS}}, device,
-           ShortRows{problem, lanes});
+           {ceil_div(problem.output_count, rows_a_round * rounds), {THREADS}}, device,
+           ShortRows{problem, lanes, static_cast<int>(rounds)});
   }
 
   static void run(const Problem& problem, const Device& device) {

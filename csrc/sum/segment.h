@@ -26,6 +26,9 @@ struct Segment {
   static constexpr int BATCH =
       std::min(LANES * CHAIN / ROUND, std::max(1, (VEC > 1 ? WIDE_LOADS : NARROW_LOADS) / VECTORS));
 
+  /// Integers, in any order the same, share leaves, and save registers.
+  static constexpr int LEAVES = std::is_integral_v<T> ? std::min(VEC, 4) : VEC;
+
   const Problem& problem;
   const T* row;
 
@@ -36,11 +39,11 @@ struct Segment {
     const int size = left < 0 ? 0 : left < most ? static_cast<int>(left) : most;
     const int lane = threadIdx.x % 32;
 
-    Leaf<T> leaves[VECTORS][VEC];
+    Leaf<T> leaves[VECTORS][LEAVES];
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
 #pragma unroll
-      for (int v = 0; v < VEC; ++v) leaves[j][v] = Op::template identity<Leaf<T>>();
+      for (int l = 0; l < LEAVES; ++l) leaves[j][l] = Op::template identity<Leaf<T>>();
     }
     const int whole = size / ROUND;  // rounds with no bound to test
     int round = 0;
@@ -54,7 +57,7 @@ struct Segment {
       add_last_round(leaves, begin + whole * ROUND + lane * VEC, begin + size, site);
     }
 
-    Acc nodes[VECTORS];
+    Acc nodes[VECTORS] = {};
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
       nodes[j] = node_above_lanes<Op, Acc>(node_above<Op>(leaves[j]));
@@ -63,6 +66,10 @@ struct Segment {
   }
 
  private:
+  __device__ __forceinline__ static void take(Leaf<T>& leaf, Leaf<T> element) {
+    leaf = Op::combine(leaf, element);
+  }
+
   __device__ __forceinline__ const T* at(int64_t i) const {
     if constexpr (VEC > 1) {
       return row + i;
@@ -74,7 +81,7 @@ struct Segment {
   }
 
   template <int ROUNDS>
-  __device__ __forceinline__ void add_rounds(Leaf<T> (&leaves)[VECTORS][VEC], int64_t first,
+  __device__ __forceinline__ void add_rounds(Leaf<T> (&leaves)[VECTORS][LEAVES], int64_t first,
                                              Site site) const {
     Vector<T, VEC> loaded[ROUNDS][VECTORS];
 #pragma unroll
@@ -90,13 +97,13 @@ struct Segment {
       for (int j = 0; j < VECTORS; ++j) {
 #pragma unroll
         for (int v = 0; v < VEC; ++v) {
-          leaves[j][v] = Op::combine(leaves[j][v], to_leaf(loaded[r][j].lane[v]));
+          take(leaves[j][v % LEAVES], to_leaf(loaded[r][j].lane[v]));
         }
       }
     }
   }
 
-  __device__ __forceinline__ void add_last_round(Leaf<T> (&leaves)[VECTORS][VEC], int64_t first,
+  __device__ __forceinline__ void add_last_round(Leaf<T> (&leaves)[VECTORS][LEAVES], int64_t first,
                                                  int64_t end, Site site) const {
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
@@ -105,12 +112,12 @@ struct Segment {
         const auto loaded = load_vector<VEC>(at(i), site);
 #pragma unroll
         for (int v = 0; v < VEC; ++v) {
-          leaves[j][v] = Op::combine(leaves[j][v], to_leaf(loaded.lane[v]));
+          take(leaves[j][v % LEAVES], to_leaf(loaded.lane[v]));
         }
       } else {
 #pragma unroll
         for (int v = 0; v < VEC; ++v) {
-          if (i + v < end) leaves[j][v] = Op::combine(leaves[j][v], to_leaf(load(at(i + v), site)));
+          if (i + v < end) take(leaves[j][v % LEAVES], to_leaf(load(at(i + v), site)));
         }
       }
     }

@@ -1,7 +1,7 @@
 // The kernel table of the CUDA build.
 #include <iterator>
 
-#include "sum/table.h"
+#include "sum/ladder.h"
 
 namespace smem::sum {
 

@@ -32,8 +32,7 @@ _KERNEL_CODES = {
 }
 _KERNEL_CODES |= dict.fromkeys(
     ("mean", "amax", "amin"),
-    {"auto": AUTO}
-    | {row.name: i + 1 for i, row in enumerate(kernels("sum")) if row.any_operator},
+    {"auto": AUTO} | {row.name: i + 1 for i, row in enumerate(kernels("sum")) if row.any_operator},
 )
 _ANY_K = (True, *(row.any_k for row in kernels("gemm")))
 
