@@ -1,9 +1,9 @@
-// Which kernel `auto` runs, and what widths of access a problem's layout allows.
+// Which kernel `auto` runs.
 #include <cstring>
 #include <limits>
 #include <stdexcept>
 
-#include "sum/sum.h"
+#include "sum/layout.h"
 
 namespace smem::sum {
 namespace {
@@ -26,33 +26,7 @@ int64_t innermost_step(const Loop<TENSORS>& loop) {
   return step == 0 ? std::numeric_limits<int64_t>::max() : step;
 }
 
-bool is_aligned(const Problem& problem, int width) {
-  return reinterpret_cast<uintptr_t>(problem.in) % (width * size_of(problem.in_dtype)) == 0;
-}
-
-/// Whether the first `loops` loops step by multiples of `width`.
-template <int TENSORS>
-bool steps_by(const Loop<TENSORS>& loop, int loops, int width) {
-  for (int d = 0; d < loops; ++d) {
-    if (loop.stride[0][d] % width != 0) return false;
-  }
-  return true;
-}
-
 }  // namespace
-
-bool rows_are_vectors(const Problem& problem, int width) {
-  return problem.reduced.rank == 1 && problem.reduced.stride[0][0] == 1 &&
-         is_aligned(problem, width) && steps_by(problem.outputs, problem.outputs.rank, width);
-}
-
-bool columns_are_vectors(const Problem& problem, int width) {
-  const int inner = problem.outputs.rank - 1;
-  return inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
-         problem.outputs.size[inner] % width == 0 && is_aligned(problem, width) &&
-         steps_by(problem.outputs, inner, width) && problem.reduced.rank <= 1 &&
-         steps_by(problem.reduced, problem.reduced.rank, width);
-}
 
 Choice choose(const Problem& problem) {
   const int64_t along = innermost_step(problem.reduced), across = innermost_step(problem.outputs);

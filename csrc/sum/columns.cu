@@ -10,6 +10,7 @@
 #include "device/vector.h"
 #include "sum/dispatch.h"
 #include "sum/ladder.h"
+#include "sum/layout.h"
 #include "sum/result.h"
 
 namespace smem::sum {

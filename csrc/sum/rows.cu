@@ -11,6 +11,7 @@
 #include "device/symbol.h"
 #include "sum/dispatch.h"
 #include "sum/ladder.h"
+#include "sum/layout.h"
 #include "sum/result.h"
 #include "sum/segment.h"
 

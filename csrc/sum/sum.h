@@ -69,11 +69,6 @@ struct Choice {
 };
 Choice choose(const Problem& problem);
 
-/// Whether `in` can be read by accesses of `width` elements along the innermost of the outputs'
-/// loops, or along the only reduced loop.
-bool columns_are_vectors(const Problem& problem, int width);
-bool rows_are_vectors(const Problem& problem, int width);
-
 /// The type in which a dtype is summed.
 constexpr DType accumulator_of(DType dtype) {
   switch (dtype) {
