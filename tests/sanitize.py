@@ -72,21 +72,38 @@ def transposes() -> int:
     return launches
 
 
-def sums() -> int:
+REDUCTIONS = {
+    "sum": torch.sum,
+    "mean": torch.mean,
+    "amax": torch.amax,
+    "amin": torch.amin,
+}
+# Short rows, whole and odd; several warps and several launches a row; columns, few and many.
+REDUCED = (
+    *[((1,), 0), ((5, 70), 1), ((70, 64), 1), ((2, 9000), 1), ((3, 70_001), 1), ((1, 2**19), 1)],
+    *[((70, 5), 0), ((700, 96), 0), ((70_001, 3), 0), ((3, 300, 40), 1), ((3, 40, 60), (0, 2))],
+)
+
+
+def reductions() -> int:
     launches = 0
-    for kernel in smem.kernels("sum"):
-        for dtype in (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.bool):
-            for shape, dim in (((1,), 0), ((5, 70), 1), ((70, 5), 0), ((2, 9000), 1)):
-                x = (torch.randn(shape, device="cuda") * 3).to(dtype)
-                torch.testing.assert_close(
-                    smem.sum(x, dim, kernel=kernel.name).double(),
-                    x.double().sum(dim),
-                    rtol=1e-2,
-                    atol=1e-2,
-                )
-                launches += 1
+    for name, reference in REDUCTIONS.items():
+        kernels = [row for row in smem.kernels("sum") if name == "sum" or row.any_operator]
+        for kernel in ["auto", *(row.name for row in kernels)]:
+            for dtype in (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.bool):
+                if name == "mean" and dtype not in FLOATS:
+                    continue
+                for shape, dim in REDUCED:
+                    x = (torch.randn(shape, device="cuda") * 3).to(dtype)
+                    torch.testing.assert_close(
+                        getattr(smem, name)(x, dim, kernel=kernel).double(),
+                        reference(x.double(), dim),
+                        rtol=1e-2,
+                        atol=1e-1,
+                    )
+                    launches += 1
     return launches
 
 
 if __name__ == "__main__":
-    print(f"{gemms()} GEMMs, {transposes()} transposes, {sums()} sums right")
+    print(f"{gemms()} GEMMs, {transposes()} transposes, {reductions()} reductions right")

@@ -129,3 +129,20 @@ def test_sum(data: st.DataObject) -> None:
         result = shape
     out = maybe(draw, result, dtype_to or dtype)
     same_in_both(OPS._sum, (Spec(draw, shape, dtype), dims, keepdim, dtype_to, 1), out)
+
+
+@many
+@given(data=st.data())
+def test_other_reductions(data: st.DataObject) -> None:
+    draw = data.draw
+    dtype, shape, keepdim = draw(DTYPES), draw(SHAPES), draw(st.booleans())
+    dims = draw(st.one_of(st.none(), st.lists(DIMS, max_size=3)))
+    name = draw(st.sampled_from(["mean", "amax", "amin"]))
+    dtype_to = [draw(st.one_of(st.none(), DTYPES))] if name == "mean" else []
+    try:
+        result = torch.empty(shape, device="meta").sum(dims, keepdim).shape
+    except (IndexError, RuntimeError):
+        result = shape
+    out = maybe(draw, result, (dtype_to and dtype_to[0]) or dtype)
+    args = (Spec(draw, shape, dtype), dims, keepdim, *dtype_to, 3)
+    same_in_both(getattr(OPS, f"_{name}"), args, out)

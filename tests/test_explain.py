@@ -53,9 +53,12 @@ def test_shows_each_access_of_a_line(capsys: pytest.CaptureFixture[str]) -> None
     assert loads[1][5:] == ["256", "1", "1", "0"]
 
 
-def test_default_kernel_is_the_last_of_the_ladder(capsys: pytest.CaptureFixture[str]) -> None:
+def test_default_kernel_is_the_last_or_what_auto_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for op, names in LADDERS.items():
-        assert f"kernel {names[-1]}\n" in text(capsys, op, *SMALL[op])
+        name = "rows" if op == "sum" else names[-1]
+        assert f"kernel {name}\n" in text(capsys, op, *SMALL[op])
 
 
 @every_kernel
@@ -96,14 +99,16 @@ def test_layouts_and_dim_and_dtype(capsys: pytest.CaptureFixture[str]) -> None:
     assert by_layout["nt"]["problem"] == "gemm 32 x 32 x 64 float32 nt"
 
     sums = [report(capsys, "sum", "-m", "256", "-n", "256", "--dim", dim) for dim in "01"]
-    assert [sectors(found, "x") for found in sums] == [32, 4]
+    assert [sectors(found, "x") for found in sums] == [16, 16]
+    assert [found["trace"]["kernel"] for found in sums] == ["columns", "rows"]
     narrow = report(capsys, "transpose", *SMALL["transpose"], "--dtype", "int8")
     assert narrow["trace"]["dtype"] == "int8"
     assert narrow["trace"]["tensor_bytes"] == {"x": 40 * 36, "out": 40 * 36}
 
 
 def test_a_long_sum_shows_both_launches(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = text(capsys, "sum", "-m", "2", "-n", "20000", "--dtype", "float16")
+    sizes = ["-m", "2", "-n", "20000", "--dtype", "float16"]
+    shown = text(capsys, "sum", "--kernel", "shuffle", *sizes)
     assert "launch 1 of 2" in shown
     assert "launch 2 of 2" in shown
     assert "6 blocks of 256 threads" in shown

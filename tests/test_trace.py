@@ -247,7 +247,8 @@ def test_auto_is_what_an_h200_would_run() -> None:
     wide = normal(8, 1).expand(8, 1024)
     assert smem.trace("gemm", normal(1024, 8), wide).kernel == "double_buffered"
     assert smem.trace("transpose", a).kernel == TRANSPOSES[-1]
-    assert smem.trace("sum", a).kernel == SUMS[-1]
+    assert smem.trace("sum", a).kernel == smem.trace("sum", a, 1).kernel == "rows"
+    assert smem.trace("sum", a, 0).kernel == "columns"
 
 
 def test_linear_takes_bias_and_activation() -> None:

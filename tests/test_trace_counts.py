@@ -162,8 +162,8 @@ def test_runs_need_no_shared_memory() -> None:
 def test_sum_reads_every_element_once(kernel: str) -> None:
     for m, n in ((8, 8192), (3, 1000), (5, 7)):
         trace = row_sums(kernel, m, n)
-        assert trace.global_bytes_loaded == 4 * m * n
-        assert trace.global_bytes_stored == 4 * m
+        assert trace.count("bytes", actions=LOADS, memory="x") == 4 * m * n
+        assert trace.count("bytes", actions=STORES, memory="out") == 4 * m
         assert trace.conflicts == 0
 
 

@@ -174,6 +174,10 @@ MUTANTS = {
     "sum tree, barrier": Mutant(
         "sum/ladder/tree.cu", "sum::tree", BARRIER, UNORDERED, "sums(0, thread + stride)"
     ),
+    "rows, barrier": Mutant("sum/rows.cu", "sum::rows", BARRIER, UNORDERED, "nodes(0, lane)"),
+    "columns, barrier": Mutant(
+        "sum/columns.cu", "sum::columns", BARRIER, UNORDERED, "nodes(v, thread) ="
+    ),
     "sum shuffle, barrier": Mutant(
         "sum/ladder/shuffle.cu", "sum::shuffle", BARRIER, UNORDERED, "sums(0, warp) ="
     ),

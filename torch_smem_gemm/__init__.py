@@ -15,10 +15,11 @@ from torch_smem_gemm._kernels import KernelInfo, kernels  # noqa: E402
 from torch_smem_gemm._version import __version__  # noqa: E402
 from torch_smem_gemm.convert import Converted, convert, revert  # noqa: E402
 from torch_smem_gemm.nn import Linear  # noqa: E402
+from torch_smem_gemm.ops.extrema import amax, amin  # noqa: E402
 from torch_smem_gemm.ops.gemm import gemm  # noqa: E402
 from torch_smem_gemm.ops.linear import linear  # noqa: E402
 from torch_smem_gemm.ops.plan import Plan, plan  # noqa: E402
-from torch_smem_gemm.ops.sum import sum  # noqa: E402
+from torch_smem_gemm.ops.sum import mean, sum  # noqa: E402
 from torch_smem_gemm.ops.transpose import transpose  # noqa: E402
 from torch_smem_gemm.trace_report import Trace  # noqa: E402
 from torch_smem_gemm.tracing import trace  # noqa: E402
@@ -30,11 +31,14 @@ __all__ = [
     "Plan",
     "Trace",
     "__version__",
+    "amax",
+    "amin",
     "analysis",
     "convert",
     "gemm",
     "kernels",
     "linear",
+    "mean",
     "plan",
     "revert",
     "sum",

@@ -14,7 +14,7 @@ class KernelInfo:
     """One row of the kernel table.
 
     ``requires`` says in words which problems the kernel takes; ``any_k`` is False where it bounds
-    the length of K (GEMM).
+    the length of K (GEMM), ``any_operator`` where it sums only, and finds no mean, amax or amin.
     """
 
     op: str
@@ -22,6 +22,7 @@ class KernelInfo:
     summary: str
     requires: str
     any_k: bool
+    any_operator: bool
 
 
 _TABLE = tuple(KernelInfo(**row) for row in json.loads(_C.kernel_table()))
@@ -29,7 +30,10 @@ OPS = tuple(dict.fromkeys(row.op for row in _TABLE))
 
 
 def kernels(op: str | None = None) -> list[KernelInfo]:
-    """Return the kernels of "gemm", "transpose" or "sum", or all, in the order of the ladder."""
+    """Return the kernels of "gemm", "transpose" or "sum", or all, in the order of the ladder.
+
+    Those of "sum" with ``any_operator`` are also the kernels of mean, amax and amin.
+    """
     if op is not None and op not in OPS:
         raise ValueError(f"smem.kernels: op is {op!r}, expected one of {', '.join(OPS)}")
     return [row for row in _TABLE if op in (None, row.op)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,10 @@ from torch_smem_gemm import _C
 from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm.ops._checks import check_transpose
 from torch_smem_gemm.ops._codes import AUTO, activation_code, precision_code
+from torch_smem_gemm.ops.extrema import amax, amin
 from torch_smem_gemm.ops.gemm import gemm
 from torch_smem_gemm.ops.plan import plan_problem
+from torch_smem_gemm.ops.sum import mean
 from torch_smem_gemm.ops.sum import sum as smem_sum
 from torch_smem_gemm.ops.transpose import transpose
 from torch_smem_gemm.trace_report import Fault, Launch, Line, Trace
@@ -35,7 +38,8 @@ def trace(op: str | Callable, *args: Any, kernel: str = "auto", **options: Any) 
     (4224, 3968)
 
     Args:
-        op: "gemm", "linear", "transpose" or "sum", or the function of that name.
+        op: "gemm", "linear", "transpose", "sum", "mean", "amax" or "amin", or the function of that
+            name.
         args: what the op takes; CUDA tensors are copied to the CPU.
         kernel: a name of ``smem.kernels(op)``; "auto": what it would be on an H200.
         options: the op's keyword arguments, without ``out``.
@@ -116,11 +120,17 @@ def _run_transpose(args: tuple, options: dict[str, Any], kernel: str) -> None:
         transpose(*args, kernel=kernel, **options)
 
 
-def _run_last(op: Callable) -> Callable[[tuple, dict[str, Any], str], None]:
-    """For the ops whose last kernel is the one for every problem."""
+def _run_reduction(op: Callable) -> Callable[[tuple, dict[str, Any], str], None]:
+    """The bare op of a reduction chooses its kernels itself, pass by pass."""
+    bare = getattr(torch.ops.smem, f"_{op.__name__}")
 
     def run(args: tuple, options: dict[str, Any], kernel: str) -> None:
-        op(*args, kernel=kernels(op.__name__)[-1].name if kernel == "auto" else kernel, **options)
+        if kernel != "auto":
+            op(*args, kernel=kernel, **options)
+            return
+        given = inspect.signature(op).bind(*args, **options).arguments
+        dim = given.pop("dim", None)
+        bare(given.pop("x"), [dim] if isinstance(dim, int) else dim, **given)
 
     return run
 
@@ -129,7 +139,7 @@ _RUNS = {
     "gemm": _run_gemm,
     "linear": _run_linear,
     "transpose": _run_transpose,
-    "sum": _run_last(smem_sum),
+    **{op.__name__: _run_reduction(op) for op in (smem_sum, mean, amax, amin)},
 }
 
 

@@ -20,6 +20,10 @@ bool takes_any_k(const gemm::Kernel& kernel) { return !kernel.largest_k; }
 bool takes_any_k(const transpose::Kernel&) { return true; }
 bool takes_any_k(const sum::Kernel&) { return true; }
 
+bool takes_any_operator(const gemm::Kernel&) { return true; }
+bool takes_any_operator(const transpose::Kernel&) { return true; }
+bool takes_any_operator(const sum::Kernel& kernel) { return kernel.any_operator; }
+
 template <typename Table>
 void describe(const char* op, const Table& table, std::vector<std::string>& rows) {
   for (int i = 0; i < table.count; ++i) {
@@ -28,7 +32,8 @@ void describe(const char* op, const Table& table, std::vector<std::string>& rows
                                 {"name", json(kernel.name)},
                                 {"summary", json(kernel.summary)},
                                 {"requires", json(kernel.requires_)},
-                                {"any_k", takes_any_k(kernel) ? "true" : "false"}}));
+                                {"any_k", takes_any_k(kernel) ? "true" : "false"},
+                                {"any_operator", takes_any_operator(kernel) ? "true" : "false"}}));
   }
 }
 

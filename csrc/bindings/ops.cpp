@@ -1,9 +1,9 @@
 // The schemas of torch.ops.smem.* and what serves them on CUDA and CPU tensors.
 //
-// gemm, linear, transpose, sum are the public ops: Python adds their autograd, fake and vmap rules,
-// and serves `kernel = 0` (auto) on CPU tensors by ATen. The same functions stand under _gemm and
-// so on without any of that: 3 us a call less, for Python code that has seen that it needs none of
-// it.
+// gemm, linear, transpose, sum, mean, amax, amin are the public ops: Python adds their autograd,
+// fake and vmap rules, and serves `kernel = 0` (auto) on CPU tensors by ATen. The same functions
+// stand under _gemm and so on without any of that: 3 us a call less, for Python code that has seen
+// that it needs none of it.
 //
 // Tensors are positional (DTensor's sharding rules need that) and choices are integers: a string
 // argument costs an allocation that torch's stable ABI never frees. (kernel_id and not kernel:
@@ -33,6 +33,10 @@ constexpr Schema SCHEMAS[] = {
     {"transpose", "Tensor x, int dim0=-2, int dim1=-1, int kernel_id=0"},
     {"sum",
      "Tensor x, int[]? dim=None, bool keepdim=False, ScalarType? dtype=None, int kernel_id=0"},
+    {"mean",
+     "Tensor x, int[]? dim=None, bool keepdim=False, ScalarType? dtype=None, int kernel_id=0"},
+    {"amax", "Tensor x, int[]? dim=None, bool keepdim=False, int kernel_id=0"},
+    {"amin", "Tensor x, int[]? dim=None, bool keepdim=False, int kernel_id=0"},
 };
 
 void implement(torch::stable::detail::StableLibrary& m, const std::string& prefix) {
@@ -41,10 +45,16 @@ void implement(torch::stable::detail::StableLibrary& m, const std::string& prefi
   impl("linear", TORCH_BOX(&linear));
   impl("transpose", TORCH_BOX(&transpose));
   impl("sum", TORCH_BOX(&sum));
+  impl("mean", TORCH_BOX(&mean));
+  impl("amax", TORCH_BOX(&amax));
+  impl("amin", TORCH_BOX(&amin));
   impl("gemm.out", TORCH_BOX(&gemm_out));
   impl("linear.out", TORCH_BOX(&linear_out));
   impl("transpose.out", TORCH_BOX(&transpose_out));
   impl("sum.out", TORCH_BOX(&sum_out));
+  impl("mean.out", TORCH_BOX(&mean_out));
+  impl("amax.out", TORCH_BOX(&amax_out));
+  impl("amin.out", TORCH_BOX(&amin_out));
 }
 
 }  // namespace

@@ -1,12 +1,29 @@
 #include "bindings/sum.h"
 
+#include <algorithm>
+
 #include "bindings/layout.h"
+#include "sum/order.h"
 #include "sum/sum.h"
 
 namespace smem::bindings {
 namespace {
 
-constexpr const char* OP = "sum";
+/// What one of the ops is, and by which name it speaks.
+struct Reduction {
+  const char* name;
+  sum::Operator op;
+  bool divides;
+
+  [[noreturn]] void fail(const std::string& message) const {
+    bindings::fail(std::string("smem.") + name + ": " + message);
+  }
+};
+
+constexpr Reduction SUM{"sum", sum::Operator::sum, false};
+constexpr Reduction MEAN{"mean", sum::Operator::sum, true};
+constexpr Reduction AMAX{"amax", sum::Operator::max, false};
+constexpr Reduction AMIN{"amin", sum::Operator::min, false};
 
 bool is_complex(ScalarType type) {
   return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat ||
@@ -27,19 +44,30 @@ ScalarType real_of(ScalarType type) {
   }
 }
 
-void check_dtype(const char* name, ScalarType type) {
-  if (!dtype_of(real_of(type))) {
-    fail(std::string("smem.sum: ") + name +
-         (std::string(name) == "dtype" ? " is " : " has dtype ") + dtype_text(type) +
-         ", expected a float, complex, bool, uint8 or signed integer dtype of torch.sum");
+/// Throws unless the op takes x's dtype and can give the one asked for.
+void check_dtypes(const Reduction& reduction, ScalarType in, const OptionalType& asked) {
+  const auto check = [&](const std::string& subject, ScalarType type) {
+    const bool known = dtype_of(real_of(type)).has_value();
+    if (reduction.op == sum::Operator::sum ? known : known && !is_complex(type)) return;
+    reduction.fail(subject + dtype_text(type) + ", expected a float, " +
+                   (reduction.op == sum::Operator::sum ? "complex, " : "") +
+                   "bool, uint8 or signed integer dtype of torch." + reduction.name);
+  };
+  check("x has dtype ", in);
+  if (asked) check("dtype is ", *asked);
+  if (reduction.divides && *dtype_of(real_of(asked.value_or(in))) >= DType::i64) {
+    reduction.fail(std::string(asked ? "dtype is " : "x has dtype ") +
+                   dtype_text(asked.value_or(in)) +
+                   (asked ? ", expected a float or complex dtype"
+                          : ", expected a float or complex dtype, or one as dtype"));
   }
 }
 
 /// As torch.sum: integers and bool are summed to int64 unless asked otherwise.
-ScalarType result_type(ScalarType in, const std::optional<ScalarType>& dtype) {
-  if (dtype) return *dtype;
-  const auto known = dtype_of(real_of(in));
-  return known && *known >= DType::i64 ? ScalarType::Long : in;
+ScalarType result_type(const Reduction& reduction, ScalarType in, const OptionalType& asked) {
+  if (asked) return *asked;
+  const bool is_integer = *dtype_of(real_of(in)) >= DType::i64;
+  return reduction.op == sum::Operator::sum && is_integer ? ScalarType::Long : in;
 }
 
 /// Whether the kernels sum `in` to `out` as if each element had first been converted.
@@ -55,24 +83,28 @@ struct Plan {
   std::array<bool, MAX_DIMS> reduced{};
   Sizes result;
 
-  Plan(const Sizes& sizes, const OptionalDims& dim, bool keepdim) {
+  Plan(const Reduction& reduction, const Sizes& sizes, const OptionalDims& dim, bool keepdim) {
     const int64_t limit = std::max(sizes.count, 1);
     const bool all = !dim || dim->empty();
     for (int d = 0; d < sizes.count; ++d) reduced[d] = all;
     std::array<bool, MAX_DIMS> seen{};
     for (int64_t d : all ? std::vector<int64_t>{} : *dim) {
       if (d < -limit || d >= limit) {
-        fail("smem.sum: dim holds " + std::to_string(d) + ", expected " + std::to_string(-limit) +
-             " to " + std::to_string(limit - 1));
+        reduction.fail("dim holds " + std::to_string(d) + ", expected " + std::to_string(-limit) +
+                       " to " + std::to_string(limit - 1));
       }
       const int64_t wrapped = d < 0 ? d + limit : d;
       if (seen[wrapped]) {
-        fail("smem.sum: dim holds dimension " + std::to_string(wrapped) + " more than once");
+        reduction.fail("dim holds dimension " + std::to_string(wrapped) + " more than once");
       }
       seen[wrapped] = true;
       reduced[wrapped] = true;
     }
     for (int d = 0; d < sizes.count; ++d) {
+      if (reduced[d] && sizes.at[d] == 0 && reduction.op != sum::Operator::sum) {
+        reduction.fail("x is " + shape_text(sizes) + ", expected elements along dimension " +
+                       std::to_string(d) + ", which is reduced");
+      }
       if (!reduced[d]) {
         result.push(sizes.at[d]);
       } else if (keepdim) {
@@ -103,37 +135,48 @@ Tensor packed(const Tensor& x, const Plan& plan, int dims) {
   return torch::stable::reshape(permuted(x, order), {outputs, x.numel() / outputs});
 }
 
-/// One pass after the other until a single chunk is left of every output.
-void run_passes(sum::Problem problem, const sum::Kernel& kernel, const Tensor& like,
-                const Device& device) {
-  const DType out_dtype = problem.out_dtype;
-  void* const out = problem.out;
-  const auto out_loop = problem.outputs;
-  const int64_t outputs = problem.outputs.count();
+/// One pass after the other until a single chunk is left of every output. `named` is null where
+/// each pass takes what `choose` says.
+void run_passes(const Reduction& reduction, sum::Problem problem, const sum::Kernel* named,
+                const sum::KernelTable& table, const Tensor& like, const Device& device) {
+  const sum::Problem whole = problem;
   const DType accumulator = sum::accumulator_of(problem.in_dtype);
+  const ScalarType partial_type = accumulator == DType::f64   ? ScalarType::Double
+                                  : accumulator == DType::f32 ? ScalarType::Float
+                                                              : ScalarType::Long;
   OptionalTensor source, partial;
-  while (problem.chunks > 1) {
-    Sizes sizes;
-    sizes.push(outputs * problem.chunks);
-    const ScalarType type = accumulator == DType::f64   ? ScalarType::Double
-                            : accumulator == DType::f32 ? ScalarType::Float
-                                                        : ScalarType::Long;
-    partial = empty(OP, sizes, type, like);
-    trace_tensor("partial", *partial);
-    problem.out = partial->mutable_data_ptr();
-    problem.out_dtype = accumulator;
-    int64_t step = problem.chunks;
-    for (int d = problem.outputs.rank - 1; d >= 0; --d) {
-      problem.outputs.stride[sum::OUT][d] = step;
-      step *= problem.outputs.size[d];
+  for (bool last = false; !last;) {
+    const sum::Kernel* kernel = named ? named : table.kernels[sum::choose(problem).kernel];
+    problem.chunks = kernel->chunks(problem, device);
+    last = problem.chunks == 1;
+    if (last) {
+      problem.out = whole.out;
+      problem.out_dtype = whole.out_dtype;
+      problem.divisor = whole.divisor;
+      for (int d = 0; d < problem.outputs.rank; ++d) {
+        problem.outputs.stride[sum::OUT][d] = whole.outputs.stride[sum::OUT][d];
+      }
+    } else {
+      Sizes sizes;
+      sizes.push(problem.output_count * problem.chunks);
+      partial = empty(reduction.name, sizes, partial_type, like);
+      trace_tensor("partial", *partial);
+      problem.out = partial->mutable_data_ptr();
+      problem.out_dtype = accumulator;
+      problem.divisor = 1;
+      int64_t step = problem.chunks;
+      for (int d = problem.outputs.rank - 1; d >= 0; --d) {
+        problem.outputs.stride[sum::OUT][d] = step;
+        step *= problem.outputs.size[d];
+      }
     }
-    kernel.launch(problem, device);
+    kernel->launch(problem, device);
 
-    source = partial;
+    source = partial;  // lives until the next launch has been enqueued
     problem.in = problem.out;
     problem.in_dtype = accumulator;
     problem.count = problem.chunks;
-    problem.chunks = std::max<int64_t>(1, ceil_div(problem.count, sum::CHUNK));
+    problem.chain = 1;
     problem.reduced = {};
     problem.reduced.rank = 1;
     problem.reduced.size[0] = problem.count;
@@ -142,22 +185,19 @@ void run_passes(sum::Problem problem, const sum::Kernel& kernel, const Tensor& l
       problem.outputs.stride[sum::IN][d] = problem.outputs.stride[sum::OUT][d];
     }
   }
-  problem.out = out;
-  problem.out_dtype = out_dtype;
-  for (int d = 0; d < problem.outputs.rank; ++d) {
-    problem.outputs.stride[sum::OUT][d] = out_loop.stride[sum::OUT][d];
-  }
-  kernel.launch(problem, device);
 }
 
-void run(const Tensor& x, const Plan& plan, int64_t kernel_code, const Tensor& out) {
+void run(const Reduction& reduction, const Tensor& x, const Plan& plan, int64_t kernel_code,
+         const Tensor& out) {
   if (out.numel() == 0) return;
-  const OnDeviceOf place(OP, x);
+  const OnDeviceOf place(reduction.name, x);
   const Sizes sizes = sizes_of(x), strides = strides_of(x), out_strides = strides_of(out);
   const bool kept = out_strides.count == sizes.count;
   const int64_t parts = is_complex(x.scalar_type()) ? 2 : 1;
 
-  Dims<sum::TENSORS> outputs;
+  // The reduced dimensions stay in their order, which is the elements'; the outputs may come in
+  // any, and the nearest ones come last.
+  Dims<sum::TENSORS> given, outputs;
   Dims<1> reduced;
   int o = 0;
   for (int d = 0; d < sizes.count; ++d) {
@@ -165,17 +205,21 @@ void run(const Tensor& x, const Plan& plan, int64_t kernel_code, const Tensor& o
       reduced.push_merged({sizes.at[d], {strides.at[d] * parts}});
       o += kept;
     } else {
-      outputs.push_merged({sizes.at[d], {strides.at[d] * parts, out_strides.at[o++] * parts}});
+      given.push({sizes.at[d], {strides.at[d] * parts, out_strides.at[o++] * parts}});
     }
   }
-  if (parts == 2) outputs.push_merged({2, {1, 1}});
+  if (parts == 2) given.push({2, {1, 1}});
+  std::stable_sort(given.at.begin(), given.at.begin() + given.count,
+                   [](const auto& a, const auto& b) { return a.stride[0] > b.stride[0]; });
+  for (int d = 0; d < given.count; ++d) outputs.push_merged(given.at[d]);
 
   if (outputs.count > MAX_RANK || reduced.count > MAX_RANK) {
     Sizes flat;
     const Tensor matrix = packed(x, plan, sizes.count);
     flat.push(matrix.size(0));
-    const Tensor result = empty(OP, flat, out.scalar_type(), x);
-    run(matrix, Plan(sizes_of(matrix), std::vector<int64_t>{1}, false), kernel_code, result);
+    const Tensor result = empty(reduction.name, flat, out.scalar_type(), x);
+    run(reduction, matrix, Plan(reduction, sizes_of(matrix), std::vector<int64_t>{1}, false),
+        kernel_code, result);
     Tensor target = out;
     torch::stable::copy_(target,
                          torch::stable::reshape(
@@ -184,48 +228,88 @@ void run(const Tensor& x, const Plan& plan, int64_t kernel_code, const Tensor& o
   }
 
   const auto table = sum::kernels(place.build());
-  const int index = kernel_index(OP, kernel_code, table.count, table.count - 1);
+  const int index = kernel_index(reduction.name, kernel_code, table.count, -1);
+  const sum::Kernel* const named = index < 0 ? nullptr : table.kernels[index];
+  if (named && !named->any_operator && (reduction.divides || reduction.op != SUM.op)) {
+    reduction.fail(std::string("kernel '") + named->name + "' only sums");
+  }
   trace_tensor("x", x);
   trace_tensor("out", out);
   sum::Problem problem{};
+  problem.op = reduction.op;
   problem.in_dtype = *dtype_of(real_of(x.scalar_type()));
   problem.out_dtype = *dtype_of(real_of(out.scalar_type()));
   problem.in = x.const_data_ptr();
   problem.out = out.mutable_data_ptr();
   problem.count = 1;
   for (int d = 0; d < sizes.count; ++d) problem.count *= plan.reduced[d] ? sizes.at[d] : 1;
-  problem.chunks = std::max<int64_t>(1, ceil_div(problem.count, sum::CHUNK));
+  problem.divisor = reduction.divides ? problem.count : 1;
+  problem.chain = sum::CHAIN;
   problem.outputs = outputs.loop();
+  problem.output_count = problem.outputs.count();
   problem.reduced = reduced.loop();
-  run_passes(problem, *table.kernels[index], x, place.device());
+  run_passes(reduction, problem, named, table, x, place.device());
 }
 
 Tensor converted(const Tensor& x, ScalarType type) {
   return sums_directly(x.scalar_type(), type) ? x : torch::stable::to(x, type);
 }
 
-}  // namespace
-
-Tensor sum(const Tensor& x, const OptionalDims& dim, bool keepdim,
-           const std::optional<ScalarType>& dtype, int64_t kernel) {
-  check_dtype("x", x.scalar_type());
-  if (dtype) check_dtype("dtype", *dtype);
-  const ScalarType type = result_type(x.scalar_type(), dtype);
-  const Plan plan(sizes_of(x), dim, keepdim);
-  const Tensor out = empty(OP, plan.result, type, x);
-  run(converted(x, type), plan, kernel, out);
+Tensor reduce(const Reduction& reduction, const Tensor& x, const OptionalDims& dim, bool keepdim,
+              const OptionalType& dtype, int64_t kernel) {
+  check_dtypes(reduction, x.scalar_type(), dtype);
+  const ScalarType type = result_type(reduction, x.scalar_type(), dtype);
+  const Plan plan(reduction, sizes_of(x), dim, keepdim);
+  const Tensor out = empty(reduction.name, plan.result, type, x);
+  run(reduction, converted(x, type), plan, kernel, out);
   return out;
 }
 
-void sum_out(const Tensor& x, const OptionalDims& dim, bool keepdim,
-             const std::optional<ScalarType>& dtype, int64_t kernel, const Tensor& out) {
-  check_dtype("x", x.scalar_type());
-  if (dtype) check_dtype("dtype", *dtype);
-  const ScalarType type = result_type(x.scalar_type(), dtype);
-  const Plan plan(sizes_of(x), dim, keepdim);
-  check_out(OP, out, plan.result, type, x);
-  write_out(OP, out, may_overlap(x, out),
-            [&](const Tensor& target) { run(converted(x, type), plan, kernel, target); });
+void reduce_out(const Reduction& reduction, const Tensor& x, const OptionalDims& dim, bool keepdim,
+                const OptionalType& dtype, int64_t kernel, const Tensor& out) {
+  check_dtypes(reduction, x.scalar_type(), dtype);
+  const ScalarType type = result_type(reduction, x.scalar_type(), dtype);
+  const Plan plan(reduction, sizes_of(x), dim, keepdim);
+  check_out(reduction.name, out, plan.result, type, x);
+  write_out(reduction.name, out, may_overlap(x, out), [&](const Tensor& target) {
+    run(reduction, converted(x, type), plan, kernel, target);
+  });
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+           int64_t kernel) {
+  return reduce(SUM, x, dim, keepdim, dtype, kernel);
+}
+void sum_out(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+             int64_t kernel, const Tensor& out) {
+  reduce_out(SUM, x, dim, keepdim, dtype, kernel, out);
+}
+
+Tensor mean(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+            int64_t kernel) {
+  return reduce(MEAN, x, dim, keepdim, dtype, kernel);
+}
+void mean_out(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+              int64_t kernel, const Tensor& out) {
+  reduce_out(MEAN, x, dim, keepdim, dtype, kernel, out);
+}
+
+Tensor amax(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel) {
+  return reduce(AMAX, x, dim, keepdim, {}, kernel);
+}
+void amax_out(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel,
+              const Tensor& out) {
+  reduce_out(AMAX, x, dim, keepdim, {}, kernel, out);
+}
+
+Tensor amin(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel) {
+  return reduce(AMIN, x, dim, keepdim, {}, kernel);
+}
+void amin_out(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel,
+              const Tensor& out) {
+  reduce_out(AMIN, x, dim, keepdim, {}, kernel, out);
 }
 
 }  // namespace smem::bindings

@@ -1,4 +1,4 @@
-// torch.ops.smem.sum, on CUDA tensors and, by host_run, on CPU tensors.
+// torch.ops.smem.sum, mean, amax and amin, on CUDA tensors and, by host_run, on CPU tensors.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,21 @@
 namespace smem::bindings {
 
 using OptionalDims = std::optional<std::vector<int64_t>>;
+using OptionalType = std::optional<ScalarType>;
 
-Tensor sum(const Tensor& x, const OptionalDims& dim, bool keepdim,
-           const std::optional<ScalarType>& dtype, int64_t kernel);
-void sum_out(const Tensor& x, const OptionalDims& dim, bool keepdim,
-             const std::optional<ScalarType>& dtype, int64_t kernel, const Tensor& out);
+Tensor sum(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+           int64_t kernel);
+void sum_out(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+             int64_t kernel, const Tensor& out);
+Tensor mean(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+            int64_t kernel);
+void mean_out(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+              int64_t kernel, const Tensor& out);
+Tensor amax(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel);
+void amax_out(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel,
+              const Tensor& out);
+Tensor amin(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel);
+void amin_out(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel,
+              const Tensor& out);
 
 }  // namespace smem::bindings

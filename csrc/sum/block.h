@@ -1,16 +1,23 @@
-// What every sum kernel shares: a block sums one chunk of one output. Each thread first adds every
-// blockDim.x-th element of the chunk; the ladder differs in how the threads' sums are then added.
+// What the ladder's kernels share: a block sums one chunk of one output. Each thread first adds
+// every blockDim.x-th element of the chunk; the ladder differs in how the threads' sums are then
+// added.
 #pragma once
 
 #include "device/number.h"
 #include "device/symbol.h"
 #include "device/tile.h"
 #include "sum/ladder.h"
+#include "sum/result.h"
 
 namespace smem::sum {
 inline namespace SMEM_BUILD {
 
 constexpr int MAX_THREADS = 256;
+
+/// Longer sums are cut into chunks of this many elements, a block each, and the chunks' sums are
+/// summed in turn. It depends on nothing else: an output has the same bits whatever stands beside
+/// it.
+constexpr int64_t CHUNK = 8192;
 
 /// A power of two: a function of the number of elements alone, so that the order of additions is.
 inline unsigned threads_for(int64_t count) {
@@ -23,11 +30,6 @@ inline unsigned threads_for(int64_t count) {
 template <typename T>
 struct Block {
   using Acc = Accumulator<T>;
-
-  struct Place {
-    void* out;
-    int64_t index;
-  };
 
   int64_t output, chunk;
 
@@ -57,41 +59,10 @@ struct Block {
     return sum;
   }
 
-  /// Writes the block's sum, rounded to the dtype of out. Called by one thread.
-  __device__ __forceinline__ void store(const Problem& problem, Acc sum) const {
-    const Place to{problem.out, offsets_at(problem.outputs, output).of[OUT] + chunk};
-    if constexpr (std::is_same_v<Acc, Accumulator<double>>) {
-      put<double>(to, sum);
-    } else if constexpr (std::is_same_v<Acc, Accumulator<float>>) {
-      switch (problem.out_dtype) {
-        case DType::f16:
-          return put<half>(to, sum);
-        case DType::bf16:
-          return put<bfloat16>(to, sum);
-        default:
-          return put<float>(to, sum);
-      }
-    } else {
-      switch (problem.out_dtype) {
-        case DType::i32:
-          return put<int32_t>(to, sum);
-        case DType::i16:
-          return put<int16_t>(to, sum);
-        case DType::i8:
-        case DType::u8:
-          return put<uint8_t>(to, sum);
-        case DType::boolean:
-          return put<bool>(to, sum);
-        default:
-          return put<int64_t>(to, sum);
-      }
-    }
-  }
-
- private:
-  template <typename Out>
-  __device__ __forceinline__ static void put(const Place& to, Acc sum) {
-    smem::store(static_cast<Out*>(to.out) + to.index, from_accumulator<Out>(sum));
+  /// Writes the block's sum. Called by one thread.
+  __device__ __forceinline__ void store(const Problem& problem, Acc sum,
+                                        Site site = Site::here()) const {
+    put_result(problem, output, chunk, sum, site);
   }
 };
 
@@ -120,9 +91,13 @@ template <typename Rung>
 constexpr Kernel make_kernel(const char* summary) {
   return {Rung::NAME,
           summary,
-          "any shape, any strides",
+          "any shape, any strides; sums only",
+          false,
+          [](const Problem& problem, const Device&) {
+            return problem.count <= CHUNK ? 1 : ceil_div(problem.count, CHUNK);
+          },
           [](const Problem& problem, const Device& device) {
-            const int64_t outputs = problem.outputs.count();
+            const int64_t outputs = problem.output_count;
             const int64_t outputs_a_launch = MAX_BLOCKS / problem.chunks;
             Problem part = problem;
             for (; part.first_output < outputs; part.first_output += outputs_a_launch) {

@@ -1,5 +1,5 @@
-// The rows of the kernel table, in the order of the ladder. A new kernel is a file in ladder/ and
-// its name here, twice.
+// The rows of the kernel table: the ladder, each a file in ladder/, then the two kernels between
+// which `auto` chooses.
 #pragma once
 
 #include "sum/sum.h"
@@ -7,9 +7,9 @@
 namespace smem::sum {
 inline namespace SMEM_BUILD {
 
-extern const Kernel tree, shuffle;
+extern const Kernel tree, shuffle, rows, columns;
 
-inline constexpr const Kernel* KERNELS[] = {&tree, &shuffle};
+inline constexpr const Kernel* KERNELS[] = {&tree, &shuffle, &rows, &columns};
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::sum

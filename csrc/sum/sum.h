@@ -1,9 +1,14 @@
-// The sum problem, the table of kernels that solve it, and how long sums are cut into chunks.
+// The reduction problem, the table of kernels that solve it, and what `auto` chooses.
 //
-//   out[o] = sum over i of in[o, i]     for every output o; i runs over the reduced dimensions
+//   out[o] = in[o, 0] + in[o, 1] + ...     for every output o; the second index runs over the
+//                                          reduced dimensions, in their logical order
+//
+// or the mean, the maximum or the minimum of those.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "device/dtype.h"
@@ -14,19 +19,21 @@ namespace smem::sum {
 
 enum Tensor : int { IN, OUT, TENSORS };
 
-/// Longer sums are cut into chunks of this many elements, a block each, and the chunks' sums are
-/// summed in turn. It depends on nothing else: an output has the same bits whatever stands beside
-/// it.
-constexpr int64_t CHUNK = 8192;
+/// A mean is a sum with a divisor.
+enum class Operator : int { sum, max, min };
 
-/// One pass: chunk j of output o is summed into out[o * chunks + j].
+/// One pass: chunk j of output o is reduced into out[o's place + j].
 struct Problem {
+  Operator op;
   DType in_dtype, out_dtype;
   const void* in;
   void* out;
-  int64_t first_output = 0;  ///< of this launch; a grid may hold fewer blocks than are needed
+  int64_t divisor = 1;       ///< of a floating-point sum
+  int64_t first_output = 0;  ///< of this launch; the ladder's grids hold a block a chunk
+  int64_t output_count;      ///< outputs.count()
   int64_t count;             ///< elements of an output
-  int64_t chunks;            ///< ceil(count / CHUNK), at least 1
+  int64_t chunks;            ///< into which an output's elements are cut, at least 1
+  int chain;                 ///< elements of a leaf (sum/order.h)
   Loop<TENSORS> outputs;     ///< steps of in and out over the outputs
   Loop<1> reduced;           ///< steps of in over the elements of an output
 };
@@ -36,8 +43,10 @@ struct Kernel {
   const char* name;
   const char* summary;
   const char* requires_;
+  bool any_operator;  ///< or sums only
+  int64_t (*chunks)(const Problem&, const Device&);
   void (*launch)(const Problem&, const Device&);
-  const void* (*function)(DType in_dtype);
+  const void* (*function)(DType in_dtype);     ///< the one that most problems run
   std::string_view (*symbol)(DType in_dtype);  ///< that function's name
 };
 
@@ -46,12 +55,19 @@ struct KernelTable {
   int count;
 };
 
-/// The tables of the three builds hold the same rows, in the order of the ladder. Without CUDA
-/// there is none for the device.
+/// The tables of the three builds hold the same rows: the ladder, then rows and columns. Without
+/// CUDA there is none for the device.
 KernelTable device_kernels();
 KernelTable host_kernels();
 KernelTable traced_kernels();
 KernelTable kernels(Build build);
+
+/// What `auto` runs: an index in the kernel tables, and the reason in words. A pure function.
+struct Choice {
+  int kernel;
+  std::string reason;
+};
+Choice choose(const Problem& problem);
 
 /// The type in which a dtype is summed.
 constexpr DType accumulator_of(DType dtype) {
@@ -65,6 +81,10 @@ constexpr DType accumulator_of(DType dtype) {
     default:
       return DType::i64;
   }
+}
+
+constexpr int64_t power_of_two_from(int64_t least) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(least)));
 }
 
 }  // namespace smem::sum

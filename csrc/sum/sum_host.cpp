@@ -1,8 +1,10 @@
 // The same kernels and the same table, built for host_run.
 #include <iterator>
 
+#include "sum/columns.cu"
 #include "sum/ladder/shuffle.cu"
 #include "sum/ladder/tree.cu"
+#include "sum/rows.cu"
 
 namespace smem::sum {
 

@@ -3,8 +3,10 @@
 
 #include <iterator>
 
+#include "sum/columns.cu"
 #include "sum/ladder/shuffle.cu"
 #include "sum/ladder/tree.cu"
+#include "sum/rows.cu"
 
 namespace smem::sum {
 

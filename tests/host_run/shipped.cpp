@@ -50,9 +50,11 @@ void run_transpose(const transpose::Kernel& kernel) {
 void run_sum(const sum::Kernel& kernel) {
   constexpr int64_t OUTPUTS = 3, COUNT = 300;
   Buffer<float> in("in", OUTPUTS * COUNT, 1), out("out", OUTPUTS);
-  sum::Problem problem{DType::f32, DType::f32, in.data(), out.data()};
+  sum::Problem problem{sum::Operator::sum, DType::f32, DType::f32, in.data(), out.data()};
+  problem.output_count = OUTPUTS;
   problem.count = COUNT;
   problem.chunks = 1;
+  problem.chain = 8;
   problem.outputs = {1, {OUTPUTS}, {{COUNT}, {1}}};
   problem.reduced = {1, {COUNT}, {{1}}};
   kernel.launch(problem, HOST_DEVICE);

@@ -38,9 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         which.add_argument(
             "--kernel",
             metavar="NAME",
-            choices=names,
-            default=names[-1],
-            help=f"{', '.join(names)} (default: the last)",
+            choices=["auto", *names],
+            # Two kernels share all sums: which one runs is worth more than either.
+            default="auto" if op == "sum" else names[-1],
+            help=f"auto, {', '.join(names)} (default: {'auto' if op == 'sum' else 'the last'})",
         )
         which.add_argument("--ladder", action="store_true", help="all kernels in one table")
         add_problem_arguments(one, op)

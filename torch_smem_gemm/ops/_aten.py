@@ -91,3 +91,28 @@ def sum(
 ) -> Tensor:
     """torch.sum."""
     return torch.sum(x, None if dim is None else list(dim), keepdim, dtype=dtype)
+
+
+def mean(
+    x: Tensor,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+    kernel_id: int = 0,
+) -> Tensor:
+    """torch.mean."""
+    return torch.mean(x, None if dim is None else list(dim), keepdim, dtype=dtype)
+
+
+def amax(
+    x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, kernel_id: int = 0
+) -> Tensor:
+    """torch.amax."""
+    return torch.amax(x, list(dim or ()), keepdim)
+
+
+def amin(
+    x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, kernel_id: int = 0
+) -> Tensor:
+    """torch.amin."""
+    return torch.amin(x, list(dim or ()), keepdim)

@@ -171,38 +171,54 @@ def check_transpose(x: Tensor, dim0: int, dim1: int) -> list[int]:
     return shape
 
 
-def sum_result_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
-    """Return torch.sum's result dtype: integers and bool go to int64 unless asked otherwise."""
+def reduction_dtype(op: str, x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    """Return the result's dtype: torch.sum takes integers and bool to int64 unless asked not to."""
     if dtype is not None:
         return dtype
-    return torch.int64 if x.dtype in _INTEGERS else x.dtype
+    return torch.int64 if op == "sum" and x.dtype in _INTEGERS else x.dtype
 
 
-def reduced_dims(x: Tensor, dim: Sequence[int] | None) -> list[int]:
-    """Check ``dim`` and return the dimensions to sum over, from 0 on; None and () mean all."""
+def reduced_dims(op: str, x: Tensor, dim: Sequence[int] | None) -> list[int]:
+    """Check ``dim`` and return the dimensions to reduce, from 0 on; None and () mean all."""
     limit = max(x.dim(), 1)
     wrapped: list[int] = []
     for d in dim or ():
         if not -limit <= d < limit:
-            _fail("sum", f"dim holds {d}, expected {-limit} to {limit - 1}")
+            _fail(op, f"dim holds {d}, expected {-limit} to {limit - 1}")
         d %= limit
         if d in wrapped:
-            _fail("sum", f"dim holds dimension {d} more than once")
+            _fail(op, f"dim holds dimension {d} more than once")
         wrapped.append(d)
     return [d for d in wrapped if d < x.dim()] if dim else list(range(x.dim()))
 
 
-def check_sum(
-    x: Tensor, dim: Sequence[int] | None, keepdim: bool, dtype: torch.dtype | None
+def check_reduction(
+    op: str, x: Tensor, dim: Sequence[int] | None, keepdim: bool, dtype: torch.dtype | None = None
 ) -> list[int]:
-    """Check the arguments of sum and return the result's shape."""
-    for verb, name, given in (("has dtype", "x", x.dtype), ("is", "dtype", dtype)):
-        if given is not None and given not in SUM_DTYPES:
+    """Check the arguments of sum, mean, amax or amin and return the result's shape."""
+    adds = op in ("sum", "mean")
+    for subject, given in (("x has dtype", x.dtype), ("dtype is", dtype)):
+        if given is not None and given not in (SUM_DTYPES if adds else SUM_DTYPES - _COMPLEX):
             _fail(
-                "sum",
-                f"{name} {verb} {dtype_text(given)}, expected a float, complex, bool, uint8 or "
-                "signed integer dtype of torch.sum",
+                op,
+                f"{subject} {dtype_text(given)}, expected a float, {'complex, ' if adds else ''}"
+                f"bool, uint8 or signed integer dtype of torch.{op}",
             )
-    reduced = reduced_dims(x, dim)
+    if op == "mean" and (dtype or x.dtype) in _INTEGERS:
+        if dtype:
+            _fail(op, f"dtype is {dtype_text(dtype)}, expected a float or complex dtype")
+        _fail(
+            op,
+            f"x has dtype {dtype_text(x.dtype)}, expected a float or complex dtype, "
+            "or one as dtype",
+        )
+    reduced = reduced_dims(op, x, dim)
+    for d, size in enumerate(x.shape):
+        if not adds and d in reduced and size == 0:
+            _fail(
+                op,
+                f"x is {shape_text(x.shape)}, expected elements along dimension {d}, "
+                "which is reduced",
+            )
     kept = [(1 if d in reduced else size) for d, size in enumerate(x.shape)]
     return kept if keepdim else [size for d, size in enumerate(x.shape) if d not in reduced]

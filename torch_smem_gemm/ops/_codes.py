@@ -30,6 +30,10 @@ def precision_code(op: str, precision: str | None) -> int:
 _KERNEL_CODES = {
     op: {"auto": AUTO} | {row.name: i + 1 for i, row in enumerate(kernels(op))} for op in OPS
 }
+_KERNEL_CODES |= dict.fromkeys(
+    ("mean", "amax", "amin"),
+    {"auto": AUTO} | {row.name: i + 1 for i, row in enumerate(kernels("sum")) if row.any_operator},
+)
 _ANY_K = (True, *(row.any_k for row in kernels("gemm")))
 
 

@@ -1,5 +1,6 @@
-"""smem.sum: torch.sum, with an order of additions that depends on the reduced sizes alone."""
+"""smem.sum and smem.mean: torch's, with an order of additions that depends on the count alone."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,14 +8,17 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
-from torch_smem_gemm.ops._checks import check_sum, reduced_dims, sum_result_dtype
-from torch_smem_gemm.ops._codes import AUTO, kernel_code
-from torch_smem_gemm.ops._dispatch import Op, define, refuse_grad_with_out
+from torch_smem_gemm.ops._reduction import (
+    Dims,
+    define_reduction,
+    remember_shape,
+    with_reduced_dims,
+)
 
 
 def sum(
     x: Tensor,
-    dim: int | Sequence[int] | None = None,
+    dim: Dims = None,
     keepdim: bool = False,
     *,
     dtype: torch.dtype | None = None,
@@ -41,16 +45,37 @@ def sum(
         ValueError, TypeError: unknown kernel; the text lists the valid ones.
         torch.OutOfMemoryError: no memory for the result.
     """
-    kernel_ = kernel_code("sum", kernel)
-    dims = [dim] if isinstance(dim, int) else dim if dim is None else list(dim)
-    if out is not None:
-        refuse_grad_with_out("sum", x)
-        torch.ops.smem.sum.out(x, dims, keepdim, dtype, kernel_, out=out)
-        return out
-    if kernel_ == AUTO and x.is_cpu:
-        check_sum(x, dims, keepdim, dtype)
-        return _aten.sum(x, dims, keepdim, dtype)
-    return _sum(x, dims, keepdim, dtype, kernel_)
+    return _sum(x, dim, keepdim, kernel, out, dtype)
+
+
+def mean(
+    x: Tensor,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+    kernel: str = "auto",
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return the mean of ``x`` over ``dim``, with torch.mean's semantics and dtypes.
+
+    The sum that ``smem.sum`` finds, divided before it is rounded. Differentiable to any order.
+
+    Args:
+        x: as for ``smem.sum``; integers and bool only with a ``dtype``.
+        dim: a dimension or several; None and () mean all.
+        keepdim: keep the reduced dimensions with size 1.
+        dtype: a float or complex dtype for the result, to which ``x`` is converted first.
+        kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("sum")`` that takes any
+            operator; on CPU tensors the named kernel itself runs on the CPU.
+        out: takes the result; its shape and dtype must fit. May overlap ``x``. Not with gradients.
+
+    Raises:
+        RuntimeError: as ``smem.sum``, and where the result would be of integers.
+        ValueError, TypeError: unknown kernel; the text lists the valid ones.
+        torch.OutOfMemoryError: no memory for the result.
+    """
+    return _mean(x, dim, keepdim, kernel, out, dtype)
 
 
 def sum_to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -61,45 +86,25 @@ def sum_to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
     return sum(x, dims, keepdim=True).reshape(shape) if dims else x
 
 
-def _describe(
-    x: Tensor,
-    dim: Sequence[int] | None = None,
-    keepdim: bool = False,
-    dtype: torch.dtype | None = None,
-    kernel_id: int = 0,
-) -> tuple[list[int], torch.dtype]:
-    return check_sum(x, dim, keepdim, dtype), sum_result_dtype(x, dtype)
+def _setup_sum(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    remember_shape("sum", ctx, inputs)
 
 
-def _setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    x, dim, keepdim, _, _ = inputs
-    ctx.shape, ctx.dtype, ctx.reduced, ctx.keepdim = x.shape, x.dtype, reduced_dims(x, dim), keepdim
+def _sum_backward(ctx: Any, grad: Tensor) -> tuple:
+    grad = with_reduced_dims(ctx, grad).to(ctx.dtype)
+    return grad.expand(ctx.shape), None, None, None, None
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple:
-    if not ctx.keepdim:
-        for d in sorted(ctx.reduced):
-            grad = grad.unsqueeze(d)
-    return grad.to(ctx.dtype).expand(ctx.shape), None, None, None, None
+def _setup_mean(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    remember_shape("mean", ctx, inputs)
 
 
-def _vmap(
-    op: Op,
-    info: Any,
-    in_dims: tuple,
-    x: Tensor,
-    dim: Sequence[int] | None = None,
-    keepdim: bool = False,
-    dtype: torch.dtype | None = None,
-    kernel_id: int = 0,
-) -> tuple[Tensor, int]:
-    x = x.movedim(in_dims[0], 0)
-    reduced = [d + 1 for d in reduced_dims(x[0], dim)]
-    if not reduced:  # a batch of scalars: no dims would mean all
-        return x.to(sum_result_dtype(x, dtype), copy=True), 0
-    return op(x, reduced, keepdim, dtype, kernel_id), 0
+def _mean_backward(ctx: Any, grad: Tensor) -> tuple:
+    count = math.prod(ctx.shape[d] for d in ctx.reduced)
+    grad = with_reduced_dims(ctx, grad).to(ctx.dtype)
+    # Divided last: as torch's own, which rounds the same.
+    return grad.expand(ctx.shape) / count, None, None, None, None
 
 
-_sum = define(
-    "sum", describe=_describe, cpu=_aten.sum, vmap=_vmap, setup=_setup, backward=_backward
-)
+_sum = define_reduction("sum", cpu=_aten.sum, setup=_setup_sum, backward=_sum_backward)
+_mean = define_reduction("mean", cpu=_aten.mean, setup=_setup_mean, backward=_mean_backward)

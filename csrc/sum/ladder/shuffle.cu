@@ -4,11 +4,10 @@
 // Each warp folds its 32 sums in 5 steps, the first warp then folds the warps' sums: one barrier
 // instead of 8, and 8 shared-memory words instead of 256.
 #include "sum/block.h"
+#include "sum/order.h"
 
 namespace smem::sum {
 inline namespace SMEM_BUILD {
-
-constexpr unsigned ALL_LANES = 0xffffffffu;
 
 /// The sum over the warp, in lane 0: offsets 16, 8, 4, 2, 1.
 template <typename Acc>

@@ -1,0 +1,149 @@
+// The order in which rows and columns combine the elements of an output. It is a function of their
+// number alone, so an output has the same bits however x lies in memory, whichever kernel runs,
+// whatever stands beside it, and however the work is divided.
+//
+//   element   0   1   2  ...  255      a leaf is a chain of CHAIN elements, LANES apart:
+//           256 257 258  ...  511      leaf l of a segment takes l, l + 256, l + 512, ... in turn,
+//            :   :   :         :       starting from the operator's identity.
+//          1792 ...           2047     A segment is 2048 elements, 256 leaves.
+//   leaf      0   1   2  ...  255
+//              \ /     \ /             All leaves, segment after segment, are the leaves of one
+//               \       /              binary tree: node i of a level is nodes 2i and 2i + 1 of the
+//                \     /               level below. Leaves that do not exist are the identity,
+//                which
+//                  ...                 changes no bit.
+//
+// Any aligned run of 2^k leaves is one node. So a warp may take a segment and shuffle, a thread may
+// take 8 neighbouring leaves of a column, a block any 2^k such runs, and a second launch may go on
+// where the first stopped: nobody sees a difference. A sum's longest path has 8 + log2(count / 8)
+// additions, so float32's error hardly grows with the count.
+#pragma once
+
+#include <limits>
+
+#include "device/number.h"
+
+namespace smem::sum {
+
+constexpr int LANES = 256;  ///< leaves of a segment
+constexpr int CHAIN = 8;    ///< elements of a leaf; 1 where the elements are nodes already
+
+inline namespace SMEM_BUILD {
+
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
+/// The type of a leaf: integers of up to 16 bits need no 64-bit additions for so few elements.
+template <typename T>
+using Leaf = std::conditional_t<std::is_integral_v<T> && sizeof(T) <= 2, int32_t, Accumulator<T>>;
+
+template <typename T>
+__device__ __forceinline__ Leaf<T> to_leaf(T value) {
+  if constexpr (std::is_same_v<Leaf<T>, int32_t>) {
+    return value;
+  } else {
+    return to_accumulator(value);
+  }
+}
+
+struct Sum {
+  static constexpr bool SYMMETRIC = true;  ///< combine(a, b) has the bits of combine(b, a)
+
+  template <typename Acc>
+  __device__ __forceinline__ static constexpr Acc identity() {
+    return Acc(0);
+  }
+  template <typename Acc>
+  __device__ __forceinline__ static Acc combine(Acc a, Acc b) {
+    return a + b;
+  }
+};
+
+/// The largest, or NaN where there is one. Of 0.0 and -0.0 the later.
+struct Max {
+  static constexpr bool SYMMETRIC = false;
+
+  template <typename Acc>
+  __device__ __forceinline__ static constexpr Acc identity() {
+    if constexpr (std::is_integral_v<Acc>) {
+      return std::numeric_limits<Acc>::lowest();
+    } else {
+      return Acc(-INFINITY);
+    }
+  }
+  template <typename Acc>
+  __device__ __forceinline__ static Acc combine(Acc a, Acc b) {
+    const auto x = number_of(a), y = number_of(b);
+    return x > y || x != x ? a : b;
+  }
+};
+
+struct Min {
+  static constexpr bool SYMMETRIC = false;
+
+  template <typename Acc>
+  __device__ __forceinline__ static constexpr Acc identity() {
+    if constexpr (std::is_integral_v<Acc>) {
+      return std::numeric_limits<Acc>::max();
+    } else {
+      return Acc(INFINITY);
+    }
+  }
+  template <typename Acc>
+  __device__ __forceinline__ static Acc combine(Acc a, Acc b) {
+    const auto x = number_of(a), y = number_of(b);
+    return x < y || x != x ? a : b;
+  }
+};
+
+/// The node above N neighbouring nodes; N is a power of two. Uses `nodes` up.
+template <typename Op, typename Acc, int N>
+__device__ __forceinline__ Acc node_above(Acc (&nodes)[N]) {
+#pragma unroll
+  for (int stride = 1; stride < N; stride *= 2) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2 * stride) nodes[i] = Op::combine(nodes[i], nodes[i + stride]);
+  }
+  return nodes[0];
+}
+
+/// The node above the nodes of `lanes` neighbouring lanes of a warp, a power of two, in each of
+/// them. Every lane of the warp must take part.
+template <typename Op, typename Acc>
+__device__ __forceinline__ Acc node_above_lanes(Acc node, int lanes = 32) {
+#pragma unroll
+  for (int offset = 1; offset < 32; offset *= 2) {
+    if (offset < lanes) {
+      const Acc other = __shfl_xor_sync(ALL_LANES, node, offset);
+      const bool is_first = Op::SYMMETRIC || (threadIdx.x & offset) == 0;
+      node = is_first ? Op::combine(node, other) : Op::combine(other, node);
+    }
+  }
+  return node;
+}
+
+/// Combines nodes that come one after the other, up to 2^LEVELS of them, as their tree does: a
+/// binary counter, whose digits are the nodes that still wait for their neighbours.
+template <typename Op, typename Acc, int LEVELS>
+struct Counter {
+  Acc waiting[LEVELS] = {};
+
+  /// Takes node `index`; after the last of 2^k nodes this is the node above all of them.
+  __device__ __forceinline__ Acc push(unsigned index, Acc node) {
+    bool carries = true;
+#pragma unroll
+    for (int level = 0; level < LEVELS; ++level) {
+      if (carries) {
+        carries = index >> level & 1;
+        if (carries) {
+          node = Op::combine(waiting[level], node);
+        } else {
+          waiting[level] = node;
+        }
+      }
+    }
+    return node;
+  }
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::sum

@@ -1,0 +1,57 @@
+// Where a kernel's results go: the place of a chunk of an output, rounded to the dtype of out.
+#pragma once
+
+#include "device/access.h"
+#include "sum/sum.h"
+
+namespace smem::sum {
+inline namespace SMEM_BUILD {
+
+struct Place {
+  void* out;
+  int64_t index;
+};
+
+template <typename Out>
+__device__ __forceinline__ void put(const Place& to, Accumulator<Out> value, Site site) {
+  smem::store(static_cast<Out*>(to.out) + to.index, from_accumulator<Out>(value), site);
+}
+
+/// Writes what chunk `chunk` of output `output` comes to. Called by one thread.
+template <typename Acc>
+__device__ __forceinline__ void put_result(const Problem& problem, int64_t output, int64_t chunk,
+                                           Acc value, Site site = Site::here()) {
+  const Place to{problem.out, offsets_at(problem.outputs, output).of[OUT] + chunk};
+  if constexpr (std::is_same_v<Acc, int64_t>) {
+    switch (problem.out_dtype) {
+      case DType::i32:
+        return put<int32_t>(to, value, site);
+      case DType::i16:
+        return put<int16_t>(to, value, site);
+      case DType::i8:
+      case DType::u8:
+        return put<uint8_t>(to, value, site);
+      case DType::boolean:
+        return put<bool>(to, value, site);
+      default:
+        return put<int64_t>(to, value, site);
+    }
+  } else {
+    if (problem.divisor != 1) value = value / Acc(problem.divisor);
+    if constexpr (std::is_same_v<Acc, Accumulator<double>>) {
+      put<double>(to, value, site);
+    } else {
+      switch (problem.out_dtype) {
+        case DType::f16:
+          return put<half>(to, value, site);
+        case DType::bf16:
+          return put<bfloat16>(to, value, site);
+        default:
+          return put<float>(to, value, site);
+      }
+    }
+  }
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::sum

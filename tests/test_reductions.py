@@ -1,0 +1,377 @@
+"""mean, amax and amin as torch has them; and of all reductions: one order, whatever the layout."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from helpers import (
+    FLOATS,
+    LAYOUTS,
+    any_bits,
+    assert_accurate,
+    assert_same_specials,
+    laid_out,
+    normal,
+    poisoned,
+    same_bits,
+    short,
+    small_integers,
+)
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+
+import torch_smem_gemm as smem
+
+OPS = torch.ops.smem
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+COMPLEX = (torch.complex64, torch.complex128)
+# Those that any reduction can be done with. The bare ops choose on CPU tensors as on CUDA's.
+KERNELS = [row.name for row in smem.kernels("sum") if row.any_operator]
+NAMES = ("mean", "amax", "amin")
+every_name = pytest.mark.parametrize("name", NAMES)
+every_kernel = pytest.mark.parametrize("kernel", ["auto", *KERNELS])
+every_float = pytest.mark.parametrize("dtype", FLOATS, ids=short)
+
+
+def ours(name: str, kernel: str) -> Callable[..., Tensor]:
+    return lambda x, *args, **kw: getattr(smem, name)(x, *args, kernel=kernel, **kw)
+
+
+def torchs(name: str, x: Tensor, dim: object, keepdim: bool = False) -> Tensor:
+    if name == "mean":
+        return torch.mean(x, dim, keepdim)
+    return getattr(torch, name)(x, () if dim is None else dim, keepdim)
+
+
+def test_tables() -> None:
+    assert KERNELS == ["rows", "columns"]
+    for name in NAMES:
+        valid = ", ".join(map(repr, ["auto", *KERNELS]))
+        with pytest.raises(ValueError, match=rf"^smem.{name}: kernel is 'tree', expected one of "):
+            getattr(smem, name)(torch.ones(3), kernel="tree")
+        with pytest.raises(TypeError, match=valid):
+            getattr(smem, name)(torch.ones(3), kernel=3)
+
+
+# -------------------------------------------------------------------------------------- semantics
+
+CASES = [
+    *[((5, 7), None), ((5, 7), ()), ((5, 7), 0), ((5, 7), (1,)), ((5, 7), (-1, 0))],
+    *[((3, 20, 35), d) for d in (0, 1, -1, (0, 1), (0, 2), (2, 1))],
+    *[((), None), ((), 0), ((), ()), ((1,), 0), ((0, 3), 1), ((2, 0, 3), 2)],
+    *[((3000,), None), ((33, 300), 1), ((300, 33), 0), ((2, 129, 3), 1)],
+    ((2,) * 12, tuple(range(0, 12, 2))),
+]
+
+
+@every_name
+@every_kernel
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, *COMPLEX], ids=short)
+def test_shapes_and_dims(name: str, kernel: str, dtype: torch.dtype, device: str) -> None:
+    if (name == "mean" and dtype in INTEGERS) or (name != "mean" and dtype in COMPLEX):
+        pytest.skip("torch has none")
+    for shape, dim in CASES:
+        x = small_integers(*shape, device=device, limit=1).to(dtype)
+        for keepdim in (False, True):
+            expected = torchs(name, x, dim, keepdim)
+            result = ours(name, kernel)(x, dim, keepdim)
+            assert result.dtype == dtype
+            assert result.shape == expected.shape
+            torch.testing.assert_close(result, expected, equal_nan=True)
+            out = poisoned(expected.shape, dtype, device)
+            assert ours(name, kernel)(x, dim, keepdim, out=out) is out
+            assert same_bits(out, result)
+
+
+@every_kernel
+@pytest.mark.parametrize("name", ["amax", "amin"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_extrema_of_every_layout_and_dtype(
+    name: str, kernel: str, layout: str, device: str
+) -> None:
+    for dtype in (*INTEGERS, *FLOATS):
+        x = laid_out((40 * normal(2, 19, 40, device=device)).to(dtype), layout)
+        if dtype in INTEGERS:
+            x = laid_out(any_bits(2, 19, 40, dtype=dtype, device=device), layout)
+        for dim in (None, 0, 1, 2, (0, 1), (1, 2), (0, 2)):
+            assert torch.equal(ours(name, kernel)(x, dim), torchs(name, x, dim))
+
+
+@every_kernel
+def test_mean_to_another_dtype(kernel: str, device: str) -> None:
+    x = small_integers(9, 40, device=device)
+    for dtype_in, dtype in itertools.product(
+        (torch.int32, torch.bool, *FLOATS), (*FLOATS, *COMPLEX)
+    ):
+        y = x.to(dtype_in)
+        result = smem.mean(y, 1, dtype=dtype, kernel=kernel)
+        torch.testing.assert_close(result, torch.mean(y, 1, dtype=dtype))
+
+
+@every_name
+@every_float
+@every_kernel
+def test_non_finite(name: str, kernel: str, dtype: torch.dtype, device: str) -> None:
+    x = normal(8, 300, dtype=dtype, device=device)
+    x[1, 7] = x[2, 0] = x[2, 299] = math.inf
+    x[3, 7], x[3, 200] = math.inf, -math.inf
+    x[4] = -math.inf
+    x[5, 0] = x[6, 150] = x[7, 299] = math.nan
+    for y, dim in ((x, 1), (x.mT.contiguous(), 0)):
+        assert_same_specials(ours(name, kernel)(y, dim), torchs(name, y.double(), dim))
+
+
+@every_float
+@every_kernel
+def test_mean_is_divided_before_it_is_rounded(kernel: str, dtype: torch.dtype, device: str) -> None:
+    """float16 could not hold the sum."""
+    x = torch.full((3, 9000), 100.0, dtype=dtype, device=device)
+    assert (smem.mean(x, 1, kernel=kernel) == 100).all()
+
+
+def test_errors(device: str) -> None:
+    x, empty = torch.ones(3, 4, device=device), torch.ones(2, 0, device=device)
+    expected = "expected a float or complex dtype"
+    real = "expected a float, bool, uint8 or signed integer dtype of torch.amax"
+    messages = [
+        (
+            lambda k: smem.mean(x.int(), **k),
+            f"mean: x has dtype int32, {expected}, or one as dtype",
+        ),
+        (lambda k: smem.mean(x, dtype=torch.int8, **k), f"mean: dtype is int8, {expected}"),
+        (lambda k: smem.amax(x.cfloat(), **k), f"amax: x has dtype complex64, {real}"),
+        (
+            lambda k: smem.amin(empty, 1, **k),
+            "amin: x is 2x0, expected elements along dimension 1, which is reduced",
+        ),
+        (
+            lambda k: smem.amax(empty, **k),
+            "amax: x is 2x0, expected elements along dimension 1, which is reduced",
+        ),
+        (lambda k: smem.amax(x, 2, **k), "amax: dim holds 2, expected -2 to 1"),
+        (lambda k: smem.mean(x, (0, -2), **k), "mean: dim holds dimension 0 more than once"),
+        (lambda k: smem.amin(x, 0, out=x[0, 1:], **k), "amin: out is 3, expected 4"),
+    ]
+    for (call, text), kernel in itertools.product(messages, ("auto", *KERNELS)):
+        with pytest.raises(RuntimeError) as caught:
+            call({"kernel": kernel})
+        assert str(caught.value) == "smem." + text
+    for name in NAMES:
+        with pytest.raises(RuntimeError, match=rf"^smem.{name}: kernel 'tree' only sums$"):
+            getattr(OPS, name)(x, kernel_id=1)
+
+
+# -------------------------------------------------------------------------------------- gradients
+
+
+@every_name
+@every_kernel
+@pytest.mark.parametrize("dim", [None, 1, (0, -1), ()], ids=str)
+def test_gradients(name: str, kernel: str, dim: object, device: str) -> None:
+    x = torch.randn(2, 3, 2, dtype=torch.float64, device=device, requires_grad=True)
+    for keepdim in (False, True):
+
+        def function(x: Tensor, k: bool = keepdim) -> Tensor:
+            return ours(name, kernel)(x, dim, k) ** 2
+
+        assert gradcheck(function, x)
+        assert gradgradcheck(function, x)
+
+
+@every_kernel
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_ties_share_the_gradient(name: str, kernel: str, device: str) -> None:
+    x = small_integers(6, 50, device=device, limit=2)
+    x[3, 3] = math.nan
+    for dim in (None, 0, 1, (0, 1)):
+        leaf, torchs_leaf = (x.clone().requires_grad_() for _ in "ab")
+        ours(name, kernel)(leaf, dim).sum().backward()
+        torchs(name, torchs_leaf, dim).sum().backward()
+        torch.testing.assert_close(leaf.grad, torchs_leaf.grad, equal_nan=True)
+
+
+@every_name
+@every_kernel
+def test_transforms(name: str, kernel: str, device: str) -> None:
+    x = torch.randn(3, 4, 5, device=device)
+    torch._dynamo.reset()
+    mine = ours(name, kernel)
+    for dim, in_dim in itertools.product((None, 0, -1, (0, 1)), (0, 1, 2)):
+        torch.testing.assert_close(
+            torch.vmap(lambda x, d=dim: mine(x, d), in_dim)(x),
+            torch.vmap(lambda x, d=dim: torchs(name, x, d), in_dim)(x),
+        )
+    grad = torch.func.grad(lambda x: mine(x, 1).square().sum())
+    expected = torch.func.grad(lambda x: torchs(name, x, 1).square().sum())
+    torch.testing.assert_close(grad(x), expected(x))
+    compiled = torch.compile(lambda x: mine(x, 1) + 1, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), torchs(name, x, 1) + 1)
+    scalars = torch.randn(6, device=device)
+    assert torch.equal(torch.vmap(mine)(scalars), scalars)
+
+
+# ------------------------------------------------------------------------------------------- bits
+
+COUNTS = (1, 7, 64, 65, 100, 256, 257, 2048, 2049, 5000, 16_384, 40_000)
+
+
+def by_any(name: str, x: Tensor, dim: int) -> dict[str, Tensor]:
+    """One reduction by each kernel and by what ``auto`` chooses, on the CPU by host_run."""
+    rest = (None, 0) if name in ("sum", "mean") else (0,)
+    results = {kernel: getattr(smem, name)(x, dim, kernel=kernel) for kernel in KERNELS}
+    return {**results, "auto": getattr(OPS, f"_{name}")(x, [dim], False, *rest)}
+
+
+def layouts(x: Tensor) -> dict[str, tuple[Tensor, int]]:
+    """A matrix in other places, and the dimension to reduce: its rows are the outputs."""
+    m, n = x.shape
+    apart = torch.zeros(m, n + 3, dtype=x.dtype, device=x.device)[:, 1 : n + 1].copy_(x)
+    steps = torch.zeros(m, 2 * n, dtype=x.dtype, device=x.device)[:, ::2].copy_(x)
+    batch = torch.zeros(2, n, m, dtype=x.dtype, device=x.device).copy_(x.mT)
+    return {
+        "contiguous": (x, 1),
+        "transposed": (x.mT.contiguous(), 0),
+        "unaligned": (apart, 1),
+        "unaligned_transposed": (apart.mT, 0),
+        "step2": (steps, 1),
+        "batch": (batch, 1),
+    }
+
+
+@every_float
+@pytest.mark.parametrize("name", ["sum", "mean", "amax"])
+def test_same_bits_for_every_layout_and_kernel(name: str, dtype: torch.dtype, device: str) -> None:
+    for n in COUNTS:
+        x = normal(3, n, dtype=dtype, device=device)
+        if name == "amax":
+            x = torch.where(x > 0, 0.0, -0.0).to(dtype)  # the sign of 0 tells the order
+        whole = smem.sum(x, 1, kernel="rows") if name == "sum" else None
+        for layout, (y, dim) in layouts(x).items():
+            for kernel, result in by_any(name, y, dim).items():
+                if whole is None:
+                    whole = result
+                expected = whole.expand(2, 3) if layout == "batch" else whole
+                assert same_bits(result, expected), (n, layout, kernel)
+        for i in range(3):
+            for kernel, result in by_any(name, x[i], 0).items():
+                assert same_bits(result, whole[i]), (n, "alone", kernel)
+
+
+@every_float
+@pytest.mark.parametrize("n", [60, 300, 4100])
+def test_same_bits_for_every_number_of_outputs(n: int, dtype: torch.dtype, device: str) -> None:
+    """How rows and columns are divided over threads depends on how many there are."""
+    x = normal(1000, n, dtype=dtype, device=device)
+    whole = smem.sum(x, 1, kernel="rows")
+    for m in (1, 2, 4, 7, 30, 129, 1000):
+        for kernel, result in by_any("sum", x[:m], 1).items():
+            assert same_bits(result, whole[:m]), (m, kernel)
+        for kernel, result in by_any("sum", x[:m].mT.contiguous(), 0).items():
+            assert same_bits(result, whole[:m]), (m, kernel, "columns")
+
+
+def test_several_dimensions_are_one_in_their_logical_order(device: str) -> None:
+    x = normal(4, 6, 20, 35, device=device)
+    flat = smem.sum(x.permute(1, 0, 2, 3).reshape(6, -1), 1, kernel="rows")
+    for kernel in KERNELS:
+        assert same_bits(smem.sum(x, (0, 2, 3), kernel=kernel), flat)
+        moved = x.permute(1, 0, 3, 2).contiguous().permute(1, 0, 3, 2)
+        assert same_bits(smem.sum(moved, (0, 2, 3), kernel=kernel), flat)
+
+
+def test_the_order_is_the_one_that_is_written_down(device: str) -> None:
+    """csrc/sum/order.h, step by step in float32."""
+    for n in (5, 300, 2048, 7000):
+        x = normal(n, device=device)
+        padded = torch.zeros(-(-n // 2048) * 2048, device=device)
+        padded[:n] = x
+        chains = padded.view(-1, 8, 256)
+        nodes = torch.zeros_like(chains[:, 0])
+        for k in range(8):
+            nodes = nodes + chains[:, k]
+        nodes = nodes.flatten()
+        while len(nodes) > 1:
+            nodes = torch.nn.functional.pad(nodes, (0, len(nodes) % 2))
+            nodes = nodes[::2] + nodes[1::2]
+        for result in by_any("sum", x, 0).values():
+            assert same_bits(result, nodes[0])
+
+
+# --------------------------------------------------------------------------------------- accuracy
+
+
+def _ill_conditioned(*shape: int, dtype: torch.dtype, device: str) -> Tensor:
+    """Pairs that cancel but for a thousandth."""
+    x = normal(*shape, dtype=dtype, device=device)
+    half = shape[-1] // 2
+    x[..., half : 2 * half] = -x[..., :half] * (1 + 1e-3)
+    return x[..., torch.randperm(shape[-1], device=device)]
+
+
+DATA = {
+    "normal": normal,
+    "positive": lambda *shape, **kind: torch.rand(shape, **kind),
+    "ill-conditioned": _ill_conditioned,
+}
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("n", [100, 1000, 10_000, 100_000])
+def test_error_is_at_most_torchs(n: int, data: str, device: str) -> None:
+    x = DATA[data](200, n, dtype=torch.float32, device=device)
+    exact = x.double().sum(1)
+    for dim, y in ((1, x), (0, x.mT.contiguous())):
+        error = (smem.sum(y, dim, kernel="rows") - exact).norm()
+        assert error <= 1.02 * (torch.sum(y, dim) - exact).norm()
+
+
+@every_float
+@every_kernel
+def test_accuracy_of_the_mean(kernel: str, dtype: torch.dtype, device: str) -> None:
+    x = torch.rand(100, 9000, dtype=dtype, device=device)
+    assert_accurate(torch.mean, (smem.mean(x, 1, kernel=kernel), (x, 1)))
+    assert_accurate(torch.mean, (smem.mean(x.mT, 0, kernel=kernel), (x.mT, 0)))
+
+
+# ------------------------------------------------------------------------------------------ trace
+
+PROBLEMS = [
+    # shape, dim: rows and columns, whole vectors and odd sizes, short and several chunks long
+    *[((40, 64), 1), ((5, 2048), 1), ((3, 4095), 1), ((2, 70_000), 1)],
+    *[((64, 300), 0), ((3000, 70), 0), ((513, 33), 0), ((4, 300, 8), 1), ((4000, 3), 0)],
+]
+
+
+@pytest.mark.parametrize(("shape", "dim"), PROBLEMS, ids=short)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.uint8])
+def test_trace_has_no_conflicts_and_no_faults(dtype: torch.dtype, shape: tuple, dim: int) -> None:
+    x = normal(*shape).to(dtype)
+    for kernel in ("auto", *KERNELS):
+        report = smem.trace("sum", x, dim, kernel=kernel)
+        assert report.faults == ()
+        assert report.conflicts == 0
+        assert report.times_read("x") == 1
+        if kernel == "auto":
+            assert not any(line.ambiguous for launch in report.launches for line in launch.lines)
+
+
+def test_trace_of_every_operator() -> None:
+    for name in NAMES:
+        report = smem.trace(name, normal(7, 500), 1)
+        assert report.kernel == "rows"
+        assert report.faults == ()
+        assert report.op == name
+
+
+def test_rows_and_columns_read_whole_sectors() -> None:
+    """16 bytes a lane along rows and across columns: 16 sectors a request."""
+    for x, dim, kernel in ((normal(4, 4096), 1, "rows"), (normal(2048, 256), 0, "columns")):
+        report = smem.trace("sum", x, dim)
+        assert report.launches[0].kernel == kernel
+        (load,) = (
+            line for line in report.launches[0].lines if line.memory == "x" and line.requests
+        )
+        assert load.bytes_a_lane == 16
+        assert load.sectors_a_request == 16

@@ -1,0 +1,92 @@
+"""What sum, mean, amax and amin share: their call, their shapes, their vmap rule."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_smem_gemm.ops._checks import check_reduction, reduced_dims, reduction_dtype
+from torch_smem_gemm.ops._codes import AUTO, kernel_code
+from torch_smem_gemm.ops._dispatch import Describe, Op, define, refuse_grad_with_out
+
+Dims = int | Sequence[int] | None
+
+
+def define_reduction(
+    name: str, *, cpu: Op, setup: Callable[[Any, tuple, Tensor], None], backward: Callable
+) -> Callable[..., Tensor]:
+    """Define ``smem::name``; return ``call(x, dim, keepdim, kernel, out, *dtype)``.
+
+    ``dtype`` is there for the ops that have one: sum and mean.
+    """
+
+    def vmap(
+        op: Op,
+        info: Any,
+        in_dims: tuple,
+        x: Tensor,
+        dim: Sequence[int] | None = None,
+        keepdim: bool = False,
+        *rest: Any,
+    ) -> tuple[Tensor, int]:
+        x = x.movedim(in_dims[0], 0)
+        reduced = [d + 1 for d in reduced_dims(name, x[0], dim)]
+        if not reduced:  # a batch of scalars: no dims would mean all
+            return x.to(reduction_dtype(name, x, _dtype_of(name, rest)), copy=True), 0
+        return op(x, reduced, keepdim, *rest), 0
+
+    defined = define(
+        name, describe=_describe(name), cpu=cpu, vmap=vmap, setup=setup, backward=backward
+    )
+
+    def call(
+        x: Tensor,
+        dim: Dims,
+        keepdim: bool,
+        kernel: str,
+        out: Tensor | None,
+        *dtype: torch.dtype | None,
+    ) -> Tensor:
+        kernel_ = kernel_code(name, kernel)
+        dims = [dim] if isinstance(dim, int) else dim if dim is None else list(dim)
+        if out is not None:
+            refuse_grad_with_out(name, x)
+            getattr(torch.ops.smem, name).out(x, dims, keepdim, *dtype, kernel_, out=out)
+            return out
+        if kernel_ == AUTO and x.is_cpu:
+            check_reduction(name, x, dims, keepdim, *dtype)
+            return cpu(x, dims, keepdim, *dtype)
+        return defined(x, dims, keepdim, *dtype, kernel_)
+
+    return call
+
+
+def _dtype_of(name: str, rest: tuple) -> torch.dtype | None:
+    """The dtype among the arguments after ``keepdim``, which may be left out from the end."""
+    return rest[0] if rest and name in ("sum", "mean") else None
+
+
+def _describe(name: str) -> Describe:
+    def describe(
+        x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *rest: Any
+    ) -> tuple[list[int], torch.dtype]:
+        dtype = _dtype_of(name, rest)
+        return check_reduction(name, x, dim, keepdim, dtype), reduction_dtype(name, x, dtype)
+
+    return describe
+
+
+def remember_shape(name: str, ctx: Any, inputs: tuple) -> None:
+    """Save what ``spread`` needs."""
+    x, dim, keepdim, *_ = inputs
+    ctx.shape, ctx.dtype, ctx.keepdim = x.shape, x.dtype, keepdim
+    ctx.reduced = reduced_dims(name, x, dim)
+
+
+def with_reduced_dims(ctx: Any, reduced: Tensor) -> Tensor:
+    """Return a result, or its gradient, with the reduced dimensions as if by ``keepdim``."""
+    if not ctx.keepdim:
+        for d in sorted(ctx.reduced):
+            reduced = reduced.unsqueeze(d)
+    return reduced
