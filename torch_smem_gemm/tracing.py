@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm import _C
-from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm.ops._checks import check_transpose
 from torch_smem_gemm.ops._codes import AUTO, activation_code, precision_code
 from torch_smem_gemm.ops.extrema import amax, amin

@@ -47,5 +47,12 @@ __device__ __forceinline__ Offsets<TENSORS> offsets_at(const Loop<TENSORS>& loop
   return offsets;
 }
 
+/// The same as a call. For kernels that unroll their loads: a division takes some hundred
+/// instructions, and each load would have its own.
+template <int TENSORS>
+__device__ __noinline__ Offsets<TENSORS> call_offsets_at(const Loop<TENSORS>& loop, int64_t index) {
+  return offsets_at(loop, index);
+}
+
 }  // namespace SMEM_BUILD
 }  // namespace smem

@@ -10,6 +10,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __grid_constant__
 // A worker thread of the operating system runs one block at a time, so what is local to the

@@ -36,8 +36,9 @@ struct Columns {
   int64_t tiles;                        ///< blocks across
 };
 
-/// The elements of a GROUP of neighbouring leaves of VEC columns.
-template <typename T, typename Op, int VEC>
+/// The elements of a GROUP of neighbouring leaves of VEC columns. NESTED: the elements of a column
+/// lie along several loops.
+template <typename T, typename Op, int VEC, bool NESTED>
 struct LeafGroup {
   /// Rounds, of an element a leaf, whose loads are under way together.
   static constexpr int BATCH =
@@ -96,12 +97,12 @@ struct LeafGroup {
   }
 
   __device__ __forceinline__ const T* at(int64_t row) const {
-    if (VEC > 1 || problem.reduced.rank <= 1) return column + row * problem.reduced.stride[0][0];
-    return column + offsets_at(problem.reduced, row).of[0];
+    if constexpr (NESTED) return column + call_offsets_at(problem.reduced, row).of[0];
+    return column + row * problem.reduced.stride[0][0];
   }
 };
 
-template <typename T, typename Op, int VEC>
+template <typename T, typename Op, int VEC, bool NESTED>
 __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     columns_kernel(const __grid_constant__ Columns columns) {
   using Acc = Accumulator<T>;
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
 
   Leaf<T> run[VEC] = {};
   if (exists) {
-    const LeafGroup<T, Op, VEC> group{
+    const LeafGroup<T, Op, VEC, NESTED> group{
         problem, static_cast<const T*>(problem.in) + offsets_at(problem.outputs, output).of[IN]};
     const int64_t first = (chunk * above + y) * columns.leaves_a_thread;
     Counter<Op, Leaf<T>, GROUP_LEVELS> counters[VEC];
@@ -186,11 +187,11 @@ int column_width(const Problem& problem) {
   });
 }
 
-template <typename T, typename Op, int VEC>
+template <typename T, typename Op, int VEC, bool NESTED = false>
 void launch_columns(const Problem& problem, const Device& device) {
   const ColumnsShape shape = columns_shape(problem, device, VEC);
-  launch("columns", columns_kernel<T, Op, VEC>, {shape.tiles * shape.chunks, {THREADS}}, device,
-         Columns{problem, shape.threads_across, shape.leaves_a_thread, shape.tiles});
+  launch("columns", columns_kernel<T, Op, VEC, NESTED>, {shape.tiles * shape.chunks, {THREADS}},
+         device, Columns{problem, shape.threads_across, shape.leaves_a_thread, shape.tiles});
 }
 
 void run_columns(const Problem& problem, const Device& device) {
@@ -199,8 +200,10 @@ void run_columns(const Problem& problem, const Device& device) {
       using T = typename decltype(tag)::type;
       if (column_width(problem) > 1) {
         launch_columns<T, decltype(op), COLUMN_WIDTH<T>>(problem, device);
-      } else {
+      } else if (problem.reduced.rank <= 1) {
         launch_columns<T, decltype(op), 1>(problem, device);
+      } else {
+        launch_columns<T, decltype(op), 1, true>(problem, device);
       }
     });
   });
@@ -220,13 +223,13 @@ const Kernel columns{
     [](DType in_dtype) -> const void* {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return reinterpret_cast<const void*>(columns_kernel<T, Sum, COLUMN_WIDTH<T>>);
+        return reinterpret_cast<const void*>(columns_kernel<T, Sum, COLUMN_WIDTH<T>, false>);
       });
     },
     [](DType in_dtype) -> std::string_view {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return symbol_of<columns_kernel<T, Sum, COLUMN_WIDTH<T>>>();
+        return symbol_of<columns_kernel<T, Sum, COLUMN_WIDTH<T>, false>>();
       });
     }};
 

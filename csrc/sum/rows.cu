@@ -29,7 +29,7 @@ struct Rows {
   int warps_a_row, segments_a_warp;  ///< powers of two
 };
 
-template <typename T, typename Op, int VEC>
+template <typename T, typename Op, int VEC, bool NESTED>
 __global__ void __launch_bounds__(THREADS) rows_kernel(const __grid_constant__ Rows rows) {
   using Acc = Accumulator<T>;
   __shared__ Tile<Acc, 1, WARPS> nodes;
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(THREADS) rows_kernel(const __grid_constant__ R
   Acc node = Op::template identity<Acc>();
   const int64_t row = first_row + warp / rows.warps_a_row;
   if (row < problem.output_count) {
-    const Segment<T, Op, VEC> segment{
+    const Segment<T, Op, VEC, NESTED> segment{
         problem, static_cast<const T*>(problem.in) + offsets_at(problem.outputs, row).of[IN]};
     const int64_t first_segment =
         (int64_t{chunk} * rows.warps_a_row + warp % rows.warps_a_row) * rows.segments_a_warp;
@@ -162,10 +162,10 @@ Shape shape_of(const Problem& problem, const Device& device) {
 struct RowsOf {
   static constexpr const char* NAME = "rows";
 
-  template <typename T, typename Op, int VEC>
+  template <typename T, typename Op, int VEC, bool NESTED = false>
   static void launch_rows(const Problem& problem, const Device& device) {
     const Shape shape = shape_of(problem, device);
-    launch(NAME, rows_kernel<T, Op, VEC>, {shape.blocks, {THREADS}}, device,
+    launch(NAME, rows_kernel<T, Op, VEC, NESTED>, {shape.blocks, {THREADS}}, device,
            Rows{problem, shape.warps_a_row, shape.segments_a_warp});
   }
 
@@ -191,8 +191,10 @@ struct RowsOf {
           launch_short<T, Op>(problem, device);
         } else if (rows_are_vectors(problem, VECTOR_WIDTH<T>)) {
           launch_rows<T, Op, VECTOR_WIDTH<T>>(problem, device);
-        } else {
+        } else if (problem.reduced.rank <= 1) {
           launch_rows<T, Op, 1>(problem, device);
+        } else {
+          launch_rows<T, Op, 1, true>(problem, device);
         }
       });
     });
@@ -211,13 +213,13 @@ const Kernel rows{
     [](DType in_dtype) -> const void* {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return reinterpret_cast<const void*>(rows_kernel<T, Sum, VECTOR_WIDTH<T>>);
+        return reinterpret_cast<const void*>(rows_kernel<T, Sum, VECTOR_WIDTH<T>, false>);
       });
     },
     [](DType in_dtype) -> std::string_view {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return symbol_of<rows_kernel<T, Sum, VECTOR_WIDTH<T>>>();
+        return symbol_of<rows_kernel<T, Sum, VECTOR_WIDTH<T>, false>>();
       });
     }};
 

@@ -16,9 +16,12 @@ inline namespace SMEM_BUILD {
 constexpr int WIDE_LOADS = 8, NARROW_LOADS = 16;
 
 /// Runs of VEC elements at a time, lane after lane; a round takes one element of every leaf. Where
-/// VEC is wider than that needs (8-bit integers, in any order the same), of two leaves.
-template <typename T, typename Op, int VEC>
+/// VEC is wider than that needs (8-bit integers, in any order the same), of two leaves. NESTED: the
+/// elements lie along several loops.
+template <typename T, typename Op, int VEC, bool NESTED = false>
 struct Segment {
+  static_assert(VEC == 1 || !NESTED, "a vector lies along one loop");
+
   using Acc = Accumulator<T>;
 
   static constexpr int VECTORS = VEC * 32 < LANES ? LANES / (VEC * 32) : 1;  ///< a thread, a round
@@ -73,10 +76,10 @@ struct Segment {
   __device__ __forceinline__ const T* at(int64_t i) const {
     if constexpr (VEC > 1) {
       return row + i;
-    } else if (problem.reduced.rank <= 1) {
-      return row + i * problem.reduced.stride[0][0];
+    } else if constexpr (NESTED) {
+      return row + call_offsets_at(problem.reduced, i).of[0];
     } else {
-      return row + offsets_at(problem.reduced, i).of[0];
+      return row + i * problem.reduced.stride[0][0];
     }
   }
 
