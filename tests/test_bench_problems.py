@@ -18,9 +18,11 @@ PROBLEMS = [
     ("linear", GemmShape(8, 24, 16, layout="nt")),
     *(("linear", GemmShape(8, 24, 16, layout="nt", activation=name)) for name in ACTIVATIONS),
     ("transpose", TransposeShape((3, 20, 30))),
+    ("transpose", TransposeShape((5, 6, 7), (0, 1))),
     ("sum", SumShape((20, 30))),
-    ("sum", SumShape((20, 30), 0)),
-    ("sum", SumShape((20, 30), 1)),
+    ("sum", SumShape((5, 6, 7), (0, 2))),
+    ("sum", SumShape((20, 30), (0,))),
+    ("sum", SumShape((20, 30), (1,))),
 ]
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8)
 
@@ -114,7 +116,7 @@ def test_floors():
     assert (gemm.operations, gemm.least_bytes) == (2 * 5 * 24, 4 * 5 * (8 + 12 + 6))
     transpose = make_problem("transpose", TransposeShape((3, 4)), torch.bfloat16, CPU)
     assert (transpose.operations, transpose.least_bytes) == (0, 2 * 2 * 12)
-    total = make_problem("sum", SumShape((3, 4), 1), torch.float32, CPU)
+    total = make_problem("sum", SumShape((3, 4), (1,)), torch.float32, CPU)
     assert (total.operations, total.least_bytes) == (3 * 3, 4 * (12 + 3))
 
 

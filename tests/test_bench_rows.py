@@ -22,7 +22,7 @@ PROBLEMS: list[tuple[str, Shape]] = [
     ("gemm", GemmShape(20, 30, 40)),
     ("linear", GemmShape(8, 24, 16, layout="nt", activation="gelu_tanh")),
     ("transpose", TransposeShape((3, 20, 30))),
-    ("sum", SumShape((20, 30), 1)),
+    ("sum", SumShape((20, 30), (1,))),
 ]
 
 pytestmark = pytest.mark.usefixtures("hasty")

@@ -42,7 +42,7 @@ def test_sets_hold_what_they_promise():
     assert {shape.layout for shape in llm} == {"nt"}
     assert len(llm) == 2 * 4 * 9
     assert GemmShape(64, 64, 262144) in load("skinny", "gemm")
-    assert SumShape((128, 1000003), 0) in load("sum", "sum")
+    assert SumShape((128, 1000003), (0,)) in load("sum", "sum")
 
 
 def test_file(tmp_path: Path):
@@ -58,7 +58,10 @@ def test_file(tmp_path: Path):
 def test_other_ops():
     assert parse("transpose", ["2", "3", "4"]) == TransposeShape((2, 3, 4))
     assert parse("sum", ["7", "all"]) == SumShape((7,))
-    assert parse("sum", ["7", "8", "1"]) == SumShape((7, 8), 1)
+    assert parse("sum", ["7", "8", "1"]) == SumShape((7, 8), (1,))
+    assert parse("sum", ["7", "8", "9", "2,0"]) == SumShape((7, 8, 9), (2, 0))
+    heads = TransposeShape((2, 3, 4), (0, 1))
+    assert parse("transpose", ["2", "3", "4", "dims=0,1"]) == heads
     linear = GemmShape(3, 4, 5, activation="silu")
     assert parse("linear", ["3", "4", "5", "activation=silu"]) == linear
 
@@ -68,8 +71,10 @@ def test_titles():
     assert GemmShape(3, 4, 5, 2, "tn").title == "2 of 3 x 4 x 5 tn"
     assert GemmShape(3, 4, 5, activation="relu").title == "3 x 4 x 5 relu"
     assert TransposeShape((2, 3, 4)).title == "2 x 3 x 4"
+    assert TransposeShape((2, 3, 4), (0, 1)).title == "2 x 3 x 4 dims 0,1"
+    assert SumShape((7, 8, 9), (0, 2)).title == "7 x 8 x 9 over dims 0,2"
     assert SumShape((7,)).title == "7 over all"
-    assert SumShape((7, 8), 1).title == "7 x 8 over dim 1"
+    assert SumShape((7, 8), (1,)).title == "7 x 8 over dim 1"
 
 
 @pytest.mark.parametrize(
@@ -88,9 +93,13 @@ def test_titles():
         ("gemm", "3 4 x", "expected a size of 1 or more, got 'x'"),
         ("gemm", "3 0 4", "expected a size of 1 or more, got '0'"),
         ("gemm", "3 4 5 layout=nx", "expected a layout of nn, nt, tn, tt, got 'nx'"),
-        ("transpose", "3", "expected [BATCH ...] ROWS COLUMNS, got '3'"),
-        ("sum", "all", "expected SIZE ... all|DIM, got 'all'"),
-        ("sum", "3 4 2", "expected all or a dim from 0 to 1, got '2'"),
+        ("transpose", "3", "expected SIZE SIZE ... [dims=D,D], got '3'"),
+        ("transpose", "dims=0,1 3 4", "expected SIZE SIZE ... [dims=D,D], got 'dims=0,1 3 4'"),
+        ("transpose", "3 4 dims=0,2", "expected different dims from 0 to 1, got '0,2'"),
+        ("transpose", "3 4 dims=1", "expected two dims, got 'dims=1'"),
+        ("sum", "all", "expected SIZE ... all|D[,D...], got 'all'"),
+        ("sum", "3 4 2", "expected different dims from 0 to 1, got '2'"),
+        ("sum", "3 4 1,1", "expected different dims from 0 to 1, got '1,1'"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path: Path, op: str, line: str, message: str):

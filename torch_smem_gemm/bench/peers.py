@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_smem_gemm.bench.problems import Function, Problem, activated
-from torch_smem_gemm.bench.shapes import GemmShape, SumShape
+from torch_smem_gemm.bench.shapes import GemmShape, SumShape, TransposeShape
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Peer:
 EAGER = {
     "gemm": "torch.matmul",
     "linear": "torch.nn.functional.linear, and the activation after it",
-    "transpose": "x.mT.contiguous()",
+    "transpose": "x.transpose(...).contiguous()",
     "sum": "torch.sum",
 }
 # name -> what it is, and torch.compile's options. Without CUDA graphs: those would copy the
@@ -114,10 +114,11 @@ def _quiet() -> Iterator[None]:
 
 def _eager(problem: Problem) -> Function:
     if isinstance(problem.shape, SumShape):
-        dim = problem.shape.dim
-        return lambda x: torch.sum(x, dim)
-    if problem.op == "transpose":
-        return lambda x: x.mT.contiguous()
+        dims = problem.shape.dims
+        return lambda x: torch.sum(x, dims)
+    if isinstance(problem.shape, TransposeShape):
+        first, second = problem.shape.dims or (-2, -1)
+        return lambda x: x.transpose(first, second).contiguous()
     if problem.op == "gemm":
         return lambda a, b: torch.matmul(a, b)
     assert isinstance(problem.shape, GemmShape)

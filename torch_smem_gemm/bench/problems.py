@@ -176,24 +176,28 @@ def _linear(shape: GemmShape, random: Callable[..., Tensor]) -> Problem:
 
 
 def _transpose(shape: TransposeShape, random: Callable[..., Tensor]) -> Problem:
+    dims = shape.dims or (-2, -1)
+
     def judge(inputs: Inputs, result: Tensor) -> Judged:
-        exact = inputs[0].mT
+        exact = inputs[0].transpose(*dims)
         return result, exact, exact.new_zeros(())
 
-    *batch, rows, columns = shape.sizes
-
     def ours(x: Tensor, kernel: str, out: Tensor | None) -> Tensor:
-        return smem.transpose(x, kernel=kernel, out=out)
+        return smem.transpose(x, *dims, kernel=kernel, out=out)
 
-    sizes = (*batch, columns, rows)
-    return _problem("transpose", shape, 0, lambda: (random(*shape.sizes),), sizes, ours, judge)
+    sizes = [*shape.sizes]
+    sizes[dims[0]], sizes[dims[1]] = sizes[dims[1]], sizes[dims[0]]
+    return _problem(
+        "transpose", shape, 0, lambda: (random(*shape.sizes),), tuple(sizes), ours, judge
+    )
 
 
 def _sum(shape: SumShape, random: Callable[..., Tensor]) -> Problem:
-    count = math.prod(shape.sizes) if shape.dim is None else shape.sizes[shape.dim]
+    dims = range(len(shape.sizes)) if shape.dims is None else shape.dims
+    count = math.prod(shape.sizes[d] for d in dims)
 
     def judge(inputs: Inputs, result: Tensor) -> Judged:
-        reference = torch.sum(inputs[0], shape.dim, dtype=torch.float64)
+        reference = torch.sum(inputs[0], shape.dims, dtype=torch.float64)
         if not result.dtype.is_floating_point:
             return result, reference, reference.new_zeros(())
         # The partial sums of n normal numbers reach sqrt(n), and each addition rounds one of them.
@@ -201,9 +205,9 @@ def _sum(shape: SumShape, random: Callable[..., Tensor]) -> Problem:
         return result, reference, walk + _eps(result.dtype) * reference.abs()
 
     def ours(x: Tensor, kernel: str, out: Tensor | None) -> Tensor:
-        return smem.sum(x, shape.dim, kernel=kernel, out=out)
+        return smem.sum(x, shape.dims, kernel=kernel, out=out)
 
-    left = tuple(s for d, s in enumerate(shape.sizes) if shape.dim not in (None, d))
+    left = tuple(size for d, size in enumerate(shape.sizes) if d not in dims)
     operations = math.prod(shape.sizes) - math.prod(left)
     return _problem("sum", shape, operations, lambda: (random(*shape.sizes),), left, ours, judge)
 

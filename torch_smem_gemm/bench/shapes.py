@@ -45,33 +45,38 @@ class GemmShape:
 
 @dataclass(frozen=True)
 class TransposeShape:
-    """The last two of two or more ``sizes`` change places."""
+    """Two of the dimensions of ``sizes`` change places: ``dims``, or the last two if None."""
 
     sizes: tuple[int, ...]
+    dims: tuple[int, int] | None = None
 
     def __str__(self) -> str:
-        return " ".join(map(str, self.sizes))
+        return " ".join(map(str, self.sizes)) + (f" dims={_commas(self.dims)}" if self.dims else "")
 
     @property
     def title(self) -> str:
         """For people."""
-        return " x ".join(map(str, self.sizes))
+        return " x ".join(map(str, self.sizes)) + (
+            f" dims {_commas(self.dims)}" if self.dims else ""
+        )
 
 
 @dataclass(frozen=True)
 class SumShape:
-    """A tensor of ``sizes``, summed over ``dim``, or all of it if ``dim`` is None."""
+    """A tensor of ``sizes``, summed over ``dims``, or all of it if None."""
 
     sizes: tuple[int, ...]
-    dim: int | None = None
+    dims: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
-        return f"{' '.join(map(str, self.sizes))} {'all' if self.dim is None else self.dim}"
+        return f"{' '.join(map(str, self.sizes))} {_commas(self.dims) if self.dims else 'all'}"
 
     @property
     def title(self) -> str:
         """For people."""
-        over = "all" if self.dim is None else f"dim {self.dim}"
+        over = "all"
+        if self.dims:
+            over = f"dim{'s' if len(self.dims) > 1 else ''} {_commas(self.dims)}"
         return f"{' x '.join(map(str, self.sizes))} over {over}"
 
 
@@ -89,8 +94,8 @@ def load(name_or_file: str, op: str, *, marked: bool = False) -> list[Shape]:
     Args:
         name_or_file: one of ``names()``, or else the path of a file in the format of ``op``.
         op: "gemm" or "linear" (``M N K [batch=B] [layout=nn|nt|tn|tt]``; linear also
-            ``[activation=A]``), "transpose" (``[BATCH ...] ROWS COLUMNS``) or "sum"
-            (``SIZE ... all|DIM``). One problem a line; ``#`` begins a comment. A line that
+            ``[activation=A]``), "transpose" (``SIZE SIZE ... [dims=D,D]``) or "sum"
+            (``SIZE ... all|D[,D...]``). One problem a line; ``#`` begins a comment. A line that
             begins with ``*`` is marked: it stands for the set where time is short.
         marked: only the marked problems; all where none is marked.
 
@@ -127,9 +132,7 @@ def load(name_or_file: str, op: str, *, marked: bool = False) -> list[Shape]:
 def parse(op: str, words: list[str]) -> Shape:
     """The problem of ``op`` that the words of one line describe."""
     if op == "transpose":
-        if len(words) < 2:
-            raise _unexpected("[BATCH ...] ROWS COLUMNS", words)
-        return TransposeShape(tuple(_size(word) for word in words))
+        return _transpose_shape(words)
     if op == "sum":
         return _sum_shape(words)
     if op not in ("gemm", "linear"):
@@ -159,7 +162,7 @@ def _random_shape(op: str, numbers: random.Random) -> Shape:
     if op == "transpose":
         return TransposeShape(sizes)
     if op == "sum":
-        return SumShape(sizes, numbers.choice((None, 0, 1)))
+        return SumShape(sizes, numbers.choice((None, (0,), (1,))))
     raise ValueError(f"shapes: expected op gemm, linear, transpose or sum, got {op!r}")
 
 
@@ -186,15 +189,36 @@ def _gemm_shape(op: str, words: list[str]) -> GemmShape:
     return GemmShape(m, n, k, _size(options.get("batch", "1")), layout, activation)
 
 
+def _transpose_shape(words: list[str]) -> TransposeShape:
+    sizes = [word for word in words if not word.startswith("dims=")]
+    if len(sizes) < 2 or words[: len(sizes)] != sizes or len(words) > len(sizes) + 1:
+        raise _unexpected("SIZE SIZE ... [dims=D,D]", words)
+    found = TransposeShape(tuple(map(_size, sizes)))
+    if len(words) == len(sizes):
+        return found
+    dims = _dims(words[-1].removeprefix("dims="), len(sizes))
+    if len(dims) != 2:
+        raise ValueError(f"expected two dims, got {words[-1]!r}")
+    return TransposeShape(found.sizes, (dims[0], dims[1]))
+
+
 def _sum_shape(words: list[str]) -> SumShape:
     if len(words) < 2:
-        raise _unexpected("SIZE ... all|DIM", words)
-    sizes = tuple(_size(word) for word in words[:-1])
-    if words[-1] == "all":
-        return SumShape(sizes)
-    if not words[-1].isdecimal() or int(words[-1]) >= len(sizes):
-        raise ValueError(f"expected all or a dim from 0 to {len(sizes) - 1}, got {words[-1]!r}")
-    return SumShape(sizes, int(words[-1]))
+        raise _unexpected("SIZE ... all|D[,D...]", words)
+    sizes = tuple(map(_size, words[:-1]))
+    return SumShape(sizes, None if words[-1] == "all" else _dims(words[-1], len(sizes)))
+
+
+def _dims(text: str, rank: int) -> tuple[int, ...]:
+    words = text.split(",")
+    dims = tuple(int(word) for word in words if word.isdecimal() and int(word) < rank)
+    if len(dims) < len(words) or len(set(dims)) < len(dims):
+        raise ValueError(f"expected different dims from 0 to {rank - 1}, got {text!r}")
+    return dims
+
+
+def _commas(dims: tuple[int, ...]) -> str:
+    return ",".join(map(str, dims))
 
 
 def _size(word: str) -> int:

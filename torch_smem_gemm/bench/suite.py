@@ -154,7 +154,7 @@ def ladder_jobs(device: torch.device, size: int | None = None, dtype: str = "flo
         ("gemm", GemmShape(size, size, size)),
         ("transpose", TransposeShape((side, side))),
         ("sum", SumShape((count,))),
-        ("sum", SumShape((row, row), 1)),
+        ("sum", SumShape((row, row), (1,))),
     ]
     return [_ladder_job(op, shape, getattr(torch, dtype), device) for op, shape in problems]
 
