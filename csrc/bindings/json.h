@@ -35,4 +35,11 @@ inline std::string json_array(const std::vector<std::string>& items) {
   return "[" + text + "]";
 }
 
+template <typename Numbers>
+std::string json_numbers(const Numbers& numbers) {
+  std::vector<std::string> items;
+  for (const auto number : numbers) items.push_back(std::to_string(number));
+  return json_array(items);
+}
+
 }  // namespace smem::bindings

@@ -92,12 +92,9 @@ std::string kernel_symbols() {
 template <typename Table, typename Key>
 std::string active_blocks_in(const Table& table, int64_t kernel, Key key, int64_t max_threads,
                              int64_t dynamic_shared_bytes) {
-  const auto blocks =
-      cuda_active_blocks(table.kernels[kernel]->function(key), static_cast<int>(max_threads),
-                         static_cast<size_t>(dynamic_shared_bytes));
-  std::vector<std::string> items;
-  for (const int count : blocks) items.push_back(std::to_string(count));
-  return json_array(items);
+  return json_numbers(cuda_active_blocks(table.kernels[kernel]->function(key),
+                                         static_cast<int>(max_threads),
+                                         static_cast<size_t>(dynamic_shared_bytes)));
 }
 
 std::string active_blocks(int64_t op, int64_t kernel, int64_t key, int64_t max_threads,
@@ -150,7 +147,7 @@ std::string plan_gemm(int64_t dtype, int64_t M, int64_t N, int64_t K, int64_t ba
   problem.K = K;
   problem.batch.rank = 1;
   problem.batch.size[0] = batch;
-  const gemm::Choice choice =
+  const Choice choice =
       gemm::choose(problem, {static_cast<int>(capability), static_cast<int>(multiprocessors),
                              static_cast<size_t>(shared_bytes), nullptr});
   return json_object({{"kernel", json(gemm::host_kernels().kernels[choice.kernel]->name)},
@@ -175,7 +172,7 @@ std::string plan_transpose(const std::vector<int64_t>& numbers, const Device& de
     problem.batch.stride[transpose::IN][d] = numbers[i + 1];
     problem.batch.stride[transpose::OUT][d] = numbers[i + 2];
   }
-  const transpose::Choice choice = transpose::choose(problem, device);
+  const Choice choice = transpose::choose(problem, device);
   return json_object({{"kernel", json(transpose::host_kernels().kernels[choice.kernel]->name)},
                       {"reason", json(choice.reason)}});
 }

@@ -17,13 +17,6 @@ std::string json(uint64_t number) { return std::to_string(number); }
 std::string json(bool truth) { return truth ? "true" : "false"; }
 using bindings::json;
 
-template <typename Numbers>
-std::string json_numbers(const Numbers& numbers) {
-  std::vector<std::string> items;
-  for (const auto number : numbers) items.push_back(std::to_string(number));
-  return json_array(items);
-}
-
 template <typename T, typename ToJson>
 std::string json_list(const std::vector<T>& values, const ToJson& to_json) {
   std::vector<std::string> items;

@@ -1,5 +1,4 @@
 // Which kernel `auto` runs, and what a kernel asked for by name requires.
-#include <cstring>
 #include <stdexcept>
 
 #include "gemm/gemm.h"
@@ -17,16 +16,6 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
                            name_of(problem.dtype) + ", got " + std::to_string(problem.K));
 }
 
-namespace {
-int index_of(const char* name) {
-  const KernelTable table = host_kernels();
-  for (int i = 0; i < table.count; ++i) {
-    if (std::strcmp(table.kernels[i]->name, name) == 0) return i;
-  }
-  throw std::logic_error(std::string("smem.gemm: no kernel '") + name + "'");
-}
-}  // namespace
-
 Choice choose(const Problem& problem, const Device& device) {
   const int64_t tile = problem.dtype == DType::f64 ? 64 : 128;
   const int64_t tiles =
@@ -34,19 +23,20 @@ Choice choose(const Problem& problem, const Device& device) {
   const std::string size = std::to_string(tile) + "x" + std::to_string(tile);
 
   if (4 * problem.M <= tile || 4 * problem.N <= tile) {
-    return {index_of("vectorized"), "M or N fills at most a quarter of a tile of " + size};
+    return {index_of(host_kernels(), "vectorized"),
+            "M or N fills at most a quarter of a tile of " + size};
   }
   // Measured on an H200: 16 and 32 tiles of 128x128 are 2.5 and 1.1 times faster as smaller ones,
   // 64 are 1.3 times slower.
   if (3 * tiles < device.multiprocessors) {
-    return {index_of("vectorized"), "only " + std::to_string(tiles) + " tiles of " + size +
-                                        " for " + std::to_string(device.multiprocessors) +
-                                        " multiprocessors"};
+    return {index_of(host_kernels(), "vectorized"),
+            "only " + std::to_string(tiles) + " tiles of " + size + " for " +
+                std::to_string(device.multiprocessors) + " multiprocessors"};
   }
   if (size_of(problem.dtype) < 4 || device.capability < 80) {
-    return {index_of("register_tiled"), "no cp.async for this dtype or GPU"};
+    return {index_of(host_kernels(), "register_tiled"), "no cp.async for this dtype or GPU"};
   }
-  return {index_of("double_buffered"), std::to_string(tiles) + " tiles of " + size};
+  return {index_of(host_kernels(), "double_buffered"), std::to_string(tiles) + " tiles of " + size};
 }
 
 }  // namespace smem::gemm

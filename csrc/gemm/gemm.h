@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "device/choice.h"
 #include "device/dtype.h"
 #include "device/launch.h"
 #include "device/loop.h"
@@ -67,10 +68,6 @@ KernelTable kernels(Build build);
 void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device);
 
 /// What `auto` runs, and why. A pure function; all kernels give the same bits, so it may look at M.
-struct Choice {
-  int kernel;  ///< index in the table
-  std::string reason;
-};
 Choice choose(const Problem& problem, const Device& device);
 
 }  // namespace smem::gemm

@@ -6,6 +6,7 @@
 #include "device/number.h"
 #include "device/symbol.h"
 #include "device/tile.h"
+#include "sum/dispatch.h"
 #include "sum/ladder.h"
 #include "sum/result.h"
 
@@ -66,26 +67,6 @@ struct Block {
   }
 };
 
-template <typename F>
-auto with_any_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::i64:
-      return f(TypeTag<int64_t>{});
-    case DType::i32:
-      return f(TypeTag<int32_t>{});
-    case DType::i16:
-      return f(TypeTag<int16_t>{});
-    case DType::i8:
-      return f(TypeTag<int8_t>{});
-    case DType::u8:
-      return f(TypeTag<uint8_t>{});
-    case DType::boolean:
-      return f(TypeTag<bool>{});
-    default:
-      return with_float_type(dtype, f);
-  }
-}
-
 /// A table row from a type that gives `kernel<T>()`.
 template <typename Rung>
 constexpr Kernel make_kernel(const char* summary) {
@@ -105,20 +86,20 @@ constexpr Kernel make_kernel(const char* summary) {
               const Geometry geometry{
                   (left < outputs_a_launch ? left : outputs_a_launch) * problem.chunks,
                   {threads_for(problem.count)}};
-              with_any_type(problem.in_dtype, [&](auto tag) {
+              with_element_type(problem.in_dtype, [&](auto tag) {
                 using T = typename decltype(tag)::type;
                 launch(Rung::NAME, Rung::template kernel<T>(), geometry, device, part);
               });
             }
           },
           [](DType in_dtype) -> const void* {
-            return with_any_type(in_dtype, [](auto tag) {
+            return with_element_type(in_dtype, [](auto tag) {
               using T = typename decltype(tag)::type;
               return reinterpret_cast<const void*>(Rung::template kernel<T>());
             });
           },
           [](DType in_dtype) -> std::string_view {
-            return with_any_type(in_dtype, [](auto tag) {
+            return with_element_type(in_dtype, [](auto tag) {
               using T = typename decltype(tag)::type;
               return symbol_of<Rung::template kernel<T>()>();
             });

@@ -1,7 +1,5 @@
 // Which kernel `auto` runs.
-#include <cstring>
 #include <limits>
-#include <stdexcept>
 
 #include "sum/layout.h"
 
@@ -10,14 +8,6 @@ namespace {
 
 /// Up to this many elements a thread does alone what would keep a warp half idle.
 constexpr int64_t FEW_ELEMENTS = 64;
-
-int index_of(const char* name) {
-  const KernelTable table = host_kernels();
-  for (int i = 0; i < table.count; ++i) {
-    if (std::strcmp(table.kernels[i]->name, name) == 0) return i;
-  }
-  throw std::logic_error(std::string("smem.sum: no kernel '") + name + "'");
-}
 
 /// The step of the innermost loop; a loop that stays in place is no neighbourhood.
 template <int TENSORS>
@@ -31,14 +21,16 @@ int64_t innermost_step(const Loop<TENSORS>& loop) {
 Choice choose(const Problem& problem) {
   const int64_t along = innermost_step(problem.reduced), across = innermost_step(problem.outputs);
   if (across < along) {
-    return {index_of("columns"), "outputs are nearer to each other than their elements"};
+    return {index_of(host_kernels(), "columns"),
+            "outputs are nearer to each other than their elements"};
   }
   const int width = 16 / static_cast<int>(size_of(problem.in_dtype));
   if (problem.count <= FEW_ELEMENTS && problem.output_count > 1 &&
       !(problem.count % width == 0 && rows_are_vectors(problem, width))) {
-    return {index_of("columns"), "too few elements for a warp, and not in whole vectors"};
+    return {index_of(host_kernels(), "columns"),
+            "too few elements for a warp, and not in whole vectors"};
   }
-  return {index_of("rows"), "an output's elements are nearest to each other"};
+  return {index_of(host_kernels(), "rows"), "an output's elements are nearest to each other"};
 }
 
 }  // namespace smem::sum

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "device/choice.h"
 #include "device/dtype.h"
 #include "device/launch.h"
 #include "device/loop.h"
@@ -62,11 +63,7 @@ KernelTable host_kernels();
 KernelTable traced_kernels();
 KernelTable kernels(Build build);
 
-/// What `auto` runs: an index in the kernel tables, and the reason in words. A pure function.
-struct Choice {
-  int kernel;
-  std::string reason;
-};
+/// What `auto` runs, and why. A pure function.
 Choice choose(const Problem& problem);
 
 /// The type in which a dtype is summed.

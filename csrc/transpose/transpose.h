@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "device/choice.h"
 #include "device/launch.h"
 #include "device/loop.h"
 
@@ -57,10 +58,6 @@ KernelTable traced_kernels();
 KernelTable kernels(Build build);
 
 /// What `auto` runs, and why. A pure function; all kernels write the same bits.
-struct Choice {
-  int kernel;  ///< index in the table
-  std::string reason;
-};
 Choice choose(const Problem& problem, const Device& device);
 
 }  // namespace smem::transpose
