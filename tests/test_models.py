@@ -4,7 +4,7 @@ import copy
 import io
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: nothing is downloaded
@@ -32,6 +32,15 @@ import torch_smem_gemm as smem
 every_model = pytest.mark.parametrize("name", MODELS)
 every_causal_model = pytest.mark.parametrize("name", CAUSAL)
 with_and_without_conv1d = pytest.mark.parametrize("name", ["llama", "gpt2"])
+
+
+@pytest.fixture(autouse=True)
+def _no_tf32_in_convolutions() -> Iterator[None]:
+    """Torch's default for the patches of a ViT; errors of the layers would drown in it."""
+    convolutions = torch.backends.cudnn.conv
+    before, convolutions.fp32_precision = convolutions.fp32_precision, "ieee"
+    yield
+    convolutions.fp32_precision = before
 
 
 def duplicates(
