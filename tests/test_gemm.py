@@ -163,6 +163,16 @@ def test_activation_over_its_range(kernel: str, activation: str | None, device: 
         assert_accurate(lambda a, b: ACTIVATIONS[activation](a @ b), run)
 
 
+@every_kernel
+def test_a_bias_is_added_before_rounding(kernel: str, device: str) -> None:
+    """257 is no bfloat16, 258 is: the product must not be rounded to 256 first."""
+    a, b, bias = (
+        torch.ones(*shape, dtype=torch.bfloat16, device=device)
+        for shape in ((2, 3, 257), (257, 5), (5,))
+    )
+    assert (smem.gemm(a, b, bias=bias, kernel=kernel) == 258).all()
+
+
 ADDENDS = [(), (1,), (37,), (33, 1), (1, 37), (33, 37), (2, 1, 1), (2, 33, 37), (2, 1, 37)]
 
 

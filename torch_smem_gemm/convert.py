@@ -1,8 +1,9 @@
-"""Turn the Linear layers of an existing model into this package's, and back, in place."""
+"""Turn the linear layers of an existing model into this package's, and back, in place."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 
 import torch
@@ -13,12 +14,14 @@ from torch_smem_gemm.ops._codes import precision_code
 
 logger = logging.getLogger(__name__)
 
+_Classes = dict[type[torch.nn.Module], type[torch.nn.Module]]
+
 
 class Converted(list[str]):
     """The names that :func:`convert` replaced, in the order of ``model.named_modules()``.
 
     Attributes:
-        skipped: name of each Linear that was left as it was, and why.
+        skipped: name of each module like a Linear that was left as it was, and why.
     """
 
     def __init__(self) -> None:
@@ -34,6 +37,9 @@ def convert(
 ) -> Converted:
     """Make every plain ``torch.nn.Linear`` of ``model`` a :class:`torch_smem_gemm.Linear`.
 
+    The ``Conv1D`` modules of Hugging Face's transformers, which are GPT-2's Linear layers, become
+    :class:`torch_smem_gemm.conv1d.Conv1D`.
+
     Only the class of each module object changes. Parameters, tied weights, buffers, hooks, training
     mode, and what an optimizer or a parent module refers to stay the very same objects. Modules
     that read a Linear's weight without calling it (``torch.nn.MultiheadAttention``, the inference
@@ -43,7 +49,8 @@ def convert(
     The filter is asked about each name, and one no keeps the module.
 
     Convert before wrapping: parametrizations, FSDP and adapters replace a Linear's class by their
-    own, and such a class is skipped.
+    own, and such a class is skipped. So is a module that multiplies by parameters of its own, as
+    experts and routers do; those that have the word at the end of their class's name are listed.
 
     Args:
         model: any module; a ``torch.nn.Linear`` itself is converted too, under the name ``""``.
@@ -59,10 +66,11 @@ def convert(
         Whatever the filter raises; the model is then unchanged.
     """
     precision_code("convert", precision)
-    linears = [(name, module) for name, module in _modules(model) if _looks_linear(module)]
+    ours = _ours()
+    linears = [(name, module) for name, module in _modules(model) if _looks_linear(module, ours)]
     reasons: dict[int, str] = {}
     for name, module in linears:
-        reason = _why_not(module)
+        reason = _why_not(module, ours)
         if reason is None and filter is not None and not filter(name, module):
             reason = f"the filter said no to {name!r}"
         if reason is not None:
@@ -74,21 +82,21 @@ def convert(
             converted.skipped[name] = reasons[id(module)]
             logger.info("skipped %r: %s", name, reasons[id(module)])
             continue
-        module.__class__ = Linear
-        assert isinstance(module, Linear)
-        module._converted = True
+        module.__class__ = ours.get(type(module), type(module))  # once for a shared module
+        vars(module)["_converted"] = True
         if precision is not None:
-            module.precision = precision
+            vars(module)["precision"] = precision
         converted.append(name)
-    logger.info("converted %d Linear modules, skipped %d", len(converted), len(converted.skipped))
+    logger.info("converted %d modules, skipped %d", len(converted), len(converted.skipped))
     return converted
 
 
 def revert(model: torch.nn.Module) -> list[str]:
-    """Make the modules that :func:`convert` replaced plain ``torch.nn.Linear`` again, in place.
+    """Give the modules that :func:`convert` replaced their former class again, in place.
 
     A :class:`torch_smem_gemm.Linear` made by hand stays, and so does a converted one that was given
-    an activation since: a ``torch.nn.Linear`` would compute something else.
+    an activation since: a ``torch.nn.Linear`` would compute something else. So does one with a
+    parametrization, whose class is another, until that is removed.
 
     Args:
         model: any module.
@@ -99,16 +107,19 @@ def revert(model: torch.nn.Module) -> list[str]:
     Raises:
         TypeError: ``model`` is not a module.
     """
+    plain = {ours: plain for plain, ours in _ours().items()}
     reverted: list[tuple[str, torch.nn.Module]] = [
         (name, module)
         for name, module in _modules(model)
-        if type(module) is Linear and module._converted and module.activation is None
+        if type(module) in plain
+        and vars(module).get("_converted")
+        and vars(module).get("activation") is None
     ]
-    for _, module in reverted:
-        module.__class__ = torch.nn.Linear
+    for module in {module for _, module in reverted}:
+        module.__class__ = plain[type(module)]
         for attribute in ("_converted", "activation", "precision"):
-            module.__dict__.pop(attribute, None)
-    logger.info("reverted %d Linear modules", len(reverted))
+            vars(module).pop(attribute, None)
+    logger.info("reverted %d modules", len(reverted))
     return [name for name, _ in reverted]
 
 
@@ -119,20 +130,45 @@ def _modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
     return list(model.named_modules(remove_duplicate=False))
 
 
-def _looks_linear(module: torch.nn.Module) -> bool:
+def _ours() -> _Classes:
+    """The classes that are converted, and what each becomes."""
+    ours: _Classes = {torch.nn.Linear: Linear}
+    # Whoever holds a Conv1D has imported its module; nobody else is to wait for transformers.
+    if hasattr(sys.modules.get("transformers.pytorch_utils"), "Conv1D"):
+        from torch_smem_gemm.conv1d import Conv1D
+
+        ours[Conv1D.__bases__[0]] = Conv1D
+    return ours
+
+
+def _looks_linear(module: torch.nn.Module, ours: _Classes) -> bool:
     """Whether a user would ask why ``module`` was not converted."""
-    return isinstance(module, torch.nn.Linear) or type(module).__name__.endswith("Linear")
+    return (
+        isinstance(module, tuple(ours))
+        or type(module).__name__.endswith("Linear")
+        or _is_part_of_experts(module)
+    )
 
 
-def _why_not(module: torch.nn.Module) -> str | None:
-    """Why ``module`` cannot become a Linear of this package; None if it can."""
+def _is_part_of_experts(module: torch.nn.Module) -> bool:
+    """Whether ``module`` multiplies by its own parameters for a mixture of experts, by its name."""
+    return type(module).__name__.endswith(("Experts", "Router")) and any(
+        parameter.dim() >= 2 for parameter in module.parameters(recurse=False)
+    )
+
+
+def _why_not(module: torch.nn.Module, ours: _Classes) -> str | None:
+    """Why ``module`` cannot become a module of this package; None if it can."""
     kind = type(module)
-    if kind is Linear:
-        return "already a torch_smem_gemm.Linear"
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if kind in ours.values():
+        return f"already a torch_smem_gemm.{kind.__name__}"
     if kind is torch.nn.modules.linear.NonDynamicallyQuantizableLinear:
         return "torch.nn.MultiheadAttention reads its weight and never calls it"
-    if kind is not torch.nn.Linear:
-        return f"{kind.__module__}.{kind.__qualname__} is not exactly torch.nn.Linear"
+    if _is_part_of_experts(module):
+        return f"{name} multiplies by parameters of its own, without a Linear"
+    if kind not in ours:
+        return f"{name} is not exactly torch.nn.Linear or transformers' Conv1D"
     if "forward" in module.__dict__:
         return "its forward is overridden on the instance"
     weight = module.weight

@@ -1,0 +1,34 @@
+"""GPT-2's ``Conv1D`` by :func:`torch_smem_gemm.gemm`; the only module that imports transformers.
+
+:func:`torch_smem_gemm.convert` imports it where a model can hold such modules. The class stands in
+a module of its own, and is not made on the way, so that converted models can be pickled.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from transformers import pytorch_utils
+
+from torch_smem_gemm.ops.gemm import gemm
+
+
+class Conv1D(pytorch_utils.Conv1D):
+    """``transformers.pytorch_utils.Conv1D`` computed by :func:`torch_smem_gemm.gemm`.
+
+    ``y = x @ weight + bias``, with a weight of shape ``(nx, nf)``: a Linear whose weight is stored
+    transposed. Parameters, their names and ``state_dict`` are those of the original.
+
+    Args:
+        nf: size N of each output row.
+        nx: size K of each input row.
+    """
+
+    # As in torch_smem_gemm.Linear: convert() makes objects of this class without __init__.
+    precision: str | None = None
+    _converted: bool = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the layer to ``x`` of shape ``(*, nx)``."""
+        rows = x.reshape(-1, x.shape[-1])
+        y = gemm(rows, self.weight, bias=self.bias, precision=self.precision)
+        return y.view(*x.shape[:-1], self.nf)
