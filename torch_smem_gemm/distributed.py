@@ -175,7 +175,7 @@ def _register(name: str, rule: Callable[..., list[Layout]]) -> None:
         known.update(dict.fromkeys(overloads, RuntimeSchemaInfo(static_argnum=1)))
 
 
-for _name, _rule in {
+_RULES: dict[str, Callable[..., list[Layout]]] = {
     "gemm": _gemm,
     "linear": _linear,
     "transpose": _transpose,
@@ -183,5 +183,6 @@ for _name, _rule in {
     "mean": _mean,
     "amax": _extremum,
     "amin": _extremum,
-}.items():
+}
+for _name, _rule in _RULES.items():
     _register(_name, _rule)
