@@ -161,9 +161,10 @@ def product_over_rows(
     Unless the rows of a DTensor cannot be counted through: torch flattens only what is sharded
     evenly, and in its first dimension.
     """
+    tensors: tuple[Any, Any] = x, y
     sharded = {
         (placement.dim, tensor.shape[placement.dim] % tensor.device_mesh.size() == 0)
-        for tensor in (x, y)
+        for tensor in tensors
         for placement in getattr(tensor, "placements", ())
         if placement.is_shard() and placement.dim < tensor.dim() - 1
     }
