@@ -4,6 +4,8 @@
     torchrun --nproc-per-node=2 examples/train_gpt.py                   # the same losses by two
     torchrun --nproc-per-node=2 examples/train_gpt.py --device cuda     # on two GPUs
 
+In a checkout that is not installed, with PYTHONPATH=. before it.
+
 The model is made of torch's own modules; ``smem.convert`` gives its Linear layers this package's
 kernels. The batch is split over the processes, and DistributedDataParallel averages the gradients.
 """
@@ -152,9 +154,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--every", type=int, default=20, help="steps between two lines")
     parser.add_argument("--batch", type=int, default=16, help="rows a step, over all processes")
-    parser.add_argument("--context", type=int, default=128, help="bytes a row")
+    parser.add_argument("--context", type=int, default=64, help="bytes a row")
     parser.add_argument("--width", type=int, default=128, help="a multiple of 32")
-    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--write", type=int, default=200, help="bytes to write at the end")
     options = parser.parse_args()

@@ -121,20 +121,37 @@ def fsdp2(mesh: DeviceMesh) -> None:
     assert_trains_alike(mesh, wrap, split=True)
 
 
-def tensor_parallel(mesh: DeviceMesh) -> None:
-    def wrap(model: Model) -> nn.Module:
-        plan = {name: ColwiseParallel() for name in ("q", "k", "v", "up")}
-        for block in model.blocks:
-            parallelize_module(
-                block, mesh, {**plan, "o": RowwiseParallel(), "down": RowwiseParallel()}
-            )
-        return model
+def _parallel(model: Model, mesh: DeviceMesh) -> Model:
+    """Cut every block by columns, then by rows."""
+    plan = {
+        **{name: ColwiseParallel() for name in ("q", "k", "v", "up")},
+        **{name: RowwiseParallel() for name in ("o", "down")},
+    }
+    for block in model.blocks:
+        parallelize_module(block, mesh, plan)
+    return model
 
-    assert_trains_alike(mesh, wrap, split=False)
+
+def tensor_parallel(mesh: DeviceMesh) -> None:
+    assert_trains_alike(mesh, lambda model: _parallel(model, mesh), split=False)
+
+
+def tensor_parallel_compiled(mesh: DeviceMesh) -> None:
+    model = Model(recompute=True).to(mesh.device_type)
+    smem.convert(model)
+    x = normal(2, 6, 16, device=mesh.device_type)
+    expected = model(x)
+    compiled = torch.compile(_parallel(model, mesh), backend="aot_eager", fullgraph=True)
+    with linear_by_op():
+        result = compiled(x)
+        result.sum().backward()
+    torch.testing.assert_close(result, expected)
+    assert all(p.grad is not None for p in model.parameters())
 
 
 CHECKS = (
     ddp,
     fsdp2,
     tensor_parallel,
+    tensor_parallel_compiled,
 )
