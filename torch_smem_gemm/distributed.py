@@ -2,8 +2,7 @@
 
 There is nothing to call. The first DTensor that reaches an op imports this module, which registers
 the rules: so ``import torch_smem_gemm`` does not import torch.distributed.tensor, which a program
-on one device never needs, and no call pays for the question. ``torch.ops.smem._*``, for which
-nobody asks but this package, know DTensors from then on, too.
+on one device never needs, and no call pays for the question (see ``_learn_dtensor``).
 
 A rule lists, for one dimension of the mesh, how the result may lie and how the inputs must lie for
 it; DTensor takes what costs the least to reach, over all dimensions of the mesh. Where K is sharded
