@@ -11,6 +11,8 @@ There are three ways to the same C++ function, and each call takes the cheapest 
 """
 
 import functools
+import importlib
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -149,11 +151,15 @@ def _asking_torch_for_memory(op: Op, out_op: Op, describe: Describe) -> Op:
     """Return ``op``, but where it finds no memory for its result, torch is asked for it.
 
     The op allocates the result itself, which is faster, but only torch's own error for lacking
-    memory is a torch.OutOfMemoryError.
+    memory is a torch.OutOfMemoryError. The first DTensor, too, is noticed by the error it causes.
     """
 
     def call(*args: Any) -> Tensor:
         try:
+            return op(*args)
+        except NotImplementedError:
+            if not _learn_dtensor():
+                raise
             return op(*args)
         except RuntimeError as error:
             if not (str(error).startswith("smem.") and ": out of memory" in str(error)):
@@ -164,6 +170,18 @@ def _asking_torch_for_memory(op: Op, out_op: Op, describe: Describe) -> Op:
         return out
 
     return call
+
+
+def _learn_dtensor() -> bool:
+    """Register what the ops do with a DTensor, which may just have met the first; False if known.
+
+    Not before: importing torch.distributed.tensor takes long.
+    """
+    rules = "torch_smem_gemm.distributed"
+    if rules in sys.modules or "torch.distributed.tensor" not in sys.modules:
+        return False
+    importlib.import_module(rules)
+    return True
 
 
 def _refuse_forward_mode(name: str, args: tuple) -> None:

@@ -153,6 +153,31 @@ def product(
     return _gemm(a, b, None, None, alpha, 0.0, 0, precision, kernel)
 
 
+def product_over_rows(
+    x: Tensor, y: Tensor, alpha: float = 1.0, precision: int = 0, kernel: int = AUTO
+) -> Tensor:
+    """Return alpha * x.mT @ y summed over the batch, as one product of all rows.
+
+    Unless the rows of a DTensor cannot be counted through: torch flattens only what is sharded
+    evenly, and in its first dimension.
+    """
+    tensors: tuple[Any, Any] = x, y
+    sharded = {
+        (placement.dim, tensor.shape[placement.dim] % tensor.device_mesh.size() == 0)
+        for tensor in tensors
+        for placement in getattr(tensor, "placements", ())
+        if placement.is_shard() and placement.dim < tensor.dim() - 1
+    }
+    if sharded:
+        (first, even), *others = sharded
+        if others or not even:
+            z = product(x.mT, y, alpha, precision, kernel)
+            return sum_to_shape(z, z.shape[-2:])
+        x, y = x.movedim(first, 0), y.movedim(first, 0)
+    x, y = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
+    return product(x.mT, y, alpha, precision, kernel)
+
+
 def _grad_a(
     grad: Tensor, a: Tensor, b: Tensor, alpha: float, precision: int, kernel: int
 ) -> Tensor:
@@ -162,10 +187,10 @@ def _grad_a(
 def _grad_b(
     grad: Tensor, a: Tensor, b: Tensor, alpha: float, precision: int, kernel: int
 ) -> Tensor:
+    kernel = kernel_for_any_k(kernel)
     if b.dim() == 2 and a.dim() > 2:
-        # One product over all rows, instead of a batch of products to be summed.
-        a, grad = a.reshape(-1, a.shape[-1]), grad.reshape(-1, grad.shape[-1])
-    return sum_to_shape(product(a.mT, grad, alpha, precision, kernel_for_any_k(kernel)), b.shape)
+        return product_over_rows(a, grad, alpha, precision, kernel)
+    return sum_to_shape(product(a.mT, grad, alpha, precision, kernel), b.shape)
 
 
 def _vmap(

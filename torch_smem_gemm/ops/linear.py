@@ -9,7 +9,7 @@ from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._checks import check_activation, check_linear
 from torch_smem_gemm.ops._codes import activation_code, precision_code
 from torch_smem_gemm.ops._dispatch import Op, autocast, define, needs_grad
-from torch_smem_gemm.ops.gemm import product
+from torch_smem_gemm.ops.gemm import product_over_rows
 from torch_smem_gemm.ops.sum import sum_to_shape
 
 
@@ -78,13 +78,9 @@ def _backward(ctx: Any, grad: Tensor) -> tuple:
     if activation:
         # Only direct calls of the op come here; linear() applies the activation outside.
         grad = _aten.activation_gradient(grad, _linear(x, weight, bias, 0, precision), activation)
-    grad_weight = None
-    if needs[1]:
-        rows, grad_rows = x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1])
-        grad_weight = product(grad_rows.mT, rows, precision=precision)
     return (
         _linear(grad, weight.mT, None, 0, precision) if needs[0] else None,
-        grad_weight,
+        product_over_rows(grad, x, precision=precision) if needs[1] else None,
         sum_to_shape(grad, ctx.bias_shape) if needs[2] else None,
         None,
         None,
