@@ -20,14 +20,14 @@ from torch.utils.checkpoint import checkpoint
 import torch_smem_gemm as smem
 
 OPS = torch.ops.smem
-NAMED = CHOICES["named"]
+NAMED = CHOICES["named"] | {"gemm": GEMMS[0]}  # the one that takes least time on the CPU
 
 CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "gemm": lambda x: smem.gemm(
         x, x, bias=x[0], c=x, beta=0.5, activation="silu", kernel=NAMED["gemm"]
     ),
     "gemm auto": lambda x: smem.gemm(x, x, bias=x[0], activation="silu"),
-    "gemm direct": lambda x: OPS.gemm(x, x, x[0], x, 1.0, 0.5, 4, 0, 3),
+    "gemm direct": lambda x: OPS.gemm(x, x, x[0], x, 1.0, 0.5, 4, 0, 1),
     "linear": lambda x: smem.linear(x, x, x[0], activation="gelu"),
     "linear direct": lambda x: OPS.linear(x, x, x[0], 1),
     "transpose": lambda x: smem.transpose(x, kernel=NAMED["transpose"]),
@@ -114,7 +114,7 @@ def test_calls_with_out_leave_no_memory_behind(call: str) -> None:
 @pytest.mark.usefixtures("one_thread")
 @every_call
 def test_gradients_leave_no_memory_behind(call: str) -> None:
-    assert_flat(lambda: backward(call), 1000)
+    assert_flat(lambda: backward(call), 500)
 
 
 def test_errors_leave_no_memory_behind() -> None:
@@ -276,7 +276,7 @@ def rounds_by_thread(device: str, threads: int, rounds: int) -> None:
 
 
 def test_threads(device: str) -> None:
-    rounds_by_thread(device, threads=8, rounds=10 if device == "cpu" else 100)
+    rounds_by_thread(device, threads=8, rounds=4 if device == "cpu" else 100)
 
 
 def test_a_graph_may_be_differentiated_in_another_thread(device: str) -> None:
