@@ -77,9 +77,15 @@ def define(
         ):
             return public_call(*args)
 
-    jvp_by_op = functools.partial(jvp, public.default)
-    eager = _function(name, torch.autograd.Function, raw, setup, backward, jvp_by_op)
-    single_level = _function(name, _SingleLevelFunction, below_autograd, setup, backward, jvp_by_op)
+    eager = _function(name, torch.autograd.Function, raw, setup, backward)
+    single_level = _function(
+        name,
+        _SingleLevelFunction,
+        below_autograd,
+        setup,
+        backward,
+        functools.partial(jvp, public.default),
+    )
 
     def on_autograd(*args: Any) -> Tensor:
         # torch.func runs an Autograd kernel once a level of its own: a Function of a single level
@@ -103,18 +109,52 @@ def define(
     return call
 
 
-def _function(name: str, base: Any, forward: Op, setup: Setup, backward: Backward, jvp: Jvp) -> Op:
-    """Return ``forward`` with derivatives, by an autograd Function of type ``base``."""
+def _function(
+    name: str,
+    base: Any,
+    forward: Op,
+    setup: Setup,
+    backward: Backward,
+    jvp: Jvp | None = None,
+) -> Op:
+    """Return ``forward`` with derivatives, by an autograd Function of type ``base``.
+
+    Without a ``jvp`` it must not be called in forward mode, and takes less time.
+    """
 
     def forward_and_setup(ctx: Any, *args: Any) -> Tensor:
         output = forward(*args)
         setup(ctx, args, output)
-        if _in_forward_mode():
+        if jvp is not None and _in_forward_mode():
             ctx.save_for_forward(output, *(x if isinstance(x, Tensor) else None for x in args))
             ctx.options = tuple(None if isinstance(x, Tensor) else x for x in args)
         return output
 
-    def forward_mode(ctx: Any, *tangents: Tensor | None) -> Tensor | None:
+    # Made by its type for its name's sake, which grad_fn and anomaly mode show.
+    rules: dict[str, Any] = {
+        "forward": staticmethod(forward_and_setup),
+        "backward": staticmethod(backward),
+    }
+    if jvp is not None:
+        rules["jvp"] = staticmethod(_jvp_of_primals(jvp))
+    function = type(base)(f"Smem{name.capitalize()}", (base,), rules)
+
+    def call(*args: Any) -> Tensor:
+        if jvp is not None and _in_forward_mode() and _has_tangent(args):
+            return function.apply(*args)
+        if torch.is_grad_enabled():
+            for arg in args:
+                if isinstance(arg, Tensor) and arg.requires_grad:
+                    return function.apply(*args)
+        return forward(*args)
+
+    return call
+
+
+def _jvp_of_primals(jvp: Jvp) -> Callable[..., Tensor | None]:
+    """Return a Function's rule that calls ``jvp(output, args, tangents)``."""
+
+    def rule(ctx: Any, *tangents: Tensor | None) -> Tensor | None:
         output, *tensors = ctx.saved_tensors
         if not (output.is_floating_point() or output.is_complex()):
             return None
@@ -126,24 +166,7 @@ def _function(name: str, base: Any, forward: Op, setup: Setup, backward: Backwar
         with forward_ad._set_fwd_grad_enabled(True):  # for the outer levels of torch.func
             return jvp(output, primals, tangents)
 
-    # Made by its type for its name's sake, which grad_fn and anomaly mode show.
-    rules = {
-        "forward": staticmethod(forward_and_setup),
-        "backward": staticmethod(backward),
-        "jvp": staticmethod(forward_mode),
-    }
-    function = type(base)(f"Smem{name.capitalize()}", (base,), rules)
-
-    def call(*args: Any) -> Tensor:
-        if _in_forward_mode() and _has_tangent(args):
-            return function.apply(*args)
-        if torch.is_grad_enabled():
-            for arg in args:
-                if isinstance(arg, Tensor) and arg.requires_grad:
-                    return function.apply(*args)
-        return forward(*args)
-
-    return call
+    return rule
 
 
 def _register_rules(name: str, describe: Describe, raw: Op, vmap: Callable[..., tuple]) -> None:
