@@ -94,7 +94,7 @@ def assert_flat(run: Callable[[], object], calls: int) -> None:
         run()
     for _ in range(TRIES):
         blocks, resident = growth(run, calls)
-        if blocks < calls // 10 and resident < max(64 * calls, 2**17):
+        if blocks < calls // 2 and resident < max(64 * calls, 2**17):
             return
     pytest.fail(f"{calls} calls left {blocks} blocks behind, and {resident} bytes")
 
