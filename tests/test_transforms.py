@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from helpers import ACTIVATIONS, CHOICES, FLOATS, GEMMS, SUMS, short, torch_gemm
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.autograd import forward_ad
 
 import torch_smem_gemm as smem
 
@@ -63,40 +62,6 @@ def test_func_higher_orders(choice: str, device: str) -> None:
     _, torch_pull = torch.func.vjp(torchs, a, b, bias)
     seed = torch.tensor(2.0, device=device)
     close(pull(seed), torch_pull(seed))
-
-
-FORWARD = {
-    "gemm": (lambda a, k: smem.gemm(a, a, kernel=k["gemm"]), lambda a: a @ a),
-    "linear": (lambda a, k: OPS.linear(a, a), lambda a: a @ a.mT),
-    "transpose": (lambda a, k: smem.transpose(a, kernel=k["transpose"]), lambda a: a.mT),
-    "sum": (lambda a, k: smem.sum(a, 1, kernel=k["sum"]), lambda a: a.sum(1)),
-}
-
-
-@every_choice
-@pytest.mark.parametrize("op", FORWARD)
-@pytest.mark.parametrize("way", ["jvp", "dual", "hessian"])
-def test_forward_mode_is_right_or_refused(choice: str, op: str, way: str, device: str) -> None:
-    """Tangents that were silently zero would be the worst answer."""
-    ours, torchs = FORWARD[op]
-    a, tangent = torch.randn(3, 3, device=device), torch.randn(3, 3, device=device)
-
-    def derivative(f: Callable[[Tensor], Tensor]) -> Tensor:
-        if way == "jvp":
-            return torch.func.jvp(f, (a,), (tangent,))[1]
-        if way == "hessian":
-            return torch.func.hessian(lambda a: f(a).square().sum())(a)
-        with forward_ad.dual_level():
-            result = forward_ad.unpack_dual(f(forward_ad.make_dual(a, tangent)))
-        assert result.tangent is not None, "the tangent was dropped"
-        return result.tangent
-
-    try:
-        result = derivative(lambda a: ours(a, CHOICES[choice]))
-    except (RuntimeError, NotImplementedError) as error:
-        assert "forward" in str(error) or "jvp" in str(error)  # noqa: PT017
-        return
-    close(result, derivative(torchs))
 
 
 @every_choice

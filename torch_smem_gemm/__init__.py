@@ -11,6 +11,7 @@ from torch_smem_gemm._extension import load as _load
 _load()
 
 from torch_smem_gemm import analysis  # noqa: E402
+from torch_smem_gemm._flops import register_when_imported as _register_flops  # noqa: E402
 from torch_smem_gemm._kernels import KernelInfo, kernels  # noqa: E402
 from torch_smem_gemm._version import __version__  # noqa: E402
 from torch_smem_gemm.convert import Converted, convert, revert  # noqa: E402
@@ -23,6 +24,8 @@ from torch_smem_gemm.ops.sum import mean, sum  # noqa: E402
 from torch_smem_gemm.ops.transpose import transpose  # noqa: E402
 from torch_smem_gemm.trace_report import Trace  # noqa: E402
 from torch_smem_gemm.tracing import trace  # noqa: E402
+
+_register_flops()
 
 __all__ = [
     "Converted",

@@ -6,8 +6,9 @@ There are three ways to the same C++ function, and each call takes the cheapest 
 - nothing to differentiate: the bare op ``smem::_name`` (1.7 us);
 - eager gradients: the bare op in a classic autograd.Function (5 us; through an op with
   register_autograd it takes 10, and every call without gradients 3 us more);
-- torch.compile, torch.func and direct calls: the public op ``smem::name``, whose Autograd kernel
-  does the same (register_autograd's refuses to work under torch.func).
+- torch.compile, torch.func, forward mode, dispatch modes and direct calls: the public op
+  ``smem::name``, whose Autograd kernel does the same (register_autograd's refuses to work under
+  torch.func). Modes see that name, too: the one that policies and formulas are written for.
 """
 
 import functools
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType
 from torch._functorch.autograd_function import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
@@ -28,6 +30,7 @@ Op = Callable[..., Tensor]
 Describe = Callable[..., tuple[Sequence[int], torch.dtype]]
 Setup = Callable[[Any, tuple, Any], None]
 Backward = Callable[..., tuple]
+Jvp = Callable[..., Tensor]
 
 
 def define(
@@ -38,6 +41,7 @@ def define(
     vmap: Callable[..., tuple],
     setup: Setup,
     backward: Backward,
+    jvp: Jvp,
 ) -> Op:
     """Give the ops ``smem::name`` and ``smem::_name`` their Python half; return how to call them.
 
@@ -48,9 +52,11 @@ def define(
         vmap: ``vmap(op, info, in_dims, *args)``, the vmap rule of ``op``.
         setup: ``setup(ctx, inputs, output)`` saves what ``backward`` needs.
         backward: ``backward(ctx, grad)`` gives one gradient an input, by differentiable calls.
+        jvp: ``jvp(op, output, args, tangents)`` gives the output's tangent by differentiable calls,
+            of ``op`` where it can; ``tangents`` has None where an argument has none.
 
     Python kernels are called without trailing arguments that have their defaults: ``describe``,
-    ``cpu`` and ``vmap`` have the schema's.
+    ``cpu`` and ``vmap`` have the schema's. The others get all arguments.
     """
     public, bare = (getattr(torch.ops.smem, prefix + name) for prefix in ("", "_"))
     arguments = bare.default._schema.arguments
@@ -65,7 +71,7 @@ def define(
 
     def below_autograd(*args: Any) -> Tensor:
         # A Function's forward disables what the outer levels of torch.func, to which this call goes
-        # on, need: gradients, and to see (and refuse) forward mode.
+        # on, need: gradients and forward mode.
         with (
             torch._C._AutoDispatchBelowAutograd(),
             torch.enable_grad(),
@@ -74,10 +80,16 @@ def define(
             return public_call(*args)
 
     eager = _function(name, torch.autograd.Function, raw, setup, backward)
-    single_level = _function(name, _SingleLevelFunction, below_autograd, setup, backward)
+    single_level = _function(
+        name,
+        _SingleLevelFunction,
+        below_autograd,
+        setup,
+        backward,
+        functools.partial(jvp, public.default),
+    )
 
     def on_autograd(*args: Any) -> Tensor:
-        _refuse_forward_mode(name, args)
         # torch.func runs an Autograd kernel once a level of its own: a Function of a single level
         # is meant for that, where autograd.Function's apply would ask torch.func again.
         with enable_single_level_autograd_function():
@@ -87,27 +99,51 @@ def define(
     _register_rules(name, describe, raw, vmap)
 
     def call(*args: Any) -> Tensor:
-        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        if (
+            torch.compiler.is_compiling()
+            or torch._C._are_functorch_transforms_active()
+            or torch._C._len_torch_dispatch_stack()
+            or forward_ad._current_level >= 0
+        ):
             return public.default(*args)
-        _refuse_forward_mode(name, args)
         return eager(*args)
 
     return call
 
 
-def _function(name: str, base: Any, forward: Op, setup: Setup, backward: Backward) -> Op:
-    """Return ``forward`` with a gradient, by an autograd Function of type ``base``."""
+def _function(
+    name: str,
+    base: Any,
+    forward: Op,
+    setup: Setup,
+    backward: Backward,
+    jvp: Jvp | None = None,
+) -> Op:
+    """Return ``forward`` with derivatives, by an autograd Function of type ``base``.
+
+    Without a ``jvp`` it must not be called in forward mode, and takes less time.
+    """
 
     def forward_and_setup(ctx: Any, *args: Any) -> Tensor:
         output = forward(*args)
         setup(ctx, args, output)
+        if jvp is not None and _in_forward_mode():
+            ctx.save_for_forward(output, *(x if isinstance(x, Tensor) else None for x in args))
+            ctx.options = tuple(None if isinstance(x, Tensor) else x for x in args)
         return output
 
     # Made by its type for its name's sake, which grad_fn and anomaly mode show.
-    rules = {"forward": staticmethod(forward_and_setup), "backward": staticmethod(backward)}
+    rules: dict[str, Any] = {
+        "forward": staticmethod(forward_and_setup),
+        "backward": staticmethod(backward),
+    }
+    if jvp is not None:
+        rules["jvp"] = staticmethod(_jvp_of_primals(jvp))
     function = type(base)(f"Smem{name.capitalize()}", (base,), rules)
 
     def call(*args: Any) -> Tensor:
+        if jvp is not None and _in_forward_mode() and _has_tangent(args):
+            return function.apply(*args)
         if torch.is_grad_enabled():
             for arg in args:
                 if isinstance(arg, Tensor) and arg.requires_grad:
@@ -115,6 +151,24 @@ def _function(name: str, base: Any, forward: Op, setup: Setup, backward: Backwar
         return forward(*args)
 
     return call
+
+
+def _jvp_of_primals(jvp: Jvp) -> Callable[..., Tensor | None]:
+    """Return a Function's rule that calls ``jvp(output, args, tangents)``."""
+
+    def rule(ctx: Any, *tangents: Tensor | None) -> Tensor | None:
+        output, *tensors = ctx.saved_tensors
+        if not (output.is_floating_point() or output.is_complex()):
+            return None
+        # The saved tensors carry this level's tangents: a call on them would differentiate again.
+        primals = tuple(
+            option if x is None else forward_ad.unpack_dual(x, level=0).primal
+            for x, option in zip(tensors, ctx.options, strict=True)
+        )
+        with forward_ad._set_fwd_grad_enabled(True):  # for the outer levels of torch.func
+            return jvp(output, primals, tangents)
+
+    return rule
 
 
 def _register_rules(name: str, describe: Describe, raw: Op, vmap: Callable[..., tuple]) -> None:
@@ -184,16 +238,18 @@ def _learn_dtensor() -> bool:
     return True
 
 
-def _refuse_forward_mode(name: str, args: tuple) -> None:
-    """Raise where an argument carries a forward-mode tangent: it would be dropped in silence."""
-    if forward_ad._current_level < 0:
-        return
-    for arg in args:
-        if isinstance(arg, Tensor) and forward_ad.unpack_dual(arg).tangent is not None:
-            raise RuntimeError(
-                f"smem.{name}: forward-mode differentiation (jvp, jacfwd, hessian) is not "
-                "supported, expected backward mode (grad, vjp, jacrev)"
-            )
+def _in_forward_mode() -> bool:
+    """Whether tensors may carry forward-mode tangents, as this level of torch.func sees them."""
+    if torch._C._are_functorch_transforms_active():  # compiled code does not enter a dual_level
+        return torch._C._functorch.peek_interpreter_stack().key() == TransformType.Jvp
+    return forward_ad._current_level >= 0
+
+
+def _has_tangent(args: tuple) -> bool:
+    return any(
+        isinstance(x, Tensor) and forward_ad.unpack_dual(x, level=0).tangent is not None
+        for x in args
+    )
 
 
 def _with_defaults(arguments: Sequence[Any], args: tuple) -> tuple:
@@ -202,7 +258,7 @@ def _with_defaults(arguments: Sequence[Any], args: tuple) -> tuple:
 
 def needs_grad(*tensors: Tensor | None) -> bool:
     """Whether a call on these tensors is to be differentiated."""
-    if torch._C._are_functorch_transforms_active():
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         return True
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 

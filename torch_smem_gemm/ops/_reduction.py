@@ -14,7 +14,12 @@ Dims = int | Sequence[int] | None
 
 
 def define_reduction(
-    name: str, *, cpu: Op, setup: Callable[[Any, tuple, Tensor], None], backward: Callable
+    name: str,
+    *,
+    cpu: Op,
+    setup: Callable[[Any, tuple, Tensor], None],
+    backward: Callable,
+    jvp: Callable[..., Tensor],
 ) -> Callable[..., Tensor]:
     """Define ``smem::name``; return ``call(x, dim, keepdim, kernel, out, *dtype)``.
 
@@ -37,7 +42,13 @@ def define_reduction(
         return op(x, reduced, keepdim, *rest), 0
 
     defined = define(
-        name, describe=_describe(name), cpu=cpu, vmap=vmap, setup=setup, backward=backward
+        name,
+        describe=_describe(name),
+        cpu=cpu,
+        vmap=vmap,
+        setup=setup,
+        backward=backward,
+        jvp=jvp,
     )
 
     def call(

@@ -5,6 +5,8 @@ from typing import Any
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
+from torch_smem_gemm.ops._checks import check_reduction
+from torch_smem_gemm.ops._dispatch import Op
 from torch_smem_gemm.ops._reduction import (
     Dims,
     define_reduction,
@@ -78,5 +80,11 @@ def _backward(ctx: Any, grad: Tensor) -> tuple:
     return with_reduced_dims(ctx, grad) * ties / count, None, None, None
 
 
-_amax = define_reduction("amax", cpu=_aten.amax, setup=_setup_amax, backward=_backward)
-_amin = define_reduction("amin", cpu=_aten.amin, setup=_setup_amin, backward=_backward)
+def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
+    x, dim, keepdim, _ = args
+    ties = x == output.reshape(check_reduction("amax", x, dim, keepdim=True))
+    return smem_sum(tangents[0] * ties, dim, keepdim) / smem_sum(ties, dim, keepdim)
+
+
+_amax = define_reduction("amax", cpu=_aten.amax, setup=_setup_amax, backward=_backward, jvp=_jvp)
+_amin = define_reduction("amin", cpu=_aten.amin, setup=_setup_amin, backward=_backward, jvp=_jvp)

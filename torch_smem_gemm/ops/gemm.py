@@ -193,6 +193,24 @@ def _grad_b(
     return sum_to_shape(product(a.mT, grad, alpha, precision, kernel), b.shape)
 
 
+def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
+    a, b, bias, c, alpha, beta, activation, precision, kernel = args
+    tangent_a, tangent_b, tangent_bias, tangent_c, *_ = tangents
+    tangent = torch.zeros_like(output)
+    if tangent_a is not None:
+        tangent = tangent + op(tangent_a, b, None, None, alpha, 0.0, 0, precision, kernel)
+    if tangent_b is not None:
+        tangent = tangent + op(a, tangent_b, None, None, alpha, 0.0, 0, precision, kernel)
+    if tangent_bias is not None:
+        tangent = tangent + tangent_bias
+    if tangent_c is not None and beta != 0:
+        tangent = tangent + beta * tangent_c
+    if activation:
+        z = op(a, b, bias, c, alpha, beta, 0, precision, kernel)
+        tangent = _aten.activation_gradient(tangent, z, activation)
+    return tangent
+
+
 def _vmap(
     op: Op,
     info: Any,
@@ -232,5 +250,11 @@ def _vmap(
 
 
 _gemm = define(
-    "gemm", describe=_describe, cpu=_aten.gemm, vmap=_vmap, setup=_setup, backward=_backward
+    "gemm",
+    describe=_describe,
+    cpu=_aten.gemm,
+    vmap=_vmap,
+    setup=_setup,
+    backward=_backward,
+    jvp=_jvp,
 )

@@ -87,6 +87,22 @@ def _backward(ctx: Any, grad: Tensor) -> tuple:
     )
 
 
+def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
+    x, weight, bias, activation, precision = args
+    tangent_x, tangent_weight, tangent_bias, *_ = tangents
+    tangent = torch.zeros_like(output)
+    if tangent_x is not None:
+        tangent = tangent + op(tangent_x, weight, None, 0, precision)
+    if tangent_weight is not None:
+        tangent = tangent + op(x, tangent_weight, None, 0, precision)
+    if tangent_bias is not None:
+        tangent = tangent + tangent_bias
+    if activation:
+        z = op(x, weight, bias, 0, precision)
+        tangent = _aten.activation_gradient(tangent, z, activation)
+    return tangent
+
+
 def _vmap(
     op: Op,
     info: Any,
@@ -120,5 +136,11 @@ def _vmap(
 
 
 _linear = define(
-    "linear", describe=_describe, cpu=_aten.linear, vmap=_vmap, setup=_setup, backward=_backward
+    "linear",
+    describe=_describe,
+    cpu=_aten.linear,
+    vmap=_vmap,
+    setup=_setup,
+    backward=_backward,
+    jvp=_jvp,
 )

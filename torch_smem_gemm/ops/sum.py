@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
+from torch_smem_gemm.ops._dispatch import Op
 from torch_smem_gemm.ops._reduction import (
     Dims,
     define_reduction,
@@ -27,8 +28,8 @@ def sum(
 ) -> Tensor:
     """Return the sum of ``x`` over ``dim``, with torch.sum's semantics and dtypes.
 
-    Differentiable to any order. float16 and bfloat16 are summed in float32 and rounded once;
-    integers and bool are summed to int64.
+    Differentiable to any order. float16 and bfloat16 are summed in float32 and rounded once, or
+    kept in float32 under CUDA autocast; integers and bool are summed to int64.
 
     Args:
         x: any shape and strides; float64, float32, float16, bfloat16, complex, int64, int32, int16,
@@ -45,6 +46,8 @@ def sum(
         ValueError, TypeError: unknown kernel; the text lists the valid ones.
         torch.OutOfMemoryError: no memory for the result.
     """
+    if dtype is None and out is None:
+        dtype = _autocast_dtype(x)
     return _sum(x, dim, keepdim, kernel, out, dtype)
 
 
@@ -83,7 +86,14 @@ def sum_to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
     extra = x.dim() - len(shape)
     stretched = [extra + d for d, size in enumerate(shape) if size == 1 and x.shape[extra + d] != 1]
     dims = [*range(extra), *stretched]
-    return sum(x, dims, keepdim=True).reshape(shape) if dims else x
+    # Not by sum(), which autocast would have return float32.
+    return _sum(x, dims, True, "auto", None, None).reshape(shape) if dims else x
+
+
+def _autocast_dtype(x: Tensor) -> torch.dtype | None:
+    """Return the dtype in which autocast has torch.sum(x) add: it has no rule for the others."""
+    casts = x.device.type == "cuda" and torch.is_autocast_enabled("cuda")
+    return torch.float32 if casts and x.dtype in (torch.float16, torch.bfloat16) else None
 
 
 def _setup_sum(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -106,5 +116,11 @@ def _mean_backward(ctx: Any, grad: Tensor) -> tuple:
     return grad.expand(ctx.shape) / count, None, None, None, None
 
 
-_sum = define_reduction("sum", cpu=_aten.sum, setup=_setup_sum, backward=_sum_backward)
-_mean = define_reduction("mean", cpu=_aten.mean, setup=_setup_mean, backward=_mean_backward)
+def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
+    return op(tangents[0], *args[1:])
+
+
+_sum = define_reduction("sum", cpu=_aten.sum, setup=_setup_sum, backward=_sum_backward, jvp=_jvp)
+_mean = define_reduction(
+    "mean", cpu=_aten.mean, setup=_setup_mean, backward=_mean_backward, jvp=_jvp
+)

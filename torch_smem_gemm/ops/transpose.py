@@ -61,6 +61,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple:
     return _transpose(grad, *ctx.arguments), None, None, None
 
 
+def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
+    return op(tangents[0], *args[1:])
+
+
 def _vmap(
     op: Op, info: Any, in_dims: tuple, x: Tensor, dim0: int = -2, dim1: int = -1, kernel_id: int = 0
 ) -> tuple[Tensor, int]:
@@ -78,4 +82,5 @@ _transpose = define(
     vmap=_vmap,
     setup=_setup,
     backward=_backward,
+    jvp=_jvp,
 )

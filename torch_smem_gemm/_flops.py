@@ -1,0 +1,65 @@
+"""FLOP of the ops for torch.utils.flop_counter, which knows those of ATen alone."""
+
+import importlib.util
+import math
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+import torch
+
+COUNTER = "torch.utils.flop_counter"
+
+
+def register_when_imported() -> None:
+    """Register the formulas as soon as the counter is imported, which we leave to its users.
+
+    It brings triton with it, where there is one, and that takes longer than all of our import.
+    """
+    if COUNTER in sys.modules:
+        _register(sys.modules[COUNTER])
+    else:
+        sys.meta_path.insert(0, _CounterFinder())
+
+
+class _CounterFinder(MetaPathFinder):
+    """Finds the counter as all others would, once, and has it register the formulas when loaded."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != COUNTER:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def load_and_register(module: ModuleType) -> None:
+            load(module)
+            _register(module)
+
+        spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
+        return spec
+
+
+def _register(counter: Any) -> None:
+    ops = torch.ops.smem
+    counter.register_flop_formula([ops.gemm, ops._gemm])(_gemm)
+    counter.register_flop_formula([ops.linear, ops._linear])(_linear)
+
+
+# As torch's formulas, these count the products' FLOP alone.
+
+
+def _gemm(a: Sequence[int], b: Sequence[int], *args: Any, out_shape: Any, **kwargs: Any) -> int:
+    batch = torch.broadcast_shapes(a[:-2], b[:-2])
+    return 2 * math.prod(batch) * a[-2] * a[-1] * b[-1]
+
+
+def _linear(x: Sequence[int], weight: Sequence[int], *a: Any, out_shape: Any, **kw: Any) -> int:
+    return 2 * math.prod(x) * weight[0]
