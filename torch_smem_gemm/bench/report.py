@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_smem_gemm.bench.measure import Ceilings
-from torch_smem_gemm.bench.results import best_ratio, geometric_mean, problems
+from torch_smem_gemm.bench.results import best_ratio, geometric_mean, grouped, problems
 from torch_smem_gemm.bench.rows import OURS, Row
 from torch_smem_gemm.bench.suite import LADDER
 
@@ -183,12 +183,8 @@ def set_table(members: Sequence[Sequence[Row]]) -> str:
 
 def _sets(rows: Sequence[Row]) -> list[list[list[Row]]]:
     """The problems of each op, set and dtype, without the ladders."""
-    found: dict[tuple[str, str, str], list[list[Row]]] = {}
-    for members in problems(rows):
-        first = members[0]
-        if first.set != LADDER:
-            found.setdefault((first.op, first.set, first.dtype), []).append(members)
-    return list(found.values())
+    found = problems([row for row in rows if row.set != LADDER])
+    return grouped(found, lambda members: (members[0].op, members[0].set, members[0].dtype))
 
 
 def _summary(members: Sequence[Sequence[Row]]) -> Summary:
@@ -197,7 +193,7 @@ def _summary(members: Sequence[Sequence[Row]]) -> Summary:
     for found in members:
         for row in found:
             if row.status != "ok":
-                key = f"{row.name} {_status(row)}"
+                key = f"{row.name} {row.verdict}"
                 untimed[key] = untimed.get(key, 0) + 1
         ours = next(row for row in found if row.name == OURS)
         if best := best_ratio(ours, found):
@@ -258,7 +254,7 @@ def _faults(members: Sequence[Sequence[Row]]) -> list[str]:
     """What is wrong or not available, and why: a list, or nothing."""
     shapes: dict[tuple[str, str, str], list[str]] = {}
     for row in (row for found in members for row in found if row.status != "ok"):
-        shapes.setdefault((row.name, _status(row), row.detail), []).append(_shape(row))
+        shapes.setdefault((row.name, row.verdict, row.detail), []).append(_shape(row))
     items = []
     for (name, status, detail), where in shapes.items():
         more = len(where) - NAMED_SHAPES
@@ -269,7 +265,7 @@ def _faults(members: Sequence[Sequence[Row]]) -> list[str]:
 
 def _against(row: Row, other: Row | None) -> str:
     if other is not None and other.status != "ok":
-        return _status(other)
+        return other.verdict
     return "" if other is None else _ratio(row, other.name)
 
 
@@ -278,7 +274,7 @@ def _ratio(row: Row, other: str) -> str:
 
 
 def _ms(row: Row) -> str:
-    return _status(row) if row.ms is None else f"{row.ms:.4g}"
+    return row.verdict if row.ms is None else f"{row.ms:.4g}"
 
 
 def _rate(row: Row) -> str:
@@ -287,10 +283,6 @@ def _rate(row: Row) -> str:
 
 def _figure(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
-
-
-def _status(row: Row) -> str:
-    return "WRONG" if row.status == "wrong" else row.status
 
 
 def _shape(row: Row) -> str:

@@ -9,15 +9,17 @@ import dataclasses
 import datetime
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch_smem_gemm.bench.measure import METHOD, Ceilings, Spread
 from torch_smem_gemm.bench.rows import Row
 from torch_smem_gemm.bench.telemetry import Summary
 
 DIGITS = 6  # significant ones of a figure
+
+T = TypeVar("T")
 
 
 def results(
@@ -89,12 +91,17 @@ def rounded(value: Any) -> Any:
     return value
 
 
-def problems(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each problem of each set, in the order of their first rows."""
-    found: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        found.setdefault((row.set, row.problem), []).append(row)
+def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Items of the same ``key`` together, in the order of their first ones."""
+    found: dict[Hashable, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
     return list(found.values())
+
+
+def problems(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each problem of each set, in the order of their first rows."""
+    return grouped(rows, lambda row: (row.set, row.problem))
 
 
 def best_ratio(row: Row, rivals: Sequence[Row]) -> Spread | None:

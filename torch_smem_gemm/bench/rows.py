@@ -57,6 +57,11 @@ class Row:
     # another contender's name -> how many times as fast as it
     ratios: dict[str, Spread] = field(default_factory=dict)
 
+    @property
+    def verdict(self) -> str:
+        """What stands where a row without figures would have its time: WRONG or n/a."""
+        return "WRONG" if self.status == "wrong" else self.status
+
 
 @dataclass(frozen=True)
 class Contender:

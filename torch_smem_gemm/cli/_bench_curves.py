@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch_smem_gemm.bench.measure import Ceilings
+from torch_smem_gemm.bench.results import grouped
 from torch_smem_gemm.bench.rows import OURS, Row
 from torch_smem_gemm.cli._strips import (
     BLUE,
@@ -15,7 +16,6 @@ from torch_smem_gemm.cli._strips import (
     Cell,
     Strip,
     group_title,
-    grouped,
     strips,
 )
 from torch_smem_gemm.cli._text import rate_text

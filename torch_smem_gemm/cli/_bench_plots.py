@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch_smem_gemm.bench.measure import Ceilings, Spread
-from torch_smem_gemm.bench.results import best_ratio, geometric_mean, problems
+from torch_smem_gemm.bench.results import best_ratio, geometric_mean, grouped, problems
 from torch_smem_gemm.bench.rows import OURS, Row
 from torch_smem_gemm.bench.suite import LADDER
 from torch_smem_gemm.cli._bench_curves import bandwidths, rooflines, squares
@@ -20,7 +20,6 @@ from torch_smem_gemm.cli._strips import (
     Strip,
     check_suffix,
     group_title,
-    grouped,
     strips,
     write,
 )

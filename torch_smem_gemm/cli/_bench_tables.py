@@ -91,7 +91,7 @@ def print_summary(rows: Sequence[Row]) -> None:
 def _times(row: Row) -> list[str]:
     """Milliseconds, their spread and the rate; WRONG or n/a where there are none."""
     if row.ms is None or row.rate is None:
-        return ["WRONG" if row.status == "wrong" else row.status, "", ""]
+        return [row.verdict, "", ""]
     return [f"{row.ms:.4g}", f"{row.ms_p20:.4g} - {row.ms_p80:.4g}", rate_text(row.rate)]
 
 
@@ -99,7 +99,7 @@ def _ratio(row: Row, other: Row | None) -> str:
     if other is None:
         return ""
     if other.status != "ok":
-        return "WRONG" if other.status == "wrong" else other.status
+        return other.verdict
     return f"{row.ratios[other.name].median:.2f}" if other.name in row.ratios else ""
 
 

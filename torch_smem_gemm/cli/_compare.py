@@ -81,5 +81,5 @@ def _cells(change: Change) -> list[str]:
 
 def _figures(row: Row) -> tuple[str, str]:
     if row.ms is None:
-        return "WRONG" if row.status == "wrong" else row.status, ""
+        return row.verdict, ""
     return f"{row.ms:.4g}", f"{row.ms_p20:.4g} - {row.ms_p80:.4g}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -88,14 +88,6 @@ def check_suffix(path: Path) -> None:
     """Raise ValueError where no picture can be written to a file of that name."""
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"expected a picture's name that ends in {', '.join(SUFFIXES)}: {path}")
-
-
-def grouped(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[list[Row]]:
-    """Rows of the same ``key`` together, in the order of their first rows."""
-    found: dict[Hashable, list[Row]] = {}
-    for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return list(found.values())
 
 
 def group_title(row: Row) -> str:
