@@ -11,9 +11,11 @@ side by side. Exits with 1 if any differ by more than 1% for no reason that is k
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import sys
+from collections import Counter as Counts
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -202,7 +204,7 @@ def profile(save: Path | None) -> list[dict[str, str]]:
     """Run :func:`launch_all` under ncu; a dict of its columns for each launch."""
     metrics = [f"{name}.sum" for _, names in COUNTERS.values() for name in names]
     options = [
-        *("--kernel-name-base", "demangled", "-k", "regex:_kernel<.*Problem"),
+        *("--kernel-name-base", "demangled", "-k", "regex:smem::"),
         *("--print-metric-instances", "details"),
     ]
     command = [sys.executable, Path(__file__).resolve(), "--launch"]
@@ -216,11 +218,13 @@ def opcodes(text: str) -> dict[str, int]:
     return {name: counts[name] for name in sorted(counts) if SHOWN_OPCODES.match(name)}
 
 
-def compare(columns: dict[str, str], trace: smem.Trace) -> dict[str, Any]:
-    """One launch's counters, ours beside ncu's."""
-    executed = opcodes(columns[OPCODES])
+def compare(launches: list[dict[str, str]], trace: smem.Trace) -> dict[str, Any]:
+    """The counters of a call's launches together, ours beside ncu's."""
+    executed = Counts()
+    for columns in launches:
+        executed.update(opcodes(columns[OPCODES]))
     measured = {
-        name: sum(ncu.number(columns[f"{metric}.sum"]) for metric in metrics)
+        name: sum(ncu.number(row[f"{metric}.sum"]) for metric in metrics for row in launches)
         for name, (_, metrics) in COUNTERS.items()
     }
     measured["barriers"] = sum(n for name, n in executed.items() if name.startswith("BAR"))
@@ -235,17 +239,21 @@ def compare(columns: dict[str, str], trace: smem.Trace) -> dict[str, Any]:
             name: {"trace": count, "ncu": measured[name]}
             for name, count in counts(trace, view).items()
         },
-        "opcodes": executed,
+        "opcodes": dict(sorted(executed.items())),
     }
 
 
 def collect(save: Path | None) -> dict[str, Any]:
     """Everything that the results file holds."""
     rows = []
-    for (op, kernel, sizes, dtype), columns in zip(runs(), profile(save), strict=True):
+    profiled = iter(profile(save))
+    for op, kernel, sizes, dtype in runs():
         trace = smem.trace(op, *arguments(op, sizes, dtype, "cpu"), kernel=kernel)
+        launches = list(itertools.islice(profiled, len(trace.launches)))
         row = {"op": op, "kernel": kernel, "sizes": sizes, "dtype": dtype}
-        rows.append(row | {"function": columns["Kernel Name"]} | compare(columns, trace))
+        rows.append(row | {"function": launches[0]["Kernel Name"]} | compare(launches, trace))
+    if extra := list(profiled):
+        raise SystemExit(f"ncu saw {len(extra)} launches that the trace did not")
     return {**ncu.setting(), "rows": rows}
 
 

@@ -282,7 +282,7 @@ def test_several_dimensions_are_one_in_their_logical_order(device: str) -> None:
 
 
 def test_the_order_is_the_one_that_is_written_down(device: str) -> None:
-    """csrc/sum/order.h, step by step in float32."""
+    """csrc/sum/order.h, step by step in float32, then float64."""
     for n in (5, 300, 2048, 7000):
         x = normal(n, device=device)
         padded = torch.zeros(-(-n // 2048) * 2048, device=device)
@@ -292,11 +292,14 @@ def test_the_order_is_the_one_that_is_written_down(device: str) -> None:
         for k in range(8):
             nodes = nodes + chains[:, k]
         nodes = nodes.flatten()
+        level = 0
         while len(nodes) > 1:
+            nodes = nodes.double() if level == 5 else nodes
             nodes = torch.nn.functional.pad(nodes, (0, len(nodes) % 2))
             nodes = nodes[::2] + nodes[1::2]
+            level += 1
         for result in by_any("sum", x, 0).values():
-            assert same_bits(result, nodes[0])
+            assert same_bits(result, nodes[0].float())
 
 
 # --------------------------------------------------------------------------------------- accuracy

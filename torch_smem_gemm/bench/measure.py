@@ -34,7 +34,8 @@ METHOD = (
     " shuffled anew each round; candidates that take long take part in fewer rounds (at least"
     f" {MIN_ROUNDS} of {MAX_ROUNDS}). Ratios are medians of the ratios taken round by round."
     " Untimed warm-up first. On a GPU: CUDA events around each call, the L2 cache flushed before it"
-    " by writing a buffer of twice its size; on a CPU: wall-clock time, caches warm. graph_ms, of"
+    " by reading a buffer of twice its size, which leaves nothing to be written back during the"
+    " call; on a CPU: wall-clock time, caches warm. graph_ms, of"
     " short calls: a CUDA graph that calls once with each of the sets of inputs, too many for the"
     " L2 cache, divided by their number. host_us: the host's time for one call, the GPU's not"
     " waited for. Random inputs; every result is checked against float64 before it is timed; TF32"
@@ -303,7 +304,7 @@ def _stride(seconds: float, budget: float) -> int:
 def _cuda_round(device: torch.device) -> Callable[[Sequence[Call]], list[float]]:
     """A function that runs calls one after the other and returns the seconds of each."""
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
-    flush = torch.empty(2 * l2_bytes, dtype=torch.uint8, device=device)
+    flush = torch.ones(2 * l2_bytes // 4, device=device)
 
     def timed_round(calls: Sequence[Call]) -> list[float]:
         pairs = []
@@ -311,7 +312,7 @@ def _cuda_round(device: torch.device) -> Callable[[Sequence[Call]], list[float]]
             for call in calls:
                 # Also keeps the GPU busy while the host prepares the call, so that the events see
                 # the call's work and not the host's.
-                flush.zero_()
+                flush.sum()
                 start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 start.record()
                 call()
