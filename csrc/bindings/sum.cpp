@@ -140,10 +140,6 @@ Tensor packed(const Tensor& x, const Plan& plan, int dims) {
 void run_passes(const Reduction& reduction, sum::Problem problem, const sum::Kernel* named,
                 const sum::KernelTable& table, const Tensor& like, const Device& device) {
   const sum::Problem whole = problem;
-  const DType accumulator = sum::accumulator_of(problem.in_dtype);
-  const ScalarType partial_type = accumulator == DType::f64   ? ScalarType::Double
-                                  : accumulator == DType::f32 ? ScalarType::Float
-                                                              : ScalarType::Long;
   OptionalTensor source, partial;
   for (bool last = false; !last;) {
     const sum::Kernel* kernel = named ? named : table.kernels[sum::choose(problem).kernel];
@@ -157,12 +153,17 @@ void run_passes(const Reduction& reduction, sum::Problem problem, const sum::Ker
         problem.outputs.stride[sum::OUT][d] = whole.outputs.stride[sum::OUT][d];
       }
     } else {
+      const DType dtype = sum::partial_of(*kernel, problem);
       Sizes sizes;
       sizes.push(problem.output_count * problem.chunks);
-      partial = empty(reduction.name, sizes, partial_type, like);
+      partial = empty(reduction.name, sizes,
+                      dtype == DType::f64   ? ScalarType::Double
+                      : dtype == DType::f32 ? ScalarType::Float
+                                            : ScalarType::Long,
+                      like);
       trace_tensor("partial", *partial);
       problem.out = partial->mutable_data_ptr();
-      problem.out_dtype = accumulator;
+      problem.out_dtype = dtype;
       problem.divisor = 1;
       int64_t step = problem.chunks;
       for (int d = problem.outputs.rank - 1; d >= 0; --d) {
@@ -174,7 +175,7 @@ void run_passes(const Reduction& reduction, sum::Problem problem, const sum::Ker
 
     source = partial;  // lives until the next launch has been enqueued
     problem.in = problem.out;
-    problem.in_dtype = accumulator;
+    problem.in_dtype = problem.out_dtype;
     problem.count = problem.chunks;
     problem.chain = 1;
     problem.reduced = {};

@@ -40,8 +40,14 @@ __device__ __forceinline__ Offsets<TENSORS> offsets_at(const Loop<TENSORS>& loop
     for (int t = 0; t < TENSORS; ++t) offsets.of[t] += i * loop.stride[t][d];
   };
   for (int d = loop.rank - 1; d > 0; --d) {
-    step(d, index % loop.size[d]);
-    index /= loop.size[d];
+    int64_t quotient = 0;
+    if ((index | loop.size[d]) >> 32 == 0) {  // a third of the instructions
+      quotient = static_cast<uint32_t>(index) / static_cast<uint32_t>(loop.size[d]);
+    } else {
+      quotient = index / loop.size[d];
+    }
+    step(d, index - quotient * loop.size[d]);
+    index = quotient;
   }
   if (loop.rank > 0) step(0, index);
   return offsets;
@@ -52,6 +58,17 @@ __device__ __forceinline__ Offsets<TENSORS> offsets_at(const Loop<TENSORS>& loop
 template <int TENSORS>
 __device__ __noinline__ Offsets<TENSORS> call_offsets_at(const Loop<TENSORS>& loop, int64_t index) {
   return offsets_at(loop, index);
+}
+
+/// Where iteration `index` of a nest is, and how many iterations of the innermost loop are left.
+struct Run {
+  int64_t offset, left;
+};
+
+/// As a call, too: for kernels that ask once a run.
+__device__ __noinline__ inline Run call_run_at(const Loop<1>& loop, int64_t index) {
+  const int64_t size = loop.rank > 0 ? loop.size[loop.rank - 1] : 1;
+  return {offsets_at(loop, index).of[0], size - index % size};
 }
 
 }  // namespace SMEM_BUILD

@@ -1,6 +1,7 @@
 // Accesses of several elements at once: one 16-byte instruction instead of four of 4 bytes.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "device/tile.h"
@@ -20,6 +21,25 @@ constexpr int VECTOR_WIDTH = 16 / sizeof(T);
 template <int N, typename T>
 __device__ __forceinline__ Vector<T, N> load_vector(const T* from, Site site = Site::here()) {
   return load(reinterpret_cast<const Vector<T, N>*>(from), site);
+}
+
+/// N elements as the registers that a load fills: nvcc takes a vector of small elements apart where
+/// it is loaded on a condition, and a kernel of 16 bytes a load then moves bytes about.
+template <typename T, int N>
+struct Loaded {
+  using Word = std::conditional_t<N * sizeof(T) % 4 == 0, uint32_t, T>;
+
+  Vector<Word, N * sizeof(T) / sizeof(Word)> words;
+
+  __device__ __forceinline__ Vector<T, N> elements() const {
+    return std::bit_cast<Vector<T, N>>(words);
+  }
+};
+
+template <int N, typename T>
+__device__ __forceinline__ Loaded<T, N> load_words(const T* from, Site site = Site::here()) {
+  using Words = decltype(Loaded<T, N>::words);
+  return {load(reinterpret_cast<const Words*>(from), site)};
 }
 
 /// The first `inside` of N elements; zeros for the others, which are not read.

@@ -65,3 +65,16 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
   return smem::host_run::shuffle(mask, value, source >= (lane & -width) + width ? lane : source,
                                  site);
 }
+
+/// c plus the products of the four bytes of a with those of b.
+inline int32_t __dp4a(int32_t a, int32_t b, int32_t c) {
+  for (int shift = 0; shift < 32; shift += 8) {
+    c += static_cast<int8_t>(a >> shift) * static_cast<int8_t>(b >> shift);
+  }
+  return c;
+}
+
+inline uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t c) {
+  for (int shift = 0; shift < 32; shift += 8) c += (a >> shift & 255) * (b >> shift & 255);
+  return c;
+}

@@ -26,6 +26,15 @@ inline bool rows_are_vectors(const Problem& problem, int width) {
          is_aligned(problem, width) && steps_by(problem.outputs, problem.outputs.rank, width);
 }
 
+/// The same along the innermost of several reduced loops.
+inline bool nested_rows_are_vectors(const Problem& problem, int width) {
+  const int inner = problem.reduced.rank - 1;
+  return inner >= 0 && problem.reduced.stride[0][inner] == 1 &&
+         problem.reduced.size[inner] % width == 0 && is_aligned(problem, width) &&
+         steps_by(problem.reduced, inner, width) &&
+         steps_by(problem.outputs, problem.outputs.rank, width);
+}
+
 /// The same along the innermost of the outputs' loops.
 inline bool columns_are_vectors(const Problem& problem, int width) {
   const int inner = problem.outputs.rank - 1;

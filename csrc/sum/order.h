@@ -15,8 +15,12 @@
 //
 // Any aligned run of 2^k leaves is one node. So a warp may take a segment and shuffle, a thread may
 // take 8 neighbouring leaves of a column, a block any 2^k such runs, and a second launch may go on
-// where the first stopped: nobody sees a difference. A sum's longest path has 8 + log2(count / 8)
-// additions, so float32's error hardly grows with the count.
+// where the first stopped: nobody sees a difference.
+//
+// Sums of float32 and less are added in float32 up to a node above 32 leaves, and in float64 from
+// there on, where additions are few: at most 8 + 5 roundings of partial sums and the last one. In
+// float32 throughout, the root and the nodes below it would make most of the error, and more than
+// torch's where the count is just above a power of two, whose tree is lopsided (1.2 times at 100).
 #pragma once
 
 #include <limits>
@@ -25,8 +29,16 @@
 
 namespace smem::sum {
 
-constexpr int LANES = 256;  ///< leaves of a segment
-constexpr int CHAIN = 8;    ///< elements of a leaf; 1 where the elements are nodes already
+constexpr int LANES = 256;        ///< leaves of a segment
+constexpr int CHAIN = 8;          ///< elements of a leaf; 1 where the elements are nodes already
+constexpr int NARROW_LEVELS = 5;  ///< nodes above 2^5 leaves are the last ones in float32
+
+/// Sums and extrema of bytes, which any order leaves the same, take segments so many times as long:
+/// 16 loads of 16 bytes a lane.
+template <typename T>
+constexpr int span_of() {
+  return sizeof(T) == 1 ? 4 : 1;
+}
 
 inline namespace SMEM_BUILD {
 
@@ -47,6 +59,7 @@ __device__ __forceinline__ Leaf<T> to_leaf(T value) {
 
 struct Sum {
   static constexpr bool SYMMETRIC = true;  ///< combine(a, b) has the bits of combine(b, a)
+  static constexpr bool WIDENS = true;     ///< nodes above NARROW_LEVELS have more bits
 
   template <typename Acc>
   __device__ __forceinline__ static constexpr Acc identity() {
@@ -61,6 +74,7 @@ struct Sum {
 /// The largest, or NaN where there is one. Of 0.0 and -0.0 the later.
 struct Max {
   static constexpr bool SYMMETRIC = false;
+  static constexpr bool WIDENS = false;
 
   template <typename Acc>
   __device__ __forceinline__ static constexpr Acc identity() {
@@ -79,6 +93,7 @@ struct Max {
 
 struct Min {
   static constexpr bool SYMMETRIC = false;
+  static constexpr bool WIDENS = false;
 
   template <typename Acc>
   __device__ __forceinline__ static constexpr Acc identity() {
@@ -95,6 +110,11 @@ struct Min {
   }
 };
 
+/// The type of a node anywhere in the tree, for elements of type T.
+template <typename Op, typename T>
+using Node = std::conditional_t<Op::WIDENS && std::is_same_v<Accumulator<T>, Accumulator<float>>,
+                                Accumulator<double>, Accumulator<T>>;
+
 /// The node above N neighbouring nodes; N is a power of two. Uses `nodes` up.
 template <typename Op, typename Acc, int N>
 __device__ __forceinline__ Acc node_above(Acc (&nodes)[N]) {
@@ -106,19 +126,58 @@ __device__ __forceinline__ Acc node_above(Acc (&nodes)[N]) {
   return nodes[0];
 }
 
-/// The node above the nodes of `lanes` neighbouring lanes of a warp, a power of two, in each of
-/// them. Every lane of the warp must take part.
+/// The node above the calling lane's node and that of the lane `offset` away.
 template <typename Op, typename Acc>
-__device__ __forceinline__ Acc node_above_lanes(Acc node, int lanes = 32) {
+__device__ __forceinline__ Acc combine_lanes(Acc mine, Acc other, int offset) {
+  const bool is_first = Op::SYMMETRIC || (threadIdx.x & offset) == 0;
+  return is_first ? Op::combine(mine, other) : Op::combine(other, mine);
+}
+
+/// The node above the nodes of `lanes` neighbouring lanes of a warp, a power of two, in each of
+/// them; lanes nearer than `first` have been combined already. Every lane must take part.
+template <typename Op, typename Acc>
+__device__ __forceinline__ Acc node_above_lanes(Acc node, int first = 1, int lanes = 32) {
 #pragma unroll
   for (int offset = 1; offset < 32; offset *= 2) {
-    if (offset < lanes) {
-      const Acc other = __shfl_xor_sync(ALL_LANES, node, offset);
-      const bool is_first = Op::SYMMETRIC || (threadIdx.x & offset) == 0;
-      node = is_first ? Op::combine(node, other) : Op::combine(other, node);
+    if (first <= offset && offset < lanes) {
+      node = combine_lanes<Op>(node, __shfl_xor_sync(ALL_LANES, node, offset), offset);
     }
   }
   return node;
+}
+
+/// The same where the lanes' nodes are above 2^LEVEL leaves: widens them on the way.
+template <typename Op, typename T, int LEVEL>
+__device__ __forceinline__ Node<Op, T> node_above_row(Leaf<T> leaves, int lanes, int first) {
+  static_assert(LEVEL <= NARROW_LEVELS, "a lane's node is narrow");
+  constexpr int NARROW = 1 << (NARROW_LEVELS - LEVEL);
+  const Accumulator<T> narrow = node_above_lanes<Op>(static_cast<Accumulator<T>>(leaves), first,
+                                                     lanes < NARROW ? lanes : NARROW);
+  auto node = static_cast<Node<Op, T>>(narrow);
+  if (NARROW < 32 && first <= NARROW && NARROW < lanes) {
+    // What is sent is narrow still: one shuffle instead of two.
+    const auto other = static_cast<Node<Op, T>>(__shfl_xor_sync(ALL_LANES, narrow, NARROW % 32));
+    node = combine_lanes<Op>(node, other, NARROW);
+    first = 2 * NARROW;
+  }
+  return node_above_lanes<Op>(node, first < NARROW ? NARROW : first, lanes);
+}
+
+/// N nodes a lane, each to be combined with those of N neighbouring lanes: lane l is left with the
+/// node of number l % N. N - 1 shuffles, where one number after the other takes N log2(N). Uses
+/// `nodes` up.
+template <typename Op, typename Acc, int N>
+__device__ __forceinline__ Acc scatter_over_lanes(Acc (&nodes)[N]) {
+#pragma unroll
+  for (int offset = 1; offset < N; offset *= 2) {
+    const bool odd = (threadIdx.x & offset) != 0;
+#pragma unroll
+    for (int i = 0; i < N / offset; i += 2) {
+      const Acc mine = odd ? nodes[i + 1] : nodes[i], yours = odd ? nodes[i] : nodes[i + 1];
+      nodes[i / 2] = combine_lanes<Op>(mine, __shfl_xor_sync(ALL_LANES, yours, offset), offset);
+    }
+  }
+  return nodes[0];
 }
 
 /// Combines nodes that come one after the other, up to 2^LEVELS of them, as their tree does: a

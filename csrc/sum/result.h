@@ -12,9 +12,10 @@ struct Place {
   int64_t index;
 };
 
-template <typename Out>
-__device__ __forceinline__ void put(const Place& to, Accumulator<Out> value, Site site) {
-  smem::store(static_cast<Out*>(to.out) + to.index, from_accumulator<Out>(value), site);
+template <typename Out, typename Acc>
+__device__ __forceinline__ void put(const Place& to, Acc value, Site site) {
+  smem::store(static_cast<Out*>(to.out) + to.index,
+              from_accumulator<Out>(static_cast<Accumulator<Out>>(value)), site);
 }
 
 /// Writes what chunk `chunk` of output `output` comes to. Called by one thread.
@@ -38,17 +39,15 @@ __device__ __forceinline__ void put_result(const Problem& problem, int64_t outpu
     }
   } else {
     if (problem.divisor != 1) value = value / Acc(problem.divisor);
-    if constexpr (std::is_same_v<Acc, Accumulator<double>>) {
-      put<double>(to, value, site);
-    } else {
-      switch (problem.out_dtype) {
-        case DType::f16:
-          return put<half>(to, value, site);
-        case DType::bf16:
-          return put<bfloat16>(to, value, site);
-        default:
-          return put<float>(to, value, site);
-      }
+    switch (problem.out_dtype) {
+      case DType::f64:
+        return put<double>(to, value, site);
+      case DType::f16:
+        return put<half>(to, value, site);
+      case DType::bf16:
+        return put<bfloat16>(to, value, site);
+      default:
+        return put<float>(to, value, site);
     }
   }
 }

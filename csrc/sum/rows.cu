@@ -1,11 +1,12 @@
 // rows: warps run along the elements of an output.
 //
 // A warp reduces segments of 2048 elements (sum/segment.h), 16 bytes a load where the elements are
-// neighbours; 1 to 8 warps share a row, and one word a warp goes through shared memory. Rows longer
-// than a block takes leave a node a chunk, and a second launch goes on from there.
+// neighbours, wherever they begin; 1 to 8 warps share a row, and one word a warp goes through
+// shared memory. Rows longer than a block takes leave a node a chunk, and a second launch goes on
+// from there.
 //
-// Rows of up to 256 elements are a kernel of their own: 4 to 32 lanes a row, four rows a lane, so
-// that as many loads are in flight as in a long row.
+// Rows of up to 256 elements are a kernel of their own: 4 to 32 lanes a row, four or eight rows a
+// lane, so that as many loads are in flight as in a long row.
 #include <algorithm>
 
 #include "device/symbol.h"
@@ -18,20 +19,24 @@
 namespace smem::sum {
 inline namespace SMEM_BUILD {
 
-/// Blocks a multiprocessor that keep it busy to the end: long rows are cut until there are as many.
-constexpr int ROW_BLOCKS = 16;
 /// Segments a warp may take one after the other: of elements, and of nodes, where one launch less
 /// is worth more than work for every multiprocessor.
 constexpr int MAX_SEGMENTS = 8, MAX_NODE_SEGMENTS = 64, SEGMENT_LEVELS = 6;
+/// Blocks that a multiprocessor runs at once, about, and what a second launch costs: 2.5 us, in
+/// which a warp reads 3 segments.
+constexpr int BLOCKS_AT_ONCE = 4, SECOND_LAUNCH = 3;
+/// Blocks of short rows a multiprocessor that keep it busy to the end.
+constexpr int SHORT_ROW_BLOCKS = 16;
 
 struct Rows {
   Problem problem;
   int warps_a_row, segments_a_warp;  ///< powers of two
 };
 
-template <typename T, typename Op, int VEC, bool NESTED>
-__global__ void __launch_bounds__(THREADS) rows_kernel(const __grid_constant__ Rows rows) {
-  using Acc = Accumulator<T>;
+template <typename T, typename Op, Lie LIE>
+__global__ void __launch_bounds__(THREADS, LIE == Lie::nested ? 2 : 3)
+    rows_kernel(const __grid_constant__ Rows rows) {
+  using Acc = Node<Op, T>;
   __shared__ Tile<Acc, 1, WARPS> nodes;
   const Problem& problem = rows.problem;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -42,94 +47,109 @@ __global__ void __launch_bounds__(THREADS) rows_kernel(const __grid_constant__ R
   Acc node = Op::template identity<Acc>();
   const int64_t row = first_row + warp / rows.warps_a_row;
   if (row < problem.output_count) {
-    const Segment<T, Op, VEC, NESTED> segment{
+    Segment<T, Op, LIE> segment{
         problem, static_cast<const T*>(problem.in) + offsets_at(problem.outputs, row).of[IN]};
     const int64_t first_segment =
         (int64_t{chunk} * rows.warps_a_row + warp % rows.warps_a_row) * rows.segments_a_warp;
     Counter<Op, Acc, SEGMENT_LEVELS> counter;
     for (int s = 0; s < rows.segments_a_warp; ++s) {
-      node = counter.push(s, segment.reduce(first_segment + s));
+      const bool exists = (first_segment + s) * segment.LENGTH * problem.chain < problem.count;
+      node = counter.push(
+          s, exists ? segment.reduce(first_segment + s) : Op::template identity<Acc>());
     }
   }
   if (lane == 0) nodes(0, warp) = node;
   __syncthreads();
   if (warp > 0) return;
   node = lane < WARPS ? Acc(nodes(0, lane)) : Op::template identity<Acc>();
-  node = node_above_lanes<Op>(node, rows.warps_a_row);
+  node = node_above_lanes<Op>(node, 1, rows.warps_a_row);
   const int64_t stored_row = first_row + lane / rows.warps_a_row;
   if (lane < WARPS && lane % rows.warps_a_row == 0 && stored_row < problem.output_count) {
     put_result(problem, stored_row, chunk, node);
   }
 }
 
-/// Four rows a lane are under way together; a block lives for several such rounds.
+/// Rows of a lane that are combined together, and rounds that a block lives for.
 constexpr int ROWS_A_LANE = 4, MAX_ROUNDS = 8;
 
 struct ShortRows {
   Problem problem;
   int lanes_a_row;  ///< a power of two from ROWS_A_LANE
-  int rounds;       ///< of ROWS_A_LANE rows a lane
+  int rounds;
 };
 
-template <typename T, typename Op, int VEC>
-__global__ void __launch_bounds__(THREADS)
+/// VEC: elements a load. VECTORS: loads of a lane and a row.
+template <typename T, typename Op, int VEC, int VECTORS>
+__global__ void __launch_bounds__(THREADS, 3)
     short_rows_kernel(const __grid_constant__ ShortRows short_rows) {
-  using Acc = Accumulator<T>;
-  constexpr int VECTORS = Segment<T, Op, VEC>::VECTORS;
+  constexpr int LEVEL = std::bit_width(unsigned{VEC}) - 1;
+  constexpr int GROUPS = std::max(1, LOADS / (ROWS_A_LANE * VECTORS));
   const Problem& problem = short_rows.problem;
   const int lanes = short_rows.lanes_a_row, lane = threadIdx.x % lanes, step = 32 / lanes;
   const int64_t warp = int64_t{blockIdx.x} * WARPS + threadIdx.x / 32;
-  const T* const in = static_cast<const T*>(problem.in);
+  const int64_t apart = VEC > 1 ? 1 : problem.reduced.stride[0][0];
+  const bool flat = problem.outputs.rank <= 1;
 
   for (int round = 0; round < short_rows.rounds; ++round) {
     const int64_t first_row =
-        (warp * short_rows.rounds + round) * ROWS_A_LANE * step + threadIdx.x % 32 / lanes;
-    Vector<T, VEC> loaded[ROWS_A_LANE][VECTORS] = {};
+        (warp * short_rows.rounds + round) * GROUPS * ROWS_A_LANE * step + threadIdx.x % 32 / lanes;
+    Loaded<T, VEC> loaded[GROUPS][ROWS_A_LANE][VECTORS];
 #pragma unroll
-    for (int r = 0; r < ROWS_A_LANE; ++r) {
+    for (int r = 0; r < GROUPS * ROWS_A_LANE; ++r) {
       const int64_t row = first_row + r * step;
       if (row < problem.output_count) {
-        const T* const begin = in + offsets_at(problem.outputs, row).of[IN];
+        const T* const begin = static_cast<const T*>(problem.in) +
+                               (flat ? row * problem.outputs.stride[IN][0]
+                                     : call_offsets_at(problem.outputs, row).of[IN]);
 #pragma unroll
         for (int j = 0; j < VECTORS; ++j) {
           const int i = (j * lanes + lane) * VEC;
-          if (i < problem.count) loaded[r][j] = load_vector<VEC>(begin + i);
+          if (i < problem.count) {
+            loaded[r / ROWS_A_LANE][r % ROWS_A_LANE][j] = load_words<VEC>(begin + i * apart);
+          }
         }
       }
     }
-
-    Acc mine = Op::template identity<Acc>();
 #pragma unroll
-    for (int r = 0; r < ROWS_A_LANE; ++r) {
-      Acc nodes[VECTORS] = {};
+    for (int g = 0; g < GROUPS; ++g) {
+      Node<Op, T> nodes[VECTORS] = {};
 #pragma unroll
       for (int j = 0; j < VECTORS; ++j) {
         const bool exists = (j * lanes + lane) * VEC < problem.count;
-        Leaf<T> leaves[VEC];
+        Leaf<T> rows[ROWS_A_LANE];
 #pragma unroll
-        for (int v = 0; v < VEC; ++v) {
-          leaves[v] = Op::template identity<Leaf<T>>();
-          if (exists) leaves[v] = Op::combine(leaves[v], to_leaf(loaded[r][j].lane[v]));
+        for (int r = 0; r < ROWS_A_LANE; ++r) {
+          Leaves<T, Op, VEC> leaves;
+          if (exists) leaves.begin_with(loaded[g][r][j].elements());
+          rows[r] = leaves.node();
         }
-        nodes[j] = node_above_lanes<Op, Acc>(node_above<Op>(leaves), lanes);
+        nodes[j] = node_above_row<Op, T, LEVEL>(scatter_over_lanes<Op>(rows), lanes, ROWS_A_LANE);
       }
-      const Acc node = node_above<Op>(nodes);
-      if (lane == r) mine = node;
+      const int64_t row = first_row + (g * ROWS_A_LANE + lane) * step;
+      if (lane < ROWS_A_LANE && row < problem.output_count) {
+        const Node<Op, T> identity = Op::template identity<Node<Op, T>>();
+        put_result(problem, row, 0, Op::combine(identity, node_above<Op>(nodes)));
+      }
     }
-    // Lane r of a row's lanes holds row r of its four: one store for all of a warp's rows.
-    const int64_t row = first_row + lane * step;
-    if (lane < ROWS_A_LANE && row < problem.output_count) put_result(problem, row, 0, mine);
   }
 }
 
 namespace {
 
-/// Reads the whole row by vectors, and no more than one round of them.
+/// One load of every lane for a row, or a few single elements.
+constexpr int SHORT_COUNT = 256;
+
 template <typename T>
 bool is_short(const Problem& problem) {
-  constexpr int WIDTH = VECTOR_WIDTH<T>;
-  return problem.count > 0 && problem.count <= Segment<T, Sum, WIDTH>::ROUND &&
-         problem.count % WIDTH == 0 && rows_are_vectors(problem, WIDTH);
+  return problem.count > 0 && problem.count <= SHORT_COUNT && problem.reduced.rank <= 1;
+}
+
+template <typename T>
+Lie lie_of(const Problem& problem) {
+  const Loop<1>& loop = problem.reduced;
+  if (rows_are_vectors(problem, VECTOR_WIDTH<T>)) return Lie::aligned;
+  if (loop.rank == 1 && loop.stride[0][0] == 1) return Lie::shifted;
+  return nested_rows_are_vectors(problem, VECTOR_WIDTH<T>) ? Lie::nested : Lie::anywhere;
 }
 
 struct Shape {
@@ -137,8 +157,13 @@ struct Shape {
   int64_t chunks, blocks;
 };
 
+/// The shape whose busiest multiprocessor has the fewest segments to do one after the other. A row
+/// of five segments, say, goes to one warp where there are rows enough: eight warps would leave
+/// three idle.
 Shape shape_of(const Problem& problem, const Device& device) {
-  const int64_t segments = std::max<int64_t>(1, ceil_div(problem.count, LANES * problem.chain));
+  const int span = size_of(problem.in_dtype) == 1 ? span_of<uint8_t>() : 1;
+  const int64_t segments =
+      std::max<int64_t>(1, ceil_div(problem.count, int64_t{LANES} * span * problem.chain));
   const auto cut = [&](int segments_a_warp) {
     const int64_t warps = ceil_div(segments, segments_a_warp);
     const auto warps_a_row = static_cast<int>(std::min<int64_t>(WARPS, power_of_two_from(warps)));
@@ -146,56 +171,72 @@ Shape shape_of(const Problem& problem, const Device& device) {
     return Shape{warps_a_row, segments_a_warp, chunks,
                  chunks * ceil_div(problem.output_count, WARPS / warps_a_row)};
   };
-  const bool of_nodes = problem.chain == 1;
-  const int most = of_nodes ? MAX_NODE_SEGMENTS : MAX_SEGMENTS;
-  const int64_t least_blocks = of_nodes ? 1 : int64_t{ROW_BLOCKS} * device.multiprocessors;
-  Shape shape = cut(1);
-  for (int segments = 2; segments <= most && shape.chunks > 1; segments *= 2) {
-    const Shape longer = cut(segments);
-    // A second launch costs more than a quarter of the blocks does.
-    if (longer.blocks < (longer.chunks == 1 ? least_blocks / 4 : least_blocks)) continue;
-    shape = longer;
+  const int64_t at_once = int64_t{BLOCKS_AT_ONCE} * device.multiprocessors;
+  const auto cost = [&](const Shape& shape) {
+    const int64_t depth = std::min<int64_t>(segments, shape.segments_a_warp);
+    return ceil_div(shape.blocks, at_once) * depth + (shape.chunks > 1 ? SECOND_LAUNCH : 0);
+  };
+  const int most = problem.chain == 1 ? MAX_NODE_SEGMENTS : MAX_SEGMENTS;
+  Shape best = cut(1);
+  for (int segments_a_warp = 2; segments_a_warp <= most; segments_a_warp *= 2) {
+    const Shape longer = cut(segments_a_warp);
+    const bool fewer_nodes = best.chunks > 1 && longer.chunks < best.chunks;
+    if (cost(longer) < cost(best) + (fewer_nodes ? 1 : 0)) best = longer;
   }
-  return shape;
+  return best;
 }
 
 struct RowsOf {
   static constexpr const char* NAME = "rows";
 
-  template <typename T, typename Op, int VEC, bool NESTED = false>
+  template <typename T, typename Op, Lie LIE>
   static void launch_rows(const Problem& problem, const Device& device) {
     const Shape shape = shape_of(problem, device);
-    launch(NAME, rows_kernel<T, Op, VEC, NESTED>, {shape.blocks, {THREADS}}, device,
+    launch(NAME, rows_kernel<T, Op, LIE>, {shape.blocks, {THREADS}}, device,
            Rows{problem, shape.warps_a_row, shape.segments_a_warp});
   }
 
-  template <typename T, typename Op>
+  template <typename T, typename Op, int VEC, int VECTORS>
   static void launch_short(const Problem& problem, const Device& device) {
-    constexpr int WIDTH = VECTOR_WIDTH<T>;
     const int lanes = static_cast<int>(
-        std::clamp<int64_t>(power_of_two_from(problem.count / WIDTH), ROWS_A_LANE, 32));
-    const int64_t rows_a_round = int64_t{WARPS} * ROWS_A_LANE * 32 / lanes;
-    const int64_t enough = int64_t{ROW_BLOCKS} * device.multiprocessors * rows_a_round;
+        std::clamp<int64_t>(power_of_two_from(ceil_div(problem.count, VEC)), ROWS_A_LANE, 32));
+    const int64_t rows_a_round =
+        int64_t{WARPS} * std::max(ROWS_A_LANE, LOADS / VECTORS) * 32 / lanes;
+    const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.multiprocessors * rows_a_round;
     const int64_t rounds = std::clamp<int64_t>(problem.output_count / enough, 1, MAX_ROUNDS);
-    launch(NAME, short_rows_kernel<T, Op, WIDTH>,
+    launch(NAME, short_rows_kernel<T, Op, VEC, VECTORS>,
            {ceil_div(problem.output_count, rows_a_round * rounds), {THREADS}}, device,
            ShortRows{problem, lanes, static_cast<int>(rounds)});
+  }
+
+  template <typename T, typename Op>
+  static void run_short(const Problem& problem, const Device& device) {
+    constexpr int WIDTH = VECTOR_WIDTH<T>, MOST = std::max(1, SHORT_COUNT / (32 * WIDTH));
+    const bool wide = problem.count % WIDTH == 0 && rows_are_vectors(problem, WIDTH);
+    if (wide && problem.count <= 32 * WIDTH) return launch_short<T, Op, WIDTH, 1>(problem, device);
+    if (wide) return launch_short<T, Op, WIDTH, MOST>(problem, device);
+    return launch_short<T, Op, 1, SHORT_COUNT / 32>(problem, device);
+  }
+
+  template <typename T, typename Op>
+  static void run(const Problem& problem, const Device& device) {
+    if (is_short<T>(problem)) return run_short<T, Op>(problem, device);
+    switch (lie_of<T>(problem)) {
+      case Lie::aligned:
+        return launch_rows<T, Op, Lie::aligned>(problem, device);
+      case Lie::shifted:
+        return launch_rows<T, Op, Lie::shifted>(problem, device);
+      case Lie::nested:
+        return launch_rows<T, Op, Lie::nested>(problem, device);
+      default:
+        return launch_rows<T, Op, Lie::anywhere>(problem, device);
+    }
   }
 
   static void run(const Problem& problem, const Device& device) {
     with_operator(problem.op, [&](auto op) {
       with_element_type(problem.in_dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        using Op = decltype(op);
-        if (is_short<T>(problem)) {
-          launch_short<T, Op>(problem, device);
-        } else if (rows_are_vectors(problem, VECTOR_WIDTH<T>)) {
-          launch_rows<T, Op, VECTOR_WIDTH<T>>(problem, device);
-        } else if (problem.reduced.rank <= 1) {
-          launch_rows<T, Op, 1>(problem, device);
-        } else {
-          launch_rows<T, Op, 1, true>(problem, device);
-        }
+        run<typename decltype(tag)::type, decltype(op)>(problem, device);
       });
     });
   }
@@ -213,13 +254,13 @@ const Kernel rows{
     [](DType in_dtype) -> const void* {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return reinterpret_cast<const void*>(rows_kernel<T, Sum, VECTOR_WIDTH<T>, false>);
+        return reinterpret_cast<const void*>(rows_kernel<T, Sum, Lie::aligned>);
       });
     },
     [](DType in_dtype) -> std::string_view {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return symbol_of<rows_kernel<T, Sum, VECTOR_WIDTH<T>, false>>();
+        return symbol_of<rows_kernel<T, Sum, Lie::aligned>>();
       });
     }};
 

@@ -80,6 +80,14 @@ constexpr DType accumulator_of(DType dtype) {
   }
 }
 
+/// The dtype of what a pass leaves for the next one. `rows` and `columns` go on in float64
+/// (sum/order.h).
+constexpr DType partial_of(const Kernel& kernel, const Problem& problem) {
+  const DType dtype = accumulator_of(problem.in_dtype);
+  const bool widens = kernel.any_operator && problem.op == Operator::sum && dtype == DType::f32;
+  return widens ? DType::f64 : dtype;
+}
+
 constexpr int64_t power_of_two_from(int64_t least) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(least)));
 }

@@ -22,6 +22,8 @@ struct Counted {
 
   Counted() = default;
   constexpr Counted(T value) : number(value) {}  // NOLINT: a number like any other
+  template <typename Other>
+  constexpr explicit Counted(Counted<Other> other) : number(static_cast<T>(other.number)) {}
 
   friend Counted operator+(Counted a, Counted b) {
     ++arithmetic().add;
