@@ -276,7 +276,7 @@ void run_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bia
 
 }  // namespace
 
-// Every kernel so far computes in IEEE arithmetic, which any `precision` allows.
+// Every kernel for float32 computes in IEEE arithmetic, which any `precision` allows.
 
 Tensor gemm(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
             double alpha, double beta, int64_t activation, int64_t /*precision*/, int64_t kernel) {

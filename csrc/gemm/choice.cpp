@@ -49,6 +49,10 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
 }
 
 Choice choose(const Problem& problem, const Device& device) {
+  if (size_of(problem.dtype) == 2 && device.capability >= 80 && !device.host) {
+    return {index_of(host_kernels(), "tensor_core"),
+            std::string(name_of(problem.dtype)) + " on tensor cores, the same bits at every M"};
+  }
   const int64_t tile = problem.dtype == DType::f64 ? 64 : 128;
   const int64_t tiles =
       ceil_div(problem.M, tile) * ceil_div(problem.N, tile) * problem.batch.count();
