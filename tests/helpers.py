@@ -21,7 +21,9 @@ ACTIVATIONS: dict[str | None, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
 }
 
-GEMMS = [row.name for row in smem.kernels("gemm")]
+# Those of the GPU's own source that the CPU runs, too; and those that tensor cores alone can run.
+GEMMS = [row.name for row in smem.kernels("gemm") if row.on_cpu]
+TENSOR_CORE_GEMMS = [row.name for row in smem.kernels("gemm") if not row.on_cpu]
 TRANSPOSES = [row.name for row in smem.kernels("transpose")]
 SUMS = [row.name for row in smem.kernels("sum")]
 EVERY_KERNEL = [
@@ -35,16 +37,6 @@ CHOICES = {
     "auto": {"gemm": "auto", "transpose": "auto", "sum": "auto"},
     "named": {"gemm": GEMMS[2], "transpose": TRANSPOSES[-1], "sum": SUMS[-1]},
 }
-
-
-def largest_k(kernel: str, dtype: torch.dtype, device: str) -> float:
-    """The largest K that a GEMM kernel takes; on the CPU an H200's shared memory counts."""
-    if all(row.any_k or row.name != kernel for row in smem.kernels("gemm")):
-        return math.inf
-    shared = 227 * 1024
-    if device == "cuda":
-        shared = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
-    return shared // (32 * dtype.itemsize)
 
 
 def short(value: object) -> str:
@@ -356,7 +348,9 @@ class Call:
     def __init__(self, op: str, kernel: str, device: str = "cpu") -> None:
         self.op, self.kernel = op, kernel
         if op == "gemm":
-            self.inputs = [small_integers(*s, device=device) for s in ((40, 33), (33, 50), (50,))]
+            dtype = torch.bfloat16 if kernel in TENSOR_CORE_GEMMS else torch.float32
+            shapes = (40, 33), (33, 50), (50,)
+            self.inputs = [small_integers(*s, dtype=dtype, device=device) for s in shapes]
         elif op == "linear":
             self.inputs = [small_integers(*s, device=device) for s in ((40, 33), (50, 33), (50,))]
         else:

@@ -37,6 +37,8 @@ def gemms() -> int:
     launches = 0
     for kernel in smem.kernels("gemm"):
         for dtype in FLOATS:
+            if not kernel.takes(dtype, "cuda"):
+                continue
             for batch, m, n, k, turn_a, turn_b in SHAPES:
                 a, b = matrix(batch, m, k, turn_a, dtype), matrix((), k, n, turn_b, dtype)
                 bias, c = matrix((), 1, n, False, dtype)[0], matrix((), m, 1, False, dtype)

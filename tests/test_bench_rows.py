@@ -136,7 +136,7 @@ def test_a_wrong_peer_has_no_time_and_no_ratio() -> None:
 
 
 def test_ladder_gets_ratios_to_its_first_kernel() -> None:
-    contenders = rows.ladder("gemm", only=["naive", "tiled16"])
+    contenders = rows.ladder("gemm", torch.float32, CPU, only=["naive", "tiled16"])
     found = measure(problem(), *contenders, peer("torch", torch.matmul), baseline="naive")
     assert [row.summary for row in found.values()][:2] == [
         kernel.summary for kernel in smem.kernels("gemm") if kernel.name in ("naive", "tiled16")
@@ -151,7 +151,7 @@ def test_refusals_are_told_from_errors(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("smem.gemm: kernel 'panel' takes a K of 2, got 40\nmore")
 
     monkeypatch.setattr(smem, "gemm", refuse)
-    row = measure(problem(), *rows.ladder("gemm", only=["panel"]))["panel"]
+    row = measure(problem(), *rows.ladder("gemm", torch.float32, CPU, only=["panel"]))["panel"]
     assert (row.status, row.detail) == ("n/a", "smem.gemm: kernel 'panel' takes a K of 2, got 40")
 
     def out_of_memory(*args: Any, **kwargs: Any) -> Tensor:

@@ -5,14 +5,16 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from helpers import EVERY_KERNEL, GEMMS, SUMS, TRANSPOSES, Call, poisoned
+from helpers import EVERY_KERNEL, SUMS, TENSOR_CORE_GEMMS, Call, poisoned
 from torch import Tensor
 
 import torch_smem_gemm as smem
 from torch_smem_gemm._kernels import kernel_resources
 
 pytestmark = pytest.mark.gpu
-every_kernel = pytest.mark.parametrize(("op", "kernel"), EVERY_KERNEL)
+every_kernel = pytest.mark.parametrize(
+    ("op", "kernel"), [*EVERY_KERNEL, *(("gemm", name) for name in TENSOR_CORE_GEMMS)]
+)
 OPS = torch.ops.smem
 LONG = 200_000_000  # clock cycles, about a tenth of a second
 
@@ -229,24 +231,10 @@ def test_no_memory_is_lost(op: str, kernel: str) -> None:
 
 # ------------------------------------------------------------------------------ kernels and plan
 
-DTYPES = {
-    "gemm": ["float64", "float32", "float16", "bfloat16"],
-    "transpose": [f"{size}-byte" for size in (1, 2, 4, 8, 16)],
-    "sum": [
-        *("float64", "float32", "float16", "bfloat16"),
-        *("int64", "int32", "int16", "int8", "uint8", "bool"),
-    ],
-}
-
 
 def test_resources_cover_every_kernel(record_property: Callable[[str, object], None]) -> None:
     rows = kernel_resources()
-    expected = {
-        (op, name, dtype)
-        for op, names in (("gemm", GEMMS), ("transpose", TRANSPOSES), ("sum", SUMS))
-        for name in names
-        for dtype in DTYPES[op]
-    }
+    expected = {(row.op, row.name, dtype) for row in smem.kernels() for dtype in row.dtypes}
     assert {(row["op"], row["name"], row["dtype"]) for row in rows} == expected
     assert len(rows) == len(expected)
     for row in rows:

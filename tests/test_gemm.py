@@ -6,12 +6,14 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from gemm_kernels import floats_of
 from helpers import (
     ACTIVATIONS,
     FLOATS,
     GEMMS,
     LAYOUTS,
     OUT_LAYOUTS,
+    TENSOR_CORE_GEMMS,
     assert_accurate,
     laid_out,
     normal,
@@ -28,7 +30,7 @@ from torch import Tensor
 
 import torch_smem_gemm as smem
 
-KERNELS = ["auto", *GEMMS]
+KERNELS = ["auto", *GEMMS, *TENSOR_CORE_GEMMS]
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
 every_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=short)
 
@@ -128,10 +130,10 @@ def test_expanded_and_permuted_batch(kernel: str, dtype: torch.dtype, device: st
 @every_kernel
 def test_more_batch_dimensions_than_a_kernel_has_loops(kernel: str, device: str) -> None:
     a, b = (
-        small_integers(*batch, *matrix, device=device)
+        small_integers(*batch, *matrix, dtype=floats_of(kernel)[-1], device=device)
         for batch, matrix in (((2, 1) * 4 + (2,), (3, 4)), ((1, 2) * 4 + (1,), (4, 2)))
     )
-    c = small_integers(*(2, 2, 1) * 3, 1, 2, device=device)
+    c = small_integers(*(2, 2, 1) * 3, 1, 2, dtype=a.dtype, device=device)
     result = smem.gemm(a, b, c=c, beta=1.0, kernel=kernel)
     assert torch.equal(result, torch_gemm(a, b, None, c, 1.0, 1.0))
 
@@ -156,7 +158,7 @@ def test_epilogue(kernel: str, dtype: torch.dtype, activation: str | None, devic
 def test_activation_over_its_range(kernel: str, activation: str | None, device: str) -> None:
     """1 x 1 times z: the activation alone, where its formula could lose or overflow."""
     z = torch.tensor([0.0, -0.0, 1e-30, -1e-30, 0.1, -0.1, 3, -3, 6, -6, 20, -20, 100, -100])
-    for dtype in FLOATS:
+    for dtype in floats_of(kernel):
         row = z.to(device, dtype)[None]
         one = torch.ones(1, 1, dtype=dtype, device=device)
         run = smem.gemm(one, row, activation=activation, kernel=kernel), (one, row)
@@ -216,7 +218,7 @@ def test_c_is_not_read_where_beta_is_zero(kernel: str, dtype: torch.dtype, devic
 
 
 @every_dtype
-@pytest.mark.parametrize("kernel", GEMMS)
+@pytest.mark.parametrize("kernel", KERNELS[1:])
 def test_rounds_once(kernel: str, dtype: torch.dtype, device: str) -> None:
     """Sums, too long for half precision, and all addends are exact until the end."""
     a, b, bias, c = (
@@ -228,7 +230,7 @@ def test_rounds_once(kernel: str, dtype: torch.dtype, device: str) -> None:
     assert torch.equal(result, expected)
 
 
-@every_kernel
+@pytest.mark.parametrize("kernel", ["auto", *GEMMS])
 @pytest.mark.parametrize("precision", [None, "fp32", "ieee", "tf32"])
 def test_precision_is_kept(kernel: str, precision: str | None, device: str) -> None:
     """No kernel computes in less than IEEE float32."""
@@ -273,7 +275,7 @@ OVERLAPS = {  # what out and an operand are, of one buffer of 40 x 40
 @every_kernel
 @pytest.mark.parametrize("overlap", OVERLAPS)
 def test_out_may_overlap_the_inputs(kernel: str, overlap: str, device: str) -> None:
-    for dtype in FLOATS:
+    for dtype in floats_of(kernel):
         args = {
             name: small_integers(*shape, dtype=dtype, device=device)
             for name, shape in {"a": (20, 20), "b": (20, 20), "bias": (20,), "c": (20, 20)}.items()
@@ -308,7 +310,7 @@ def test_non_finite_values_spread_as_in_matmul(
 
 @every_kernel
 def test_overflow_is_infinite(kernel: str, device: str) -> None:
-    for dtype in FLOATS:
+    for dtype in floats_of(kernel):
         a = torch.full((3, 2), torch.finfo(dtype).max, dtype=dtype, device=device)
         b = torch.tensor([[1, -1, 1], [1, -1, -1]], dtype=dtype, device=device)
         expected = torch.tensor([[math.inf, -math.inf, 0.0]] * 3, dtype=dtype, device=device)
@@ -318,7 +320,7 @@ def test_overflow_is_infinite(kernel: str, device: str) -> None:
 @every_kernel
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activation_of_non_finite_values(kernel: str, activation: str | None, device: str) -> None:
-    for dtype in FLOATS:
+    for dtype in floats_of(kernel):
         row = torch.tensor([[math.inf, -math.inf, math.nan, 1.0]], dtype=dtype, device=device)
         one = torch.ones(1, 1, dtype=dtype, device=device)
         result = smem.gemm(one, row, activation=activation, kernel=kernel)

@@ -4,13 +4,14 @@ import math
 
 import pytest
 import torch
+from gemm_kernels import largest_k, of_the_same_bits
 from helpers import (
     ACTIVATIONS,
     FLOATS,
     GEMMS,
     LAYOUTS,
+    TENSOR_CORE_GEMMS,
     laid_out,
-    largest_k,
     normal,
     same_bits,
     short,
@@ -19,7 +20,8 @@ from helpers import (
 import torch_smem_gemm as smem
 
 every_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=short)
-every_kernel = pytest.mark.parametrize("kernel", ["auto", *GEMMS])
+every_kernel = pytest.mark.parametrize("kernel", ["auto", *GEMMS, *TENSOR_CORE_GEMMS])
+every_other_kernel = pytest.mark.parametrize("kernel", ["auto", *GEMMS[1:], *TENSOR_CORE_GEMMS[1:]])
 
 
 @pytest.fixture(autouse=True)
@@ -30,11 +32,15 @@ def _not_where_aten_does_the_work(request: pytest.FixtureRequest) -> None:
 
 
 @every_dtype
-@pytest.mark.parametrize("kernel", ["auto", *GEMMS[1:]])
+@every_other_kernel
 def test_every_kernel_gives_the_bits_of_the_first(
     kernel: str, dtype: torch.dtype, device: str
 ) -> None:
-    """All add along K in the same order by fused multiply-adds, and share their epilogue."""
+    """All add along K in the same order by fused multiply-adds, and share their epilogue.
+
+    So do those on tensor cores, by instructions of 16 products.
+    """
+    first_kernel = of_the_same_bits(kernel, dtype, device)[0]
     for m, k, n in ((1, 127, 1), (130, 100, 67), (33, 65, 127)):
         a, b, bias, c = (
             normal(*shape, dtype=dtype, device=device) for shape in ((m, k), (k, n), (n,), (m, n))
@@ -44,13 +50,13 @@ def test_every_kernel_gives_the_bits_of_the_first(
                 smem.gemm(
                     a, b, bias=bias, activation=activation, c=c, alpha=0.7, beta=-1.3, kernel=name
                 )
-                for name in (kernel, GEMMS[0])
+                for name in (kernel, first_kernel)
             )
             assert same_bits(result, first), (m, k, n, activation)
 
 
 @every_dtype
-@pytest.mark.parametrize("kernel", ["auto", *GEMMS[1:]])
+@every_other_kernel
 def test_every_kernel_gives_the_same_bits_at_long_k(
     kernel: str, dtype: torch.dtype, device: str
 ) -> None:
@@ -58,7 +64,8 @@ def test_every_kernel_gives_the_same_bits_at_long_k(
     for k in (64, 65, 900, 1024, 1025, 2047, 2048, 5000):
         if k <= largest_k(kernel, dtype, device):
             a, b = (normal(*s, dtype=dtype, device=device) for s in ((5, k), (k, 7)))
-            expected = smem.gemm(a, b, kernel=GEMMS[0])
+            first = of_the_same_bits(kernel, dtype, device)[0]
+            expected = smem.gemm(a, b, kernel=first)
             assert same_bits(smem.gemm(a, b, kernel=kernel), expected), k
 
 

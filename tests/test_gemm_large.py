@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from gemm_kernels import floats_of, largest_k, of_the_same_bits
 from helpers import (
     FLOATS,
     GEMMS,
+    TENSOR_CORE_GEMMS,
     assert_accurate,
-    largest_k,
+    laid_out,
     need_memory,
     normal,
     poisoned,
@@ -19,7 +21,7 @@ from helpers import (
 import torch_smem_gemm as smem
 
 every_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=short)
-every_kernel = pytest.mark.parametrize("kernel", ["auto", *GEMMS])
+every_kernel = pytest.mark.parametrize("kernel", ["auto", *GEMMS, *TENSOR_CORE_GEMMS])
 ANY_K = {"auto": True} | {row.name: row.any_k for row in smem.kernels("gemm")}
 
 
@@ -39,8 +41,27 @@ def test_large(kernel: str, dtype: torch.dtype, m: int, k: int, n: int) -> None:
         a, b = a.mT if turn_a else a, b.mT if turn_b else b
         out = poisoned((m, n), dtype, "cuda")
         assert_accurate(torch.matmul, (smem.gemm(a, b, kernel=kernel, out=out), (a, b)))
-        if kernel != GEMMS[0]:
-            assert same_bits(out, smem.gemm(a, b, kernel=GEMMS[0]))
+        first = of_the_same_bits(kernel, dtype, "cuda")[0]
+        if kernel != first:
+            assert same_bits(out, smem.gemm(a, b, kernel=first))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=short)
+@pytest.mark.parametrize("kernel", ["auto", *TENSOR_CORE_GEMMS])
+@pytest.mark.parametrize(("k", "n"), [(1024, 4096), (1001, 515), (4096, 136)])
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "unaligned"])
+def test_a_row_has_the_same_bits_in_tiles_of_every_size(
+    kernel: str, dtype: torch.dtype, k: int, n: int, layout: str
+) -> None:
+    """Which tile it is computed in depends on M: a row alone, some rows, and many."""
+    a = laid_out(normal(4096, k, dtype=dtype, device="cuda"), layout)
+    b = laid_out(normal(k, n, dtype=dtype, device="cuda"), layout)
+    whole = smem.gemm(a, b, kernel=kernel)
+    for m in (1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 300, 1000, 2049):
+        for start in (0, 1, 4096 - m):
+            part = smem.gemm(a[start : start + m], b, kernel=kernel)
+            assert same_bits(part, whole[start : start + m]), (m, start)
 
 
 @every_dtype
@@ -128,6 +149,7 @@ def test_result_of_more_than_2_31_elements(kernel: str) -> None:
 @every_kernel
 def test_batch_of_more_members_than_a_grid_has_rows(kernel: str) -> None:
     """65535 is the most blocks along a grid's second and third dimension."""
-    a = small_integers(70_000, 3, 5, device="cuda")
-    b = small_integers(70_000, 5, 2, device="cuda")
-    assert torch.equal(smem.gemm(a, b, kernel=kernel), (a.double() @ b.double()).float())
+    dtype = floats_of(kernel)[-1]
+    a = small_integers(70_000, 3, 5, dtype=dtype, device="cuda")
+    b = small_integers(70_000, 5, 2, dtype=dtype, device="cuda")
+    assert torch.equal(smem.gemm(a, b, kernel=kernel), (a.double() @ b.double()).to(dtype))

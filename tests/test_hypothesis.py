@@ -8,10 +8,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from gemm_kernels import floats_of
 from helpers import (
     FLOATS,
     GEMMS,
     SUMS,
+    TENSOR_CORE_GEMMS,
     TRANSPOSES,
     any_bits,
     poisoned,
@@ -83,7 +85,9 @@ def start(data: st.DataObject) -> st.DrawFn:
 @given(data=st.data())
 def test_gemm(device: str, data: st.DataObject) -> None:
     draw = start(data)
-    kernel, dtype = draw(st.sampled_from(["auto", *GEMMS])), draw(st.sampled_from(FLOATS))
+    kernels = ["auto", *GEMMS, *(TENSOR_CORE_GEMMS if device == "cuda" else [])]
+    kernel = draw(st.sampled_from(kernels))
+    dtype = draw(st.sampled_from(floats_of(kernel)))
     m, n, k = draw(SIZES), draw(SIZES), draw(SIZES)
     batch = tuple(draw(st.lists(st.integers(0, 3), max_size=3)))
 

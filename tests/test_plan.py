@@ -1,5 +1,6 @@
 """The kernel table, and what ``auto`` chooses from it: a pure function, tested without a GPU."""
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Callable
@@ -13,6 +14,15 @@ from torch_smem_gemm import _C
 from torch_smem_gemm._kernels import OPS, build_info
 from torch_smem_gemm.ops.plan import plan_problem, plan_transpose, transpose_problem
 
+DTYPES = {
+    "gemm": ("float64", "float32", "float16", "bfloat16"),
+    "transpose": tuple(f"{size}-byte" for size in (1, 2, 4, 8, 16)),
+    "sum": (
+        *("float64", "float32", "float16", "bfloat16"),
+        *("int64", "int32", "int16", "int8", "uint8", "bool"),
+    ),
+}
+
 
 def test_table() -> None:
     assert OPS == ("gemm", "transpose", "sum")
@@ -24,12 +34,40 @@ def test_table() -> None:
             assert row.op == op
             assert row.summary
             assert row.requires
+            assert row.dtypes == DTYPES[op] or not row.on_cpu
     ladder = "naive panel tiled16 tiled32 tiled32_padded vectorized register_tiled double_buffered"
     assert [row.name for row in smem.kernels("gemm")][:8] == ladder.split()
     transposes = "naive tiled padded swizzled runs vectorized"
     assert [row.name for row in smem.kernels("transpose")] == transposes.split()
     assert [row.name for row in smem.kernels("sum")][:2] == ["tree", "shuffle"]
     assert [row.name for row in smem.kernels() if not row.any_k] == ["panel"]
+
+
+def test_tensor_cores_in_the_table() -> None:
+    gemms = smem.kernels("gemm")
+    assert [row for row in smem.kernels() if not row.on_cpu] == gemms[8:]
+    row = next(row for row in gemms if row.name == "tensor_core")
+    assert row.dtypes == ("float16", "bfloat16")
+    assert (row.capability, row.capability_alone) == ((8, 0), False)
+    assert not row.takes(torch.float16, "cpu")
+    assert gemms[0].takes(torch.float16, "cpu")
+    assert smem.kernels("transpose")[0].takes(torch.complex64, "cpu")
+    assert not smem.kernels("sum")[0].takes(torch.complex64, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("found", "oldest_taken", "alone_taken"),
+    [((7, 5), False, False), ((8, 0), True, True), ((8, 6), True, False), ((10, 0), True, False)],
+)
+def test_the_gpus_that_a_kernel_takes(
+    found: tuple, oldest_taken: bool, alone_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: found)
+    row = next(row for row in smem.kernels("gemm") if row.name == "tensor_core")
+    alone = dataclasses.replace(row, capability_alone=True)
+    assert row.takes(torch.float16, "cuda") == oldest_taken
+    assert alone.takes(torch.float16, "cuda") == alone_taken
+    assert not row.takes(torch.float32, "cuda")
 
 
 def test_build_info() -> None:
@@ -52,6 +90,23 @@ def test_auto_chooses_a_kernel_that_takes_the_problem(dtype: torch.dtype) -> Non
             )
             assert plan.kernel in takes_all
             assert plan.reason
+            (row,) = (row for row in smem.kernels("gemm") if row.name == plan.kernel)
+            assert short(dtype) in row.dtypes
+            assert row.on_cpu or row.capability <= capability
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=short)
+def test_the_kind_of_arithmetic_does_not_depend_on_m(dtype: torch.dtype) -> None:
+    """SIMT kernels and tensor cores differ in bits, and a row's bits must not depend on M."""
+    on_cpu = {row.name: row.on_cpu for row in smem.kernels("gemm")}
+    for capability in ((7, 5), (8, 0), (8, 9), (9, 0), (10, 0)):
+        for n, k in itertools.product(SIZES, (0, *SIZES)):
+            kinds = {
+                on_cpu[plan_problem(dtype, m, n, k, batch=batch, capability=capability).kernel]
+                for m in SIZES
+                for batch in (1, 1000)
+            }
+            assert len(kinds) == 1
 
 
 PLANS = [
@@ -60,8 +115,10 @@ PLANS = [
     (torch.float64, (4096, 4096, 4096, 1), "double_buffered", "4096 tiles of 64x64"),
     (torch.float32, (256, 256, 4096, 1), "vectorized", "only 4 tiles"),
     (torch.float32, (256, 256, 4096, 64), "double_buffered", "256 tiles"),
-    (torch.bfloat16, (1, 4096, 4096, 1), "vectorized", "M or N fills at most a quarter"),
-    (torch.bfloat16, (4096, 7, 4096, 1), "vectorized", "M or N fills at most a quarter"),
+    (torch.float32, (1, 4096, 4096, 1), "vectorized", "M or N fills at most a quarter"),
+    (torch.float32, (4096, 7, 4096, 1), "vectorized", "M or N fills at most a quarter"),
+    (torch.bfloat16, (1, 4096, 4096, 1), "tensor_core", "bfloat16 on tensor cores"),
+    (torch.float16, (4096, 4096, 4096, 1), "tensor_core", "float16 on tensor cores"),
 ]
 
 

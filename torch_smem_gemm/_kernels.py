@@ -13,19 +13,48 @@ from torch_smem_gemm import _C
 class KernelInfo:
     """One row of the kernel table.
 
-    ``requires`` says in words which problems the kernel takes; ``any_k`` is False where it bounds
-    the length of K (GEMM), ``any_operator`` where it sums only, and finds no mean, amax or amin.
+    ``requires`` says in words which problems the kernel takes. ``dtypes`` are those it is built
+    for; transposes are built for element sizes: "4-byte". ``capability`` is the oldest compute
+    capability whose tensor cores it runs on, and the only one if ``capability_alone``; None where
+    it needs none, and then runs on the CPU, too. ``any_k`` is False where it bounds the length of K
+    (GEMM), ``any_operator`` where it sums only, and finds no mean, amax or amin.
     """
 
     op: str
     name: str
     summary: str
     requires: str
+    dtypes: tuple[str, ...]
+    capability: tuple[int, int] | None
+    capability_alone: bool
     any_k: bool
     any_operator: bool
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the kernel also runs on CPU tensors, and so can be traced."""
+        return self.capability is None
 
-_TABLE = tuple(KernelInfo(**row) for row in json.loads(_C.kernel_table()))
+    def takes(self, dtype: torch.dtype, device: torch.device | str) -> bool:
+        """Whether the kernel is built for ``dtype`` and runs on ``device``."""
+        name = str(dtype).removeprefix("torch.")
+        if name not in self.dtypes and f"{dtype.itemsize}-byte" not in self.dtypes:
+            return False
+        if self.capability is None:
+            return True
+        if torch.device(device).type != "cuda":
+            return False
+        found = torch.cuda.get_device_capability(device)
+        return found == self.capability if self.capability_alone else found >= self.capability
+
+
+def _info(row: dict[str, Any]) -> KernelInfo:
+    row["dtypes"] = tuple(row["dtypes"])
+    row["capability"] = divmod(row["capability"], 10) if row["capability"] else None
+    return KernelInfo(**row)
+
+
+_TABLE = tuple(_info(row) for row in json.loads(_C.kernel_table()))
 OPS = tuple(dict.fromkeys(row.op for row in _TABLE))
 
 

@@ -17,7 +17,6 @@ from torch_smem_gemm.ops._checks import check_transpose
 from torch_smem_gemm.ops._codes import AUTO, activation_code, precision_code
 from torch_smem_gemm.ops.extrema import amax, amin
 from torch_smem_gemm.ops.gemm import gemm
-from torch_smem_gemm.ops.plan import plan_problem
 from torch_smem_gemm.ops.sum import mean
 from torch_smem_gemm.ops.sum import sum as smem_sum
 from torch_smem_gemm.ops.transpose import transpose
@@ -40,7 +39,8 @@ def trace(op: str | Callable, *args: Any, kernel: str = "auto", **options: Any) 
         op: "gemm", "linear", "transpose", "sum", "mean", "amax" or "amin", or the function of that
             name.
         args: what the op takes; CUDA tensors are copied to the CPU.
-        kernel: a name of ``smem.kernels(op)``; "auto": what it would be on an H200.
+        kernel: a name of ``smem.kernels(op)``; "auto": what it would be on an H200 without tensor
+            cores, whose kernels cannot be traced.
         options: the op's keyword arguments, without ``out``.
 
     Returns:
@@ -81,13 +81,24 @@ def _on_cpu(value: Any) -> Any:
 
 
 def _run_gemm(args: tuple, options: dict[str, Any], kernel: str) -> None:
-    def planned(a: Tensor, b: Tensor, **_: Any) -> str:
-        m, n, k, batch = torch.ops.smem._gemm_problem(a, b)
-        return plan_problem(a.dtype, m, n, k, batch=batch).kernel
+    def chosen(
+        a: Tensor,
+        b: Tensor,
+        *,
+        bias: Tensor | None = None,
+        activation: str | None = None,
+        c: Tensor | None = None,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        precision: str | None = None,
+    ) -> None:
+        codes = activation_code("gemm", activation), precision_code("gemm", precision)
+        torch.ops.smem._gemm(a, b, bias, c, alpha, beta, *codes, AUTO)
 
     if kernel == "auto":
-        kernel = planned(*args, **options)
-    gemm(*args, kernel=kernel, **options)
+        chosen(*args, **options)
+    else:
+        gemm(*args, kernel=kernel, **options)
 
 
 def _run_linear(args: tuple, options: dict[str, Any], kernel: str) -> None:

@@ -205,6 +205,13 @@ void run(const Arguments& args, const MatrixView& out) {
   const int index = kernel_index(args.op, args.kernel, table.count, automatic);
   const gemm::Kernel& kernel = *table.kernels[index];
   gemm::check_requirements(kernel, problem, place.device());
+  std::optional<Tensor> workspace;
+  if (const size_t bytes =
+          kernel.workspace_bytes ? kernel.workspace_bytes(problem, place.device()) : 0) {
+    Sizes sizes;
+    sizes.push(static_cast<int64_t>(bytes));
+    workspace = empty(args.op, sizes, ScalarType::Byte, *args.a.tensor);
+  }
   trace_tensor("a", *args.a.tensor);
   trace_tensor("b", *args.b.tensor);
   if (args.bias) trace_tensor("bias", *args.bias);
@@ -212,6 +219,7 @@ void run(const Arguments& args, const MatrixView& out) {
   trace_tensor("out", *out.tensor);
   batch.for_each_outer([&, &problem = problem](const auto& offsets) {
     Problem member = problem;
+    if (workspace) member.workspace = workspace->mutable_data_ptr();
     move(member.a, offsets[gemm::A], problem.dtype);
     move(member.b, offsets[gemm::B], problem.dtype);
     move(member.c, offsets[gemm::C], problem.dtype);
@@ -268,7 +276,7 @@ void run_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bia
 
 }  // namespace
 
-// Every kernel so far computes in IEEE arithmetic, which any `precision` allows.
+// Every kernel for float32 computes in IEEE arithmetic, which any `precision` allows.
 
 Tensor gemm(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
             double alpha, double beta, int64_t activation, int64_t /*precision*/, int64_t kernel) {

@@ -24,14 +24,51 @@ bool takes_any_operator(const gemm::Kernel&) { return true; }
 bool takes_any_operator(const transpose::Kernel&) { return true; }
 bool takes_any_operator(const sum::Kernel& kernel) { return kernel.any_operator; }
 
+gemm::TensorCores tensor_cores_of(const gemm::Kernel& kernel) { return kernel.tensor_cores; }
+gemm::TensorCores tensor_cores_of(const transpose::Kernel&) { return {}; }
+gemm::TensorCores tensor_cores_of(const sum::Kernel&) { return {}; }
+
+/// What a kernel is built for, by name, and the argument of its `function` and `symbol` for that.
+template <typename Key>
+using Instances = std::vector<std::pair<std::string, Key>>;
+
+Instances<DType> instances(const gemm::Kernel& kernel) {
+  Instances<DType> found;
+  for (const DType dtype : GEMM_DTYPES) {
+    if (kernel.takes(dtype)) found.emplace_back(name_of(dtype), dtype);
+  }
+  return found;
+}
+Instances<size_t> instances(const transpose::Kernel&) {
+  Instances<size_t> found;
+  for (const size_t bytes : {1, 2, 4, 8, 16}) {
+    found.emplace_back(std::to_string(bytes) + "-byte", bytes);
+  }
+  return found;
+}
+Instances<DType> instances(const sum::Kernel&) {
+  Instances<DType> found;
+  for (int code = 0; code <= static_cast<int>(DType::boolean); ++code) {
+    const auto dtype = static_cast<DType>(code);
+    found.emplace_back(name_of(dtype), dtype);
+  }
+  return found;
+}
+
 template <typename Table>
 void describe(const char* op, const Table& table, std::vector<std::string>& rows) {
   for (int i = 0; i < table.count; ++i) {
     const auto& kernel = *table.kernels[i];
+    std::vector<std::string> dtypes;
+    for (const auto& [name, key] : instances(kernel)) dtypes.push_back(json(name));
+    const auto [capability, alone] = tensor_cores_of(kernel);
     rows.push_back(json_object({{"op", json(op)},
                                 {"name", json(kernel.name)},
                                 {"summary", json(kernel.summary)},
                                 {"requires", json(kernel.requires_)},
+                                {"dtypes", json_array(dtypes)},
+                                {"capability", json(int64_t{capability})},
+                                {"capability_alone", alone ? "true" : "false"},
                                 {"any_k", takes_any_k(kernel) ? "true" : "false"},
                                 {"any_operator", takes_any_operator(kernel) ? "true" : "false"}}));
   }
@@ -58,20 +95,15 @@ std::string build_info() {
 template <typename F>
 void for_each_instance(const gemm::KernelTable& gemms, const transpose::KernelTable& transposes,
                        const sum::KernelTable& sums, const F& f) {
-  for (int i = 0; i < gemms.count; ++i) {
-    for (const DType dtype : GEMM_DTYPES) f("gemm", *gemms.kernels[i], name_of(dtype), dtype);
-  }
-  for (int i = 0; i < transposes.count; ++i) {
-    for (const size_t bytes : {1, 2, 4, 8, 16}) {
-      f("transpose", *transposes.kernels[i], std::to_string(bytes) + "-byte", bytes);
+  const auto visit = [&](const char* op, const auto& table) {
+    for (int i = 0; i < table.count; ++i) {
+      const auto& kernel = *table.kernels[i];
+      for (const auto& [name, key] : instances(kernel)) f(op, kernel, name, key);
     }
-  }
-  for (int i = 0; i < sums.count; ++i) {
-    for (int code = 0; code <= static_cast<int>(DType::boolean); ++code) {
-      const auto dtype = static_cast<DType>(code);
-      f("sum", *sums.kernels[i], name_of(dtype), dtype);
-    }
-  }
+  };
+  visit("gemm", gemms);
+  visit("transpose", transposes);
+  visit("sum", sums);
 }
 
 std::string kernel_symbols() {
@@ -79,6 +111,7 @@ std::string kernel_symbols() {
   for_each_instance(
       gemm::host_kernels(), transpose::host_kernels(), sum::host_kernels(),
       [&](const char* op, const auto& kernel, const std::string& dtype, auto key) {
+        if (!kernel.symbol) return;
         rows.push_back(json_object({{"op", json(op)},
                                     {"name", json(kernel.name)},
                                     {"dtype", json(dtype)},

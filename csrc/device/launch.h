@@ -27,10 +27,11 @@ struct Device {
   int multiprocessors;  ///< SMs
   size_t shared_bytes;  ///< the most shared memory a block may opt in to
   void* stream;         ///< cudaStream_t; not used by host_run
+  bool host = false;    ///< host_run, which has no tensor cores
 };
 
 /// host_run stands for an H200: capability 9.0, 227 KiB of shared memory a block.
-constexpr Device HOST_DEVICE{90, 132, 227 * 1024, nullptr};
+constexpr Device HOST_DEVICE{90, 132, 227 * 1024, nullptr, true};
 
 inline namespace SMEM_BUILD {
 

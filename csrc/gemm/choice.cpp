@@ -1,22 +1,58 @@
 // Which kernel `auto` runs, and what a kernel asked for by name requires.
 #include <stdexcept>
+#include <string>
 
 #include "gemm/gemm.h"
 
 namespace smem::gemm {
 
+namespace {
+
+std::string capability_text(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
+/// "float16 and bfloat16"
+std::string dtypes_text(const Kernel& kernel) {
+  std::string text;
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
+    if (!kernel.takes(dtype)) continue;
+    const char* separator = text.empty() ? "" : text.find(' ') == text.npos ? " and " : ", ";
+    text = name_of(dtype) + (separator + text);
+  }
+  return text;
+}
+
+}  // namespace
+
 void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device) {
+  const auto refuse = [&](const std::string& why) {
+    throw std::runtime_error(std::string("smem.gemm: kernel '") + kernel.name + "' " + why);
+  };
+  if (const auto [capability, alone] = kernel.tensor_cores; capability > 0) {
+    const bool fits = alone ? device.capability == capability : device.capability >= capability;
+    if (device.host || !fits) {
+      refuse("runs on tensor cores and needs a GPU of compute capability " +
+             capability_text(capability) + (alone ? ", got " : " or newer, got ") +
+             (device.host ? "CPU tensors" : capability_text(device.capability)));
+    }
+  }
+  if (!kernel.takes(problem.dtype)) {
+    refuse("takes " + dtypes_text(kernel) + ", got " + name_of(problem.dtype));
+  }
   if (!kernel.largest_k) return;
   const int64_t largest = kernel.largest_k(problem.dtype, device.shared_bytes);
   if (problem.K <= largest) return;
-  throw std::runtime_error(std::string("smem.gemm: kernel '") + kernel.name +
-                           "' needs shared memory in proportion to K; with " +
-                           std::to_string(device.shared_bytes) +
-                           " bytes a block the largest K is " + std::to_string(largest) + " for " +
-                           name_of(problem.dtype) + ", got " + std::to_string(problem.K));
+  refuse("needs shared memory in proportion to K; with " + std::to_string(device.shared_bytes) +
+         " bytes a block the largest K is " + std::to_string(largest) + " for " +
+         name_of(problem.dtype) + ", got " + std::to_string(problem.K));
 }
 
 Choice choose(const Problem& problem, const Device& device) {
+  if (size_of(problem.dtype) == 2 && device.capability >= 80 && !device.host) {
+    return {index_of(host_kernels(), "tensor_core"),
+            std::string(name_of(problem.dtype)) + " on tensor cores, the same bits at every M"};
+  }
   const int64_t tile = problem.dtype == DType::f64 ? 64 : 128;
   const int64_t tiles =
       ceil_div(problem.M, tile) * ceil_div(problem.N, tile) * problem.batch.count();

@@ -36,10 +36,27 @@ struct Problem {
   Operand out;
   double alpha = 1, beta = 0;
   Activation activation = Activation::none;
-  Loop<TENSORS> batch;  ///< offsets of A, B, C and out over the batch dimensions
+  Loop<TENSORS> batch;        ///< offsets of A, B, C and out over the batch dimensions
+  void* workspace = nullptr;  ///< the bytes the kernel asked for
 };
 
-/// A row of the kernel table.
+/// The GPUs whose tensor cores a kernel is written for. Without any it runs on all, and by
+/// host_run.
+struct TensorCores {
+  int capability = 0;  ///< 10 * major + minor of the oldest that has them; 0: none needed
+  bool alone = false;  ///< and no newer one: code for sm_90a, say, runs on 9.0 only
+};
+
+/// A set of dtypes.
+constexpr unsigned dtypes() { return 0; }
+template <typename... Others>
+constexpr unsigned dtypes(DType first, Others... others) {
+  return 1u << static_cast<int>(first) | dtypes(others...);
+}
+constexpr unsigned FLOATS = dtypes(DType::f64, DType::f32, DType::f16, DType::bf16);
+
+/// A row of the kernel table. What needs tensor cores has no `launch` and `function` in the tables
+/// for the CPU.
 struct Kernel {
   const char* name;
   const char* summary;
@@ -47,9 +64,15 @@ struct Kernel {
   void (*launch)(const Problem&, const Device&);
   /// The kernel's function for a dtype, for cudaFuncGetAttributes.
   const void* (*function)(DType);
-  std::string_view (*symbol)(DType);  ///< that function's name
+  std::string_view (*symbol)(DType);  ///< that function's name; null where it is one of several
   /// The largest K the kernel takes with this much shared memory a block; null where there is none.
   int64_t (*largest_k)(DType, size_t shared_bytes);
+  unsigned dtypes = FLOATS;
+  TensorCores tensor_cores = {};
+  /// Device memory the kernel needs to work in; null where it needs none.
+  size_t (*workspace_bytes)(const Problem&, const Device&) = nullptr;
+
+  bool takes(DType dtype) const { return (dtypes >> static_cast<int>(dtype) & 1) != 0; }
 };
 
 struct KernelTable {
@@ -67,7 +90,8 @@ KernelTable kernels(Build build);
 /// Throws, naming the limit, where the kernel cannot take the problem on that device.
 void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device);
 
-/// What `auto` runs, and why. A pure function; all kernels give the same bits, so it may look at M.
+/// What `auto` runs, and why. A pure function. SIMT kernels all give the same bits, and so do those
+/// on tensor cores: within a kind the choice may look at M, between the two it must not.
 Choice choose(const Problem& problem, const Device& device);
 
 }  // namespace smem::gemm

@@ -5,6 +5,7 @@
 #include "gemm/ladder/naive.cu"
 #include "gemm/ladder/panel.cu"
 #include "gemm/ladder/register_tiled.cu"
+#include "gemm/ladder/tensor_core.cu"
 #include "gemm/ladder/tiled.cu"
 #include "gemm/ladder/vectorized.cu"
 

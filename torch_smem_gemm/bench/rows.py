@@ -79,9 +79,15 @@ def ours() -> Contender:
     return Contender(OURS, "kernel", "this package's choice", "auto")
 
 
-def ladder(op: str, only: Sequence[str] | None = None) -> list[Contender]:
-    """Every kernel of ``op`` by its name, or those named in ``only``."""
-    rows = (row for row in kernels(op) if only is None or row.name in only)
+def ladder(
+    op: str, dtype: torch.dtype, device: torch.device, only: Sequence[str] | None = None
+) -> list[Contender]:
+    """Every kernel of ``op`` for that dtype and device by its name, or those named in ``only``."""
+    rows = (
+        row
+        for row in kernels(op)
+        if row.takes(dtype, device) and (only is None or row.name in only)
+    )
     return [Contender(row.name, "kernel", row.summary, row.name) for row in rows]
 
 

@@ -209,7 +209,7 @@ def _ladder_job(
 ) -> Job:
     there = peers.available(op, device)
     others = [rows.against(there[name]) for name in ("torch", "copy") if name in there]
-    every = rows.ladder(op, only)
+    every = rows.ladder(op, dtype, device, only)
     return Job(LADDER, op, shape, dtype, (*every, *others), every[0].name)
 
 

@@ -47,8 +47,8 @@ def climb(problem: Problem, names: Sequence[str], device: Device) -> list[Rung]:
 
 
 def ladder_names(op: str) -> list[str]:
-    """All kernels of an op, in the order of the ladder."""
-    return [row.name for row in kernels(op)]
+    """All kernels of an op that can be traced, in the order of the ladder."""
+    return [row.name for row in kernels(op) if row.on_cpu]
 
 
 def show_ladder(rungs: Sequence[Rung], title: str, device: Device) -> None:

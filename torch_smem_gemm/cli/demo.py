@@ -177,6 +177,8 @@ def try_every_kernel(model: RowTransformer, digits: Digits) -> list[str]:
     reference = nn.functional.linear(features.double(), weight.double(), bias.double())
     rows, failures = [], []
     for info in kernels("gemm"):
+        if not info.takes(features.dtype, features.device):
+            continue
         logits = smem.gemm(features, weight.t(), bias=bias, kernel=info.name)
         difference = (logits - reference).abs().max().item()
         rows.append([info.name, f"{difference:.1e}", info.summary])

@@ -50,9 +50,9 @@ def gemm(
         alpha: factor of the product.
         beta: factor of ``c``.
         precision: None, "fp32", "ieee" or "tf32": the least that float32 products must keep. Every
-            kernel so far computes in IEEE arithmetic, which meets all of them.
+            kernel for float32 computes in IEEE arithmetic, which meets all of them.
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("gemm")``; on CPU tensors
-            the named kernel itself runs on the CPU.
+            the named kernel itself runs on the CPU, unless it is one for tensor cores.
         out: takes the result; its shape must fit. May overlap the inputs. Not with gradients.
 
     Returns:

@@ -1,0 +1,59 @@
+// The warp's way to the tensor cores: ldmatrix fills fragments, mma multiplies them (sm_80).
+// PTX ISA, "Warp-level matrix instructions: ldmatrix" and "mma.m16n8k16".
+//
+// A fragment is a small matrix that the 32 lanes of a warp hold together. Of an 8 x 8 matrix, lane
+// l has the elements (l / 4, l % 4 * 2) and the one to its right, in one register.
+#pragma once
+
+#include "device/number.h"
+
+#ifdef __CUDACC__
+
+namespace smem {
+inline namespace SMEM_BUILD {
+
+/// Loads four 8 x 8 matrices of 2-byte elements: fragment[i] from the 8 rows of 16 bytes whose
+/// addresses in shared memory the lanes 8 * i to 8 * i + 7 give. TURNED: transposed on the way.
+template <bool TURNED>
+__device__ __forceinline__ void load_matrices(unsigned (&fragment)[4], unsigned address) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (TURNED) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+                 : "r"(address)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+                 : "r"(address)
+                 : "memory");
+  }
+#endif
+}
+
+/// sums += A @ B, A 16 x 16 and B 16 x 8, in float. `a` are the quarters of A: top left, bottom
+/// left, top right, bottom right. b0 and b1 are the halves of B, each held as its transpose. Of the
+/// sums, lane l has (l / 4, l % 4 * 2), the one to its right, and the two that lie 8 rows below.
+template <typename T>
+__device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0,
+                                             unsigned b1) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, half>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};\n"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    static_assert(std::is_same_v<T, bfloat16>, "half and bfloat16 have this shape");
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};\n"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+#endif
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem
+
+#endif

@@ -1,0 +1,243 @@
+// tensor_core: warps multiply 16 x 16 by 16 x 8 matrices in one instruction (sm_80 and newer).
+//
+// Over double_buffered: an mma instruction makes 2048 products for a warp, where 32 lanes' FMAs
+// make 32, and ldmatrix brings its operands from shared memory already spread over the lanes. So
+// feeding them is all there is to do. Four stages of shared memory are filled by cp.async, three
+// steps of K ahead of the products; chunks are swizzled, so that neither the copies nor ldmatrix
+// meet a bank conflict, in whichever direction the operand lies (ldmatrix turns it where it must).
+// Fragments, too, are read one mma ahead. A warp of the largest tile makes 64 x 64 sums; two such
+// blocks share a multiprocessor, and one multiplies while the other waits at its barrier.
+//
+// Every sum is one chain of mma with K ascending by 16, from zero: all tiles, and so all M, give
+// the same bits. They are not those of the ladder's other kernels, which add one product at a time.
+// Reads: A ceil(N/128) times, B ceil(M/128) times. Writes: out once.
+#include "gemm/block.h"
+#include "gemm/operand_tile.h"
+
+namespace smem::gemm {
+inline namespace SMEM_BUILD {
+
+#ifdef __CUDACC__
+
+/// A block's tile of out, its steps along K, and how many warps share it out.
+template <int TILE_M_, int TILE_N_, int DEPTH_, int STAGES_, int WARPS_M_, int WARPS_N_>
+struct TileShape {
+  static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, DEPTH = DEPTH_, STAGES = STAGES_;
+  static constexpr int WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;
+  static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
+  static constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
+  static constexpr int STAGE = (TILE_M + TILE_N) * DEPTH;  ///< elements
+  static constexpr int SHARED_BYTES = STAGES * STAGE * 2;
+
+  static_assert((WARP_M & (WARP_M - 1)) == 0 && (WARP_N & (WARP_N - 1)) == 0,
+                "FragmentReader puts addresses together by bits");
+  static_assert(DEPTH % 32 == 0, "two sets of fragments take turns");
+  static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "fragments are 16 x 16");
+  static_assert(SHARED_BYTES <= 99 * 1024, "a block of sm_86 and sm_89 gets 99 KiB");
+  static_assert(TILE_M * TILE_N * 4 <= SHARED_BYTES, "the sums pass through the stages");
+};
+
+/// For enough tiles to fill the chip, for few, and for at most 16 rows: then the weights are all
+/// that is read, and more blocks of more bytes in flight read them faster.
+using LargeTiles = TileShape<128, 128, 32, 4, 2, 2>;
+using SmallTiles = TileShape<64, 64, 32, 4, 2, 2>;
+using FlatTiles = TileShape<16, 32, 64, 8, 1, 2>;
+
+/// A warp's sums: 16 x 8 blocks, each spread over the lanes as mma has it.
+template <typename T, typename Shape, typename LayoutA, typename LayoutB>
+struct WarpTile {
+  static constexpr int COUNT_M = Shape::WARP_M / 16, COUNT_N = Shape::WARP_N / 16;
+
+  struct Fragments {
+    unsigned a[COUNT_M][4], b[COUNT_N][4];
+  };
+
+  float sums[COUNT_M][2 * COUNT_N][4] = {};
+  int m, n;  ///< the warp's first row and column in the tile
+  FragmentReader<T, LayoutA, Side::a> reader_a;
+  FragmentReader<T, LayoutB, Side::b> reader_b;
+
+  __device__ __forceinline__ WarpTile()
+      : m(threadIdx.x / 32 / Shape::WARPS_N * Shape::WARP_M),
+        n(threadIdx.x / 32 % Shape::WARPS_N * Shape::WARP_N),
+        reader_a(m),
+        reader_b(n) {}
+
+  /// The operands of the products at k to k + 15 of a stage.
+  __device__ __forceinline__ void read(Fragments& fragments, unsigned stage, int k) const {
+#pragma unroll
+    for (int i = 0; i < COUNT_M; ++i) reader_a.read(fragments.a[i], stage, 16 * i, k);
+#pragma unroll
+    for (int j = 0; j < COUNT_N; ++j) {
+      reader_b.read(fragments.b[j], stage + LayoutA::ELEMENTS * sizeof(T), 16 * j, k);
+    }
+  }
+
+  __device__ __forceinline__ void multiply(const Fragments& fragments) {
+#pragma unroll
+    for (int i = 0; i < COUNT_M; ++i) {
+#pragma unroll
+      for (int j = 0; j < COUNT_N; ++j) {
+        const auto& b = fragments.b[j];
+        multiply_add<T>(sums[i][2 * j], fragments.a[i], b[0], b[1]);
+        multiply_add<T>(sums[i][2 * j + 1], fragments.a[i], b[2], b[3]);
+      }
+    }
+  }
+
+  /// Where the sum (row, col) passes through shared memory: groups of 8 are exchanged within their
+  /// row, so that the 4 rows that half a warp writes at once lie in different banks.
+  __device__ __forceinline__ static int place(int row, int col) {
+    return row * Shape::TILE_N + (col ^ row % 4 * 8);
+  }
+
+  /// Through shared memory, so that neighbouring lanes store neighbouring runs, and so that the
+  /// epilogue's code stands there once and not for each of the sums.
+  __device__ __forceinline__ void store(const Block<T>& block, float* shared) const {
+    const int row = m + threadIdx.x % 32 / 4, col = n + threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < COUNT_M; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * COUNT_N; ++j) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const Vector<float, 2> pair{{sums[i][j][2 * half], sums[i][j][2 * half + 1]}};
+          store_vector<2>(shared + place(row + 16 * i + 8 * half, col + 8 * j), pair);
+        }
+      }
+    }
+    __syncthreads();
+    constexpr int RUN = 4, RUNS = Shape::TILE_N / RUN;  // a row
+#pragma unroll 2
+    for (int run = threadIdx.x; run < Shape::TILE_M * RUNS; run += Shape::THREADS) {
+      const int row = run / RUNS, col = run % RUNS * RUN;
+      const auto values = load_vector<RUN>(shared + place(row, col));
+      block.epilogue.store(block.row0 + row, block.col0 + col, values.lane);
+    }
+  }
+};
+
+template <typename T, typename Shape, bool A_ALONG_K, bool B_ALONG_K>
+__global__ void __launch_bounds__(Shape::THREADS, 2)
+    tensor_core_kernel(const __grid_constant__ Problem problem) {
+#if __CUDA_ARCH__ >= 800
+  using LayoutA = TileLayout<A_ALONG_K, Shape::TILE_M, Shape::DEPTH>;
+  using LayoutB = TileLayout<B_ALONG_K, Shape::TILE_N, Shape::DEPTH>;
+  static_assert(LayoutA::ELEMENTS + LayoutB::ELEMENTS == Shape::STAGE, "a tile of each a stage");
+  T* const shared = dynamic_shared<T>();
+  const Block<T> block(problem, Shape::TILE_M, Shape::TILE_N);
+  TileLoader<T, LayoutA, Shape::THREADS> load_a(block.A, block.row0);
+  TileLoader<T, LayoutB, Shape::THREADS> load_b(block.B.transposed(), block.col0);
+
+  int64_t steps_to_load = (problem.K + Shape::DEPTH - 1) / Shape::DEPTH;
+  int64_t steps = steps_to_load;
+  const auto next = [](int stage) { return stage + 1 == Shape::STAGES ? 0 : stage + 1; };
+  int filled = 0;  // the stage to fill next
+  const auto start_next = [&] {
+    if (steps_to_load > 0) {
+      load_a.next(shared + filled * Shape::STAGE);
+      load_b.next(shared + filled * Shape::STAGE + LayoutA::ELEMENTS);
+      --steps_to_load;
+      filled = next(filled);
+    }
+    commit_copies();  // an empty group, too: what waits counts groups
+  };
+  // After it, the oldest stage on its way has landed for all threads.
+  const auto await_stage = [] {
+    wait_for_groups<Shape::STAGES - 2>();
+    __syncthreads();
+  };
+
+  WarpTile<T, Shape, LayoutA, LayoutB> tile;
+  typename decltype(tile)::Fragments fragments[2];
+#pragma unroll 1
+  for (int stage = 0; stage < Shape::STAGES - 1; ++stage) start_next();
+  await_stage();
+  const auto stages = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  int used = 0;
+  tile.read(fragments[0], stages, 0);
+  for (; steps > 0; --steps) {
+    start_next();  // into the stage of the step before, which all have read
+#pragma unroll
+    for (int k = 0; k < Shape::DEPTH; k += 16) {
+      const bool last = k + 16 == Shape::DEPTH;
+      if (last) {
+        await_stage();
+        used = next(used);
+      }
+      // The next fragments come while the products of these are made.
+      tile.read(fragments[(k / 16 + 1) % 2], stages + used * Shape::STAGE * sizeof(T),
+                last ? 0 : k + 16);
+      tile.multiply(fragments[k / 16 % 2]);
+    }
+  }
+  __syncthreads();
+  tile.store(block, reinterpret_cast<float*>(shared));
+#else
+  __trap();  // check_requirements refuses GPUs before sm_80
+#endif
+}
+
+/// Calls f(TypeTag<T>{}) for a dtype the kernel takes.
+template <typename F>
+auto with_half_type(DType dtype, const F& f) {
+  return dtype == DType::f16 ? f(TypeTag<half>{}) : f(TypeTag<bfloat16>{});
+}
+
+/// The kernel that reads both operands in the direction in which their elements are neighbours.
+template <typename T, typename Shape>
+auto* kernel_for(const Problem& problem) {
+  const bool a_along_k = problem.a.col_stride == 1 || problem.a.row_stride != 1;
+  const bool b_along_k = problem.b.row_stride == 1 || problem.b.col_stride != 1;
+  return a_along_k   ? b_along_k ? tensor_core_kernel<T, Shape, true, true>
+                                 : tensor_core_kernel<T, Shape, true, false>
+         : b_along_k ? tensor_core_kernel<T, Shape, false, true>
+                     : tensor_core_kernel<T, Shape, false, false>;
+}
+
+template <typename Shape>
+void launch_tiles(const Problem& problem, const Device& device) {
+  const Geometry geometry =
+      cover(problem, Shape::TILE_M, Shape::TILE_N, {Shape::THREADS}, Shape::SHARED_BYTES);
+  with_half_type(problem.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch("tensor_core", kernel_for<T, Shape>(problem), geometry, device, problem);
+  });
+}
+
+void launch_tensor_core(const Problem& problem, const Device& device) {
+  const int64_t large_tiles =
+      cover(problem, LargeTiles::TILE_M, LargeTiles::TILE_N, {LargeTiles::THREADS}).blocks;
+  if (problem.M <= FlatTiles::TILE_M) {
+    launch_tiles<FlatTiles>(problem, device);
+  } else if (large_tiles < device.multiprocessors) {
+    launch_tiles<SmallTiles>(problem, device);
+  } else {
+    launch_tiles<LargeTiles>(problem, device);
+  }
+}
+
+/// That of the largest tile, for operands that lie along K.
+const void* tensor_core_function(DType dtype) {
+  return with_half_type(dtype, [](auto tag) {
+    using T = typename decltype(tag)::type;
+    return reinterpret_cast<const void*>(tensor_core_kernel<T, LargeTiles, true, true>);
+  });
+}
+
+#else
+constexpr std::nullptr_t launch_tensor_core = nullptr, tensor_core_function = nullptr;
+#endif
+
+const Kernel tensor_core = {"tensor_core",
+                            "ldmatrix and mma: 16 x 8 x 16 products an instruction, four stages",
+                            "float16 or bfloat16, compute capability 8.0 or newer",
+                            launch_tensor_core,
+                            tensor_core_function,
+                            nullptr,
+                            nullptr,
+                            dtypes(DType::f16, DType::bf16),
+                            {.capability = 80}};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm

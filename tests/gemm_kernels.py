@@ -1,0 +1,35 @@
+"""What the GEMM kernels take, and which of them give the same bits."""
+
+import math
+
+import torch
+from helpers import FLOATS, GEMMS, TENSOR_CORE_GEMMS, short
+
+import torch_smem_gemm as smem
+
+
+def takes(kernel: str, dtype: torch.dtype, device: str) -> bool:
+    """Whether a GEMM kernel takes a dtype on a device; auto takes all."""
+    return all(row.takes(dtype, device) for row in smem.kernels("gemm") if row.name == kernel)
+
+
+def floats_of(kernel: str) -> list[torch.dtype]:
+    """The dtypes that a GEMM kernel takes."""
+    dtypes = {name for row in smem.kernels("gemm") if row.name == kernel for name in row.dtypes}
+    return [dtype for dtype in FLOATS if not dtypes or short(dtype) in dtypes]
+
+
+def of_the_same_bits(kernel: str, dtype: torch.dtype, device: str) -> list[str]:
+    """The GEMM kernels that give the bits of ``kernel``: all of its kind."""
+    tensor_cores = [name for name in TENSOR_CORE_GEMMS if takes(name, dtype, device)]
+    return tensor_cores if tensor_cores and kernel in ("auto", *tensor_cores) else GEMMS
+
+
+def largest_k(kernel: str, dtype: torch.dtype, device: str) -> float:
+    """The largest K that a GEMM kernel takes; on the CPU an H200's shared memory counts."""
+    if all(row.any_k or row.name != kernel for row in smem.kernels("gemm")):
+        return math.inf
+    shared = 227 * 1024
+    if device == "cuda":
+        shared = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+    return shared // (32 * dtype.itemsize)

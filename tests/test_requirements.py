@@ -1,0 +1,45 @@
+"""A kernel asked for by name says what it cannot take; auto takes everything."""
+
+import pytest
+import torch
+from gemm_kernels import largest_k
+
+import torch_smem_gemm as smem
+
+
+def test_what_a_named_kernel_requires(device: str) -> None:
+    shared = 227 * 1024
+    if device == "cuda":
+        shared = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+    for dtype in (torch.float64, torch.bfloat16):
+        most = largest_k("panel", dtype, device)
+        a, b = (torch.empty(s, dtype=dtype, device=device) for s in ((2, most + 1), (most + 1, 2)))
+        with pytest.raises(RuntimeError) as caught:
+            smem.gemm(a, b, kernel="panel")
+        assert str(caught.value) == (
+            "smem.gemm: kernel 'panel' needs shared memory in proportion to K; with "
+            f"{shared} bytes a block the largest K is {most} for {str(dtype)[6:]}, got {most + 1}"
+        )
+
+
+def test_what_tensor_cores_require(device: str) -> None:
+    for dtype in (torch.float32, torch.float16):
+        a = torch.ones(2, 2, dtype=dtype, device=device)
+        if device == "cpu":
+            why = (
+                "runs on tensor cores and needs a GPU of compute capability 8.0 or newer, "
+                "got CPU tensors"
+            )
+        elif dtype == torch.float32:
+            why = "takes float16 and bfloat16, got float32"
+        else:
+            assert (smem.gemm(a, a, kernel="tensor_core") == 2).all()
+            continue
+        with pytest.raises(RuntimeError) as caught:
+            smem.gemm(a, a, kernel="tensor_core")
+        assert str(caught.value) == f"smem.gemm: kernel 'tensor_core' {why}"
+
+
+def test_auto_takes_every_problem(device: str) -> None:
+    a, b = torch.ones(2, 9000, device=device), torch.ones(9000, 2, device=device)
+    assert (smem.gemm(a, b) == 9000).all()
