@@ -26,7 +26,7 @@ def test_table() -> None:
             assert row.requires
     ladder = "naive panel tiled16 tiled32 tiled32_padded vectorized register_tiled double_buffered"
     assert [row.name for row in smem.kernels("gemm")][:8] == ladder.split()
-    transposes = "naive tiled padded swizzled runs vectorized"
+    transposes = "naive tiled padded swizzled runs gathered vectorized"
     assert [row.name for row in smem.kernels("transpose")] == transposes.split()
     assert [row.name for row in smem.kernels("sum")][:2] == ["tree", "shuffle"]
     assert [row.name for row in smem.kernels() if not row.any_k] == ["panel"]

@@ -103,7 +103,7 @@ EACH_SIZE = (torch.uint8, torch.bfloat16, torch.float32, torch.float64, torch.co
 
 
 @pytest.mark.parametrize("dtype", EACH_SIZE, ids=short)
-@pytest.mark.parametrize("kernel", ["padded", "swizzled", "vectorized"])
+@pytest.mark.parametrize("kernel", ["padded", "swizzled", "gathered", "vectorized"])
 def test_transpose_without_conflicts_at_every_width(kernel: str, dtype: torch.dtype) -> None:
     trace = transpose(kernel, 256, 128, dtype)
     assert trace.conflicts == 0
@@ -136,13 +136,31 @@ def test_step_vectorized_moves_16_bytes_everywhere(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", EACH_SIZE[:4], ids=short)
-def test_vectorized_reads_rows_that_begin_anywhere_without_conflicts(dtype: torch.dtype) -> None:
-    """The ends of a turned tile's rows, written element by element, may conflict."""
-    trace = transpose("vectorized", 255, 257, dtype)
-    for line in lines(trace, LOADS + STORES, "shared"):
-        if line.bytes_a_lane == 16:
-            assert line.conflicts == 0
+@pytest.mark.parametrize(("m", "n"), [(255, 257), (1031, 517)])
+def test_gathered_has_no_conflicts_wherever_rows_begin(dtype: torch.dtype, m: int, n: int) -> None:
+    """Neither in whole vectors nor, but for the ends of columns, in single elements."""
+    trace = transpose("gathered", m, n, dtype)
+    (store,) = lines(trace, STORES, "shared", "copy_async")
+    assert (store.bytes_a_lane, store.conflicts) == (16, 0)
+    (whole,) = lines(trace, LOADS, "shared", "elements[c]")
+    assert whole.conflicts == 0
+    assert whole.lanes * dtype.itemsize > 0.9 * m * n * dtype.itemsize
     assert not trace.faults
+
+
+@pytest.mark.parametrize("dtype", EACH_SIZE[:4], ids=short)
+def test_gathered_moves_16_bytes_outside(dtype: torch.dtype) -> None:
+    """Every element of the output once; single ones at the ends of columns only."""
+    m, n = 521, 263
+    trace = transpose("gathered", m, n, dtype)
+    stores = lines(trace, STORES, "out")
+    whole = [line for line in stores if line.bytes_a_lane == 16]
+    single = [line for line in stores if line.bytes_a_lane == dtype.itemsize]
+    assert len(whole) + len(single) == len(stores)
+    width = 16 // dtype.itemsize
+    alone = sum(line.lanes for line in single)
+    assert sum(line.lanes for line in whole) * width + alone == m * n
+    assert alone <= 2 * (width - 1) * n
 
 
 def test_runs_need_no_shared_memory() -> None:

@@ -27,11 +27,10 @@ struct Division {
 };
 
 __device__ __forceinline__ Division divide(int number, const Divisor& divisor) {
-  const auto quotient =
-      static_cast<uint32_t>(uint64_t{static_cast<uint32_t>(number)} * divisor.factor >>
-                            Divisor::SHIFT);
-  return {static_cast<int>(quotient), static_cast<int>(static_cast<uint32_t>(number) -
-                                                       quotient * divisor.by)};
+  const auto quotient = static_cast<uint32_t>(
+      uint64_t{static_cast<uint32_t>(number)} * divisor.factor >> Divisor::SHIFT);
+  return {static_cast<int>(quotient),
+          static_cast<int>(static_cast<uint32_t>(number) - quotient * divisor.by)};
 }
 
 }  // namespace SMEM_BUILD

@@ -9,7 +9,11 @@
 
 namespace smem::transpose {
 
-constexpr int GATHER_THREADS = 256;
+/// Few, so that each has many vectors: what it must know before the first takes as long as eight of
+/// them. Bytes under way take no threads: they are cp.async's.
+constexpr int GATHER_THREADS = 128;
+/// A tile's part of a column begins and ends at sectors of 32 bytes, so many vectors.
+constexpr int SECTOR_VECTORS = 2;
 
 /// What a block of `gathered` turns. Its part of the input lies in shared memory as it lies in
 /// global memory, cut at multiples of 16 bytes: row after row, each padded to whole vectors, or as

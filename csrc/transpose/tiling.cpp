@@ -66,7 +66,7 @@ Access write_access(const Problem& p) {
 TileShape tile_shape(const Problem& problem, const Device& device) {
   const size_t bytes = problem.element_bytes;
   const int largest = log2_of(max_threads(bytes) * blocks_a_thread(bytes));
-  const int smallest = log2_of(MIN_THREADS * blocks_a_thread(bytes));
+  const int smallest = log2_of(min_threads(bytes) * blocks_a_thread(bytes));
   const int64_t batch = problem.batch.count();
   TileShape best = cheapest(problem, largest);
   for (int log2_blocks = largest - 1; log2_blocks >= smallest; --log2_blocks) {

@@ -86,8 +86,8 @@ __device__ __forceinline__ Words packed(const T (&elements)[W]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     if constexpr (sizeof(T) == 16) {
-      words.lane[i] = static_cast<uint32_t>((i < 2 ? elements[0].low : elements[0].high) >>
-                                            32 * (i % 2));
+      words.lane[i] =
+          static_cast<uint32_t>((i < 2 ? elements[0].low : elements[0].high) >> 32 * (i % 2));
     } else if constexpr (sizeof(T) == 8) {
       words.lane[i] = static_cast<uint32_t>(elements[i / 2] >> 32 * (i % 2));
     } else if constexpr (sizeof(T) == 4) {
