@@ -130,14 +130,14 @@ def empty(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 COLLAPSED = [
     # x, dimensions, (element bytes, rows, columns, batch sizes), kernel
-    (lambda: empty(70, 50), (0, 1), (4, 70, 50, ()), "vectorized"),
-    (lambda: empty(9, 70, 50), (1, 2), (4, 70, 50, (9,)), "vectorized"),
-    (lambda: empty(3, 4, 70, 50), (-2, -1), (4, 70, 50, (12,)), "vectorized"),
+    (lambda: empty(70, 50), (0, 1), (4, 70, 50, ()), "gathered"),
+    (lambda: empty(9, 70, 50), (1, 2), (4, 70, 50, (9,)), "gathered"),
+    (lambda: empty(3, 4, 70, 50), (-2, -1), (4, 70, 50, (12,)), "gathered"),
     # NCHW to NHWC as two exchanges of one dimension, and back
     (lambda: empty(8, 64, 1, 56 * 56), (1, 3), (4, 64, 3136, (8,)), "vectorized"),
-    (lambda: empty(8, 3, 20, 20).permute(0, 2, 3, 1), (1, 1), (4, 3, 400, (8,)), "vectorized"),
+    (lambda: empty(8, 3, 20, 20).permute(0, 2, 3, 1), (1, 1), (4, 3, 400, (8,)), "gathered"),
     # Outer dimensions that move together
-    (lambda: empty(6, 5, 7).permute(1, 2, 0), (0, 0), (4, 6, 35, ()), "vectorized"),
+    (lambda: empty(6, 5, 7).permute(1, 2, 0), (0, 0), (4, 6, 35, ()), "gathered"),
     # What stays last is a run: of 16-byte elements where it has whole ones
     (lambda: empty(2, 5, 3, 64), (1, 2), (16, 16, 5, (2, 3)), "runs"),
     (lambda: empty(2, 5, 3, 7), (1, 2), (4, 7, 5, (2, 3)), "runs"),
@@ -145,7 +145,7 @@ COLLAPSED = [
     (lambda: empty(2, 5, 3, 80, dtype=torch.bfloat16), (1, 2), (16, 10, 5, (2, 3)), "runs"),
     # A run that is one larger element vanishes
     (lambda: empty(100, 90, 2), (0, 1), (8, 100, 90, ()), "vectorized"),
-    (lambda: empty(100, 90, 4, dtype=torch.uint8), (0, 1), (4, 100, 90, ()), "vectorized"),
+    (lambda: empty(100, 90, 4, dtype=torch.uint8), (0, 1), (4, 100, 90, ()), "gathered"),
     (lambda: empty(100, 90, 16, dtype=torch.uint8), (0, 1), (16, 100, 90, ()), "vectorized"),
     # No movement at all is a copy
     (lambda: empty(4, 8, 16), (1, 1), (16, 128, 1, ()), "runs"),

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(GATHER_THREADS)
   const auto cols = static_cast<int>(problem.cols);
   const T* const run = block.in.data + first_row * cols;
   load_run(shared, run, rows * cols, arguments.readable);
-  const int past = elements_past_vector(run);
+  const int past = elements_past_line(run);
   wait_for_copies();
   __syncthreads();
 
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(GATHER_THREADS)
     out = static_cast<T*>(problem.out) + first * (rows * cols);
     load_run(shared, run, count, arguments.readable);
     source.cols = source.class_step = cols;
-    source.begin = elements_past_vector(run);
+    source.begin = elements_past_line(run);
     source.stack_step = W * cols;
     source.member_step = rows * cols;
   } else {

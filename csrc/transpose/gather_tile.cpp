@@ -32,10 +32,11 @@ int log2_at_most(int64_t count) {
 /// Vectors that a run of so many elements, beginning anywhere, lies in.
 int64_t vectors_of(int64_t elements, int64_t width) { return (elements + width - 2) / width + 1; }
 
+/// A run begins anywhere in a line of 8 vectors.
 void lay_flat(GatherTile& tile, int64_t elements, int64_t width) {
   tile.slots = 1;
   tile.stacks = Divisor(1);
-  tile.pitch = Divisor(vectors_of(elements, width));
+  tile.pitch = Divisor(7 + vectors_of(elements, width));
 }
 
 void lay_rows(GatherTile& tile, int64_t rows, int64_t stacks, int64_t cols, int64_t width) {
