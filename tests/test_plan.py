@@ -199,22 +199,29 @@ def test_strides_of_a_collapsed_transpose() -> None:
 
 
 TILES = [
-    # rows, columns, dtype, batch, tile in the reason
-    (8192, 8192, torch.float32, 1, "64x64"),
-    (8191, 8193, torch.float32, 1, "64x64"),
-    (8192, 8192, torch.bfloat16, 1, "128x128"),
-    (1024, 1024, torch.bfloat16, 1, "64x64"),  # 64 tiles of 128x128 leave half the chip idle
-    (1 << 20, 8, torch.float32, 1, "512x8"),
-    (8, 1 << 20, torch.float32, 1, "8x512"),
-    (100003, 17, torch.float32, 1, "128x32"),
-    (63, 65, torch.bfloat16, 4096, "64x128"),
+    # rows, columns, dtype, batch, kernel, tile in the reason
+    (8192, 8192, torch.float32, 1, "vectorized", "tiles of 64x64"),
+    (8192, 8192, torch.bfloat16, 1, "vectorized", "tiles of 128x128"),
+    # 64 tiles of 128x128 would leave half the chip idle
+    (1024, 1024, torch.bfloat16, 1, "vectorized", "tiles of 64x64"),
+    (1 << 20, 8, torch.float32, 1, "vectorized", "tiles of 512x8"),
+    (8, 1 << 20, torch.float32, 1, "vectorized", "tiles of 8x512"),
+    (64, 64, torch.uint8, 4096, "vectorized", "tiles of 64x128"),
+    (8191, 8193, torch.float32, 1, "gathered", "tiles of 64x128"),
+    (8191, 8193, torch.bfloat16, 1, "gathered", "tiles of 128x128"),
+    (8191, 8193, torch.uint8, 1, "gathered", "tiles of 128x256"),
+    (100003, 17, torch.float32, 1, "gathered", "tiles of 256x32"),  # flat to read
+    (8, 1 << 20, torch.uint8, 1, "gathered", "tiles of 8x2048"),  # flat to write
+    (63, 65, torch.bfloat16, 4096, "gathered", "4 matrices a block"),
 ]
 
 
-@pytest.mark.parametrize(("rows", "cols", "dtype", "batch", "tile"), TILES, ids=short)
-def test_tiles_on_an_h200(rows: int, cols: int, dtype: torch.dtype, batch: int, tile: str) -> None:
+@pytest.mark.parametrize(("rows", "cols", "dtype", "batch", "kernel", "tile"), TILES, ids=short)
+def test_tiles_on_an_h200(
+    rows: int, cols: int, dtype: torch.dtype, batch: int, kernel: str, tile: str
+) -> None:
     numbers = [dtype.itemsize, rows, cols, cols, 1, 1, rows, 0, 0]
     numbers += [batch, rows * cols, rows * cols] if batch > 1 else []
     plan = json.loads(_C.plan_transpose(numbers, 90, 132, 227 * 1024))
-    assert plan["kernel"] == "vectorized"
-    assert f"tiles of {tile}," in plan["reason"]
+    assert plan["kernel"] == kernel
+    assert f"{tile}," in plan["reason"]

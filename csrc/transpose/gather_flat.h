@@ -172,12 +172,13 @@ __global__ void __launch_bounds__(GATHER_THREADS)
         cols_left < 1 << tile.log2_cols ? static_cast<int>(cols_left) : 1 << tile.log2_cols;
     count = width * rows;
     out = block.out.data + block.col0 * rows;
+    Slots<T> slots(tile);
     if (problem.in_col_stride == 1) {
-      load_rows(shared, block.in, tile, arguments.readable, 0, block.col0, width);
-      source.past = elements_past_vector(block.in.data + block.col0);
-      source.past_step = static_cast<int>(problem.in_row_stride & (W - 1));
+      slots.past = source.past = elements_past_vector(block.in.data + block.col0);
+      slots.past_step = source.past_step = static_cast<int>(problem.in_row_stride & (W - 1));
+      load_rows(shared, block.in, tile, slots, arguments.readable, 0, block.col0, width);
     } else {
-      load_elements(shared, block.in, tile, 0, block.col0, width);
+      load_elements(shared, block.in, tile, slots, 0, block.col0, width);
     }
     source.cols = width;
     source.stack_step = static_cast<int>(tile.pitch.by) * W;

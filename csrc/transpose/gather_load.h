@@ -15,8 +15,6 @@ constexpr int log2_width() {
   return log2_of(VECTOR_WIDTH<T>);
 }
 
-/// Vectors that a thread has under way: 100 KiB a multiprocessor, and a tile in two steps.
-constexpr int BATCH = 10;
 constexpr int LINE_BYTES = 128;
 
 struct GatherProblem {
@@ -58,18 +56,43 @@ __device__ __forceinline__ void load_run(T* shared, const T* run, int elements,
   }
 }
 
-/// Which rows of the matrix lie in the slots of shared memory, one after the other: either in their
-/// order, or first all that are a multiple of W below the first, then all one further, ...
+/// Rows of a tile in shared memory, in slots: either in their order, or first all that are a
+/// multiple of W below the first, then all one further, ... Rows of one such class begin equally
+/// far past a vector and lie an odd number of vectors apart: in different banks.
+template <typename T>
 struct Slots {
-  int64_t row0;
-  int step;
+  static constexpr int W = VECTOR_WIDTH<T>;
 
-  template <typename T>
-  __device__ __forceinline__ Slots(const GatherTile& tile, int64_t row0, TypeTag<T> /*type*/)
-      : row0(row0), step(tile.stacks.by == 1 ? 1 : VECTOR_WIDTH<T>) {}
-  __device__ __forceinline__ int64_t row(const GatherTile& tile, int slot) const {
-    const Division place = divide(slot, tile.stacks);
-    return row0 + place.rest * step + place.quotient;
+  int pitch, stacks;    ///< elements from slot to slot; rows of a class
+  int past, past_step;  ///< how far past a vector the tile's first row begins, and the next
+  int mask = W - 1;     ///< how much of that a slot keeps
+
+  __device__ __forceinline__ explicit Slots(const GatherTile& tile)
+      : pitch(static_cast<int>(tile.pitch.by) * W), stacks(static_cast<int>(tile.stacks.by)) {
+    past = past_step = 0;
+  }
+
+  /// A copy whose sectors are halved on their way moves them twice, so a row is to begin as far
+  /// past a sector as it does outside. That costs no bank where rows W apart begin in different
+  /// halves of a sector, as they do if the step from row to row is odd.
+  __device__ __forceinline__ void begin_like(const Matrix<const T>& in, int64_t row, int64_t col) {
+    const auto address = reinterpret_cast<uintptr_t>(in.data + row * in.row_stride + col);
+    past = static_cast<int>(address / sizeof(T) % (2 * W));
+    past_step = static_cast<int>(in.row_stride & (2 * W - 1));
+    mask = past_step % 2 != 0 ? 2 * W - 1 : W - 1;
+  }
+  __device__ __forceinline__ int past_vector(int row) const {
+    return (past + row * past_step) & (W - 1);
+  }
+
+  /// Where the first element of a row stands.
+  __device__ __forceinline__ int place(int row) const {
+    const int slot = (stacks == 1 ? row : row % W * stacks + row / W) * pitch;
+    return slot + ((past + row * past_step - slot) & mask);
+  }
+  __device__ __forceinline__ int row(const GatherTile& tile, int slot) const {
+    const Division found = divide(slot, tile.stacks);
+    return stacks == 1 ? slot : found.rest * W + found.quotient;
   }
 };
 
@@ -77,77 +100,62 @@ struct Slots {
 /// each once. Rows outside the matrix are left out.
 template <typename T>
 __device__ __forceinline__ void load_rows(T* shared, const Matrix<const T>& in,
-                                          const GatherTile& tile, const Span& readable,
-                                          int64_t row0, int64_t col0, int width) {
+                                          const GatherTile& tile, const Slots<T>& slots,
+                                          const Span& readable, int64_t row0, int64_t col0,
+                                          int width) {
   constexpr int W = VECTOR_WIDTH<T>;
-  const Slots slots(tile, row0, TypeTag<T>{});
 #pragma unroll 1
   for (int unit = threadIdx.x; unit < tile.slots * static_cast<int>(tile.pitch.by);
        unit += GATHER_THREADS) {
     const Division slot = divide(unit, tile.pitch);
-    const int64_t row = slots.row(tile, slot.quotient);
-    if (row < 0 || row >= in.rows) continue;
-    const T* const run = in.data + row * in.row_stride + col0;
-    const int past = elements_past_vector(run);
-    if (slot.rest * W < past + width) {
-      copy_readable(shared + unit * W, run - past + slot.rest * W, readable);
-    }
+    const int row = slots.row(tile, slot.quotient), past = slots.past_vector(row);
+    if (row0 + row < 0 || row0 + row >= in.rows || slot.rest * W >= past + width) continue;
+    copy_readable(shared + (slots.place(row) - past + slot.rest * W),
+                  in.data + (row0 + row) * in.row_stride + col0 - past + slot.rest * W, readable);
   }
 }
 
-/// The same for a tile whose columns are a power of two. A thread's rows lie a multiple of W apart,
-/// and so all begin equally far past a vector: what the thread knows of one, it knows of all, and a
-/// vector costs two additions. The vectors pass through registers, ten at once: cp.async would read
-/// half of the sectors twice, those that it must put into two (of 1031 x 517 floats 4.4 MB for
-/// 2.7, traced). It brings the vector that rows have beyond a power of two. At the very ends of
-/// what may be read, where some vectors may not, each is looked at by itself.
+/// The same for a tile whose columns are a power of two. A thread's rows lie a multiple of W apart:
+/// what it knows of one, it knows of all, and a vector costs a few additions. The vector that rows
+/// have beyond a power of two comes at the end. At the very ends of what may be read, where some
+/// vectors may not, each is looked at by itself.
 template <typename T>
 __device__ __forceinline__ void load_tile(T* shared, const Matrix<const T>& in,
-                                          const GatherTile& tile, const Span& readable,
-                                          int64_t row0, int64_t col0, int width) {
+                                          const GatherTile& tile, const Slots<T>& slots,
+                                          const Span& readable, int64_t row0, int64_t col0,
+                                          int width) {
   constexpr int W = VECTOR_WIDTH<T>;
   const int first = row0 < 0 ? static_cast<int>(-row0) : 0;
   const int end = in.rows - row0 < tile.slots ? static_cast<int>(in.rows - row0) : tile.slots;
-  const auto source = [&](int row) { return in.data + (row0 + row) * in.row_stride + col0; };
-  const T* const last = source(end - 1) + width;
-  if (reinterpret_cast<const char*>(source(first) - elements_past_vector(source(first))) <
-          readable.begin ||
+  const auto source = [&](int row) {
+    return in.data + (row0 + row) * in.row_stride + col0 - slots.past_vector(row);
+  };
+  const T* const last = in.data + (row0 + end - 1) * in.row_stride + col0 + width;
+  if (reinterpret_cast<const char*>(source(first)) < readable.begin ||
       reinterpret_cast<const char*>(last + (-elements_past_vector(last) & (W - 1))) >
           readable.end) {
-    return load_rows(shared, in, tile, readable, row0, col0, width);
+    return load_rows(shared, in, tile, slots, readable, row0, col0, width);
   }
 
-  const int pitch = static_cast<int>(tile.pitch.by) * W;
-  const int stacks = static_cast<int>(tile.stacks.by);
-  const auto slot = [&](int row) { return (row % W * stacks + row / W) * pitch; };
   // A row's vectors but the last; so many of them at once that the step is a multiple of W rows.
   const int whole = 1 << tile.log2_cols < W ? W : 1 << tile.log2_cols;
   const int at_once = whole < GATHER_THREADS ? whole : GATHER_THREADS;
   const int vectors = at_once / W, step = GATHER_THREADS / vectors;
   const int begin = static_cast<int>(threadIdx.x) / vectors;
-  const int past = elements_past_vector(source(begin));
-  for (int row = first + static_cast<int>(threadIdx.x); row < end; row += GATHER_THREADS) {
-    const int row_past = elements_past_vector(source(row));
-    if (whole < row_past + width) {
-      copy_async<W>(shared + slot(row) + whole, source(row) - row_past + whole, W);
-    }
-  }
+  const int past = slots.past_vector(begin);
   for (int at = static_cast<int>(threadIdx.x) % vectors * W; at < whole && at < past + width;
        at += at_once) {
-    const T* from = source(begin) - past + at;
-    T* to = shared + slot(begin) + at;
-    for (int row = begin; row < end; row += BATCH * step) {
-      Words words[BATCH];
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        if (row + i * step >= first && row + i * step < end) words[i] = load_words(from);
-        from += step * in.row_stride;
-      }
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        if (row + i * step >= first && row + i * step < end) store_words(to, words[i]);
-        to += step / W * pitch;
-      }
+    const T* from = source(begin) + at;
+#pragma unroll 4
+    for (int row = begin; row < end; row += step) {
+      if (row >= first) copy_async<W>(shared + (slots.place(row) - past + at), from, W);
+      from += step * in.row_stride;
+    }
+  }
+  for (int row = first + static_cast<int>(threadIdx.x); row < end; row += GATHER_THREADS) {
+    const int row_past = slots.past_vector(row);
+    if (whole < row_past + width) {
+      copy_async<W>(shared + (slots.place(row) - row_past + whole), source(row) + whole, W);
     }
   }
 }
@@ -155,15 +163,12 @@ __device__ __forceinline__ void load_tile(T* shared, const Matrix<const T>& in,
 /// The same where the elements of a row lie apart: each row begins at its first element.
 template <typename T>
 __device__ __forceinline__ void load_elements(T* shared, const Matrix<const T>& in,
-                                              const GatherTile& tile, int64_t row0, int64_t col0,
-                                              int width) {
-  constexpr int W = VECTOR_WIDTH<T>;
-  const Slots slots(tile, row0, TypeTag<T>{});
+                                              const GatherTile& tile, const Slots<T>& slots,
+                                              int64_t row0, int64_t col0, int width) {
   for (int i = threadIdx.x; i < tile.slots * width; i += GATHER_THREADS) {
-    const int slot = i / width, e = i % width;
-    const int64_t row = slots.row(tile, slot);
-    if (row < 0 || row >= in.rows) continue;
-    store(shared + slot * static_cast<int>(tile.pitch.by) * W + e, load(in.at(row, col0 + e)));
+    const int row = slots.row(tile, i / width), e = i % width;
+    if (row0 + row < 0 || row0 + row >= in.rows) continue;
+    store(shared + (slots.place(row) + e), load(in.at(row0 + row, col0 + e)));
   }
 }
 

@@ -39,10 +39,11 @@ void lay_flat(GatherTile& tile, int64_t elements, int64_t width) {
   tile.pitch = Divisor(7 + vectors_of(elements, width));
 }
 
+/// A row begins anywhere in a sector; odd steps put rows into different banks.
 void lay_rows(GatherTile& tile, int64_t rows, int64_t stacks, int64_t cols, int64_t width) {
   tile.slots = static_cast<int>(rows);
   tile.stacks = Divisor(stacks);
-  tile.pitch = Divisor(vectors_of(cols, width) | 1);  // odd: rows begin in different banks
+  tile.pitch = Divisor((1 + vectors_of(cols, width)) | 1);
 }
 
 /// The problem with what its tiles depend on.

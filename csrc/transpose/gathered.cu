@@ -96,16 +96,12 @@ __global__ void __launch_bounds__(GATHER_THREADS)
   const int width =
       cols_left < 1 << tile.log2_cols ? static_cast<int>(cols_left) : 1 << tile.log2_cols;
 
-  // Rows are W * stack + class: where in shared memory stacks, classes and elements stand.
-  const int stack_step = static_cast<int>(tile.pitch.by) * W;
-  const int class_step = static_cast<int>(tile.stacks.by) * stack_step;
-  int past = 0, past_step = 0;
+  Slots<T> slots(tile);
   if (problem.in_col_stride == 1 || problem.cols == 1) {
-    load_tile(shared, block.in, tile, arguments.readable, first_row, block.col0, width);
-    past = elements_past_vector(block.in.data + first_row * block.in.row_stride + block.col0);
-    past_step = static_cast<int>(block.in.row_stride & (W - 1));
+    slots.begin_like(block.in, first_row, block.col0);
+    load_tile(shared, block.in, tile, slots, arguments.readable, first_row, block.col0, width);
   } else {
-    load_elements(shared, block.in, tile, first_row, block.col0, width);
+    load_elements(shared, block.in, tile, slots, first_row, block.col0, width);
   }
   wait_for_copies();
   __syncthreads();
@@ -124,11 +120,10 @@ __global__ void __launch_bounds__(GATHER_THREADS)
     const int64_t first = block.row0 + share.down * W - before;
     if (first >= problem.rows || first + W <= 0) continue;
     const int turn = before % W;
-    // Classes from `late` on are those of the stack before.
+    // Rows are W * stack + class; classes from `late` on are those of the stack before.
     const int stack = share.down + tile.before - before / W, late = W - turn;
     const auto place = [&](int c) {
-      return c * class_step + ((past + c * past_step) & (W - 1)) +
-             (c < late ? stack : stack - 1) * stack_step + share.across;
+      return slots.place((c < late ? stack : stack - 1) * W + c) + share.across;
     };
     if (vectors_out && first >= 0 && first + W <= problem.rows) {
       const T* places[W] = {};
