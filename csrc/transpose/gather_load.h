@@ -85,10 +85,16 @@ struct Slots {
     return (past + row * past_step) & (W - 1);
   }
 
-  /// Where the first element of a row stands.
+  /// Where a row's slot begins, and in it the row's first element; rows are W * stack + class.
+  __device__ __forceinline__ int slot(int stack, int of_class) const {
+    return (of_class * stacks + stack) * pitch;
+  }
+  __device__ __forceinline__ int place(int stack, int of_class) const {
+    const int begin = slot(stack, of_class);
+    return begin + ((past + (stack * W + of_class) * past_step - begin) & mask);
+  }
   __device__ __forceinline__ int place(int row) const {
-    const int slot = (stacks == 1 ? row : row % W * stacks + row / W) * pitch;
-    return slot + ((past + row * past_step - slot) & mask);
+    return stacks == 1 ? place(0, row) : place(row / W, row % W);
   }
   __device__ __forceinline__ int row(const GatherTile& tile, int slot) const {
     const Division found = divide(slot, tile.stacks);
@@ -146,10 +152,15 @@ __device__ __forceinline__ void load_tile(T* shared, const Matrix<const T>& in,
   for (int at = static_cast<int>(threadIdx.x) % vectors * W; at < whole && at < past + width;
        at += at_once) {
     const T* from = source(begin) + at;
+    // As slots.place(row), without its division.
+    int slot = slots.slot(begin / W, begin % W), row_past = slots.past + begin * slots.past_step;
 #pragma unroll 4
     for (int row = begin; row < end; row += step) {
-      if (row >= first) copy_async<W>(shared + (slots.place(row) - past + at), from, W);
+      const int place = slot + ((row_past - slot) & slots.mask);
+      if (row >= first) copy_async<W>(shared + (place - past + at), from, W);
       from += step * in.row_stride;
+      slot += step / W * slots.pitch;
+      row_past += step * slots.past_step;
     }
   }
   for (int row = first + static_cast<int>(threadIdx.x); row < end; row += GATHER_THREADS) {

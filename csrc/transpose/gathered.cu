@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(GATHER_THREADS)
     // Rows are W * stack + class; classes from `late` on are those of the stack before.
     const int stack = share.down + tile.before - before / W, late = W - turn;
     const auto place = [&](int c) {
-      return slots.place((c < late ? stack : stack - 1) * W + c) + share.across;
+      return slots.place(c < late ? stack : stack - 1, c) + share.across;
     };
     if (vectors_out && first >= 0 && first + W <= problem.rows) {
       const T* places[W] = {};

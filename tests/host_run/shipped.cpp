@@ -11,6 +11,7 @@
 // After the standard headers, which loop as they like.
 #include SHIPPED_FILE
 // Not part of a kernel's file, but its launch asks for it.
+#include "transpose/gather_tile.cpp"
 #include "transpose/tiling.cpp"
 
 namespace smem::test {
