@@ -86,7 +86,7 @@ struct Cut {
     tile.flat_out = true;
     tile.log2_rows = log2_at_least(p.rows);
     tile.log2_cols = std::min(log2_at_most(TILE_BYTES / (p.rows * bytes)), log2_at_least(p.cols));
-    while (tile.blocks(p) < busy && bytes << tile.log2_cols > LEAST_RUN_BYTES) --tile.log2_cols;
+    for (; tile.blocks(p) < busy && bytes << tile.log2_cols > LEAST_RUN_BYTES;) --tile.log2_cols;
     const int64_t stacks = ceil_div(p.rows, width);
     lay_rows(tile, stacks == 1 ? p.rows : stacks * width, stacks, int64_t{1} << tile.log2_cols,
              width);
@@ -127,7 +127,7 @@ struct Cut {
 
   /// Halves the tile, its longer side first, until there is work for all multiprocessors.
   void shrink(GatherTile& tile, int least_rows, int least_cols) const {
-    while (tile.blocks(p) < busy) {
+    for (; tile.blocks(p) < busy;) {
       const bool rows = tile.log2_rows > least_rows;
       const bool cols = !tile.flat_in && tile.log2_cols > least_cols;
       if (!rows && !cols) return;

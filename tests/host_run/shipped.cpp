@@ -1,6 +1,7 @@
 // Runs shipped kernels, or a mutant of one, on small ragged problems in float32. The compiler is
 // told which: SHIPPED_FILE="gemm/ladder/tiled.cu" and SHIPPED=smem::gemm::tiled32, or a whole
 // table.
+#include <algorithm>
 #include <bit>
 #include <stdexcept>
 
