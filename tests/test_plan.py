@@ -37,7 +37,7 @@ def test_table() -> None:
             assert row.dtypes == DTYPES[op] or not row.on_cpu
     ladder = "naive panel tiled16 tiled32 tiled32_padded vectorized register_tiled double_buffered"
     assert [row.name for row in smem.kernels("gemm")][:8] == ladder.split()
-    transposes = "naive tiled padded swizzled runs vectorized"
+    transposes = "naive tiled padded swizzled runs gathered vectorized"
     assert [row.name for row in smem.kernels("transpose")] == transposes.split()
     assert [row.name for row in smem.kernels("sum")][:2] == ["tree", "shuffle"]
     assert [row.name for row in smem.kernels() if not row.any_k] == ["panel"]
@@ -187,14 +187,14 @@ def empty(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 COLLAPSED = [
     # x, dimensions, (element bytes, rows, columns, batch sizes), kernel
-    (lambda: empty(70, 50), (0, 1), (4, 70, 50, ()), "vectorized"),
-    (lambda: empty(9, 70, 50), (1, 2), (4, 70, 50, (9,)), "vectorized"),
-    (lambda: empty(3, 4, 70, 50), (-2, -1), (4, 70, 50, (12,)), "vectorized"),
+    (lambda: empty(70, 50), (0, 1), (4, 70, 50, ()), "gathered"),
+    (lambda: empty(9, 70, 50), (1, 2), (4, 70, 50, (9,)), "gathered"),
+    (lambda: empty(3, 4, 70, 50), (-2, -1), (4, 70, 50, (12,)), "gathered"),
     # NCHW to NHWC as two exchanges of one dimension, and back
     (lambda: empty(8, 64, 1, 56 * 56), (1, 3), (4, 64, 3136, (8,)), "vectorized"),
-    (lambda: empty(8, 3, 20, 20).permute(0, 2, 3, 1), (1, 1), (4, 3, 400, (8,)), "vectorized"),
+    (lambda: empty(8, 3, 20, 20).permute(0, 2, 3, 1), (1, 1), (4, 3, 400, (8,)), "gathered"),
     # Outer dimensions that move together
-    (lambda: empty(6, 5, 7).permute(1, 2, 0), (0, 0), (4, 6, 35, ()), "vectorized"),
+    (lambda: empty(6, 5, 7).permute(1, 2, 0), (0, 0), (4, 6, 35, ()), "gathered"),
     # What stays last is a run: of 16-byte elements where it has whole ones
     (lambda: empty(2, 5, 3, 64), (1, 2), (16, 16, 5, (2, 3)), "runs"),
     (lambda: empty(2, 5, 3, 7), (1, 2), (4, 7, 5, (2, 3)), "runs"),
@@ -202,7 +202,7 @@ COLLAPSED = [
     (lambda: empty(2, 5, 3, 80, dtype=torch.bfloat16), (1, 2), (16, 10, 5, (2, 3)), "runs"),
     # A run that is one larger element vanishes
     (lambda: empty(100, 90, 2), (0, 1), (8, 100, 90, ()), "vectorized"),
-    (lambda: empty(100, 90, 4, dtype=torch.uint8), (0, 1), (4, 100, 90, ()), "vectorized"),
+    (lambda: empty(100, 90, 4, dtype=torch.uint8), (0, 1), (4, 100, 90, ()), "gathered"),
     (lambda: empty(100, 90, 16, dtype=torch.uint8), (0, 1), (16, 100, 90, ()), "vectorized"),
     # No movement at all is a copy
     (lambda: empty(4, 8, 16), (1, 1), (16, 128, 1, ()), "runs"),
@@ -256,22 +256,29 @@ def test_strides_of_a_collapsed_transpose() -> None:
 
 
 TILES = [
-    # rows, columns, dtype, batch, tile in the reason
-    (8192, 8192, torch.float32, 1, "64x64"),
-    (8191, 8193, torch.float32, 1, "64x64"),
-    (8192, 8192, torch.bfloat16, 1, "128x128"),
-    (1024, 1024, torch.bfloat16, 1, "64x64"),  # 64 tiles of 128x128 leave half the chip idle
-    (1 << 20, 8, torch.float32, 1, "512x8"),
-    (8, 1 << 20, torch.float32, 1, "8x512"),
-    (100003, 17, torch.float32, 1, "128x32"),
-    (63, 65, torch.bfloat16, 4096, "64x128"),
+    # rows, columns, dtype, batch, kernel, tile in the reason
+    (8192, 8192, torch.float32, 1, "vectorized", "tiles of 64x64"),
+    (8192, 8192, torch.bfloat16, 1, "vectorized", "tiles of 128x128"),
+    # 64 tiles of 128x128 would leave half the chip idle
+    (1024, 1024, torch.bfloat16, 1, "vectorized", "tiles of 64x64"),
+    (1 << 20, 8, torch.float32, 1, "vectorized", "tiles of 512x8"),
+    (8, 1 << 20, torch.float32, 1, "vectorized", "tiles of 8x512"),
+    (64, 64, torch.uint8, 4096, "vectorized", "tiles of 64x128"),
+    (8191, 8193, torch.float32, 1, "gathered", "tiles of 64x128"),
+    (8191, 8193, torch.bfloat16, 1, "gathered", "tiles of 128x128"),
+    (8191, 8193, torch.uint8, 1, "gathered", "tiles of 128x256"),
+    (100003, 17, torch.float32, 1, "gathered", "tiles of 256x32"),  # flat to read
+    (8, 1 << 20, torch.uint8, 1, "gathered", "tiles of 8x2048"),  # flat to write
+    (63, 65, torch.bfloat16, 4096, "gathered", "4 matrices a block"),
 ]
 
 
-@pytest.mark.parametrize(("rows", "cols", "dtype", "batch", "tile"), TILES, ids=short)
-def test_tiles_on_an_h200(rows: int, cols: int, dtype: torch.dtype, batch: int, tile: str) -> None:
+@pytest.mark.parametrize(("rows", "cols", "dtype", "batch", "kernel", "tile"), TILES, ids=short)
+def test_tiles_on_an_h200(
+    rows: int, cols: int, dtype: torch.dtype, batch: int, kernel: str, tile: str
+) -> None:
     numbers = [dtype.itemsize, rows, cols, cols, 1, 1, rows, 0, 0]
     numbers += [batch, rows * cols, rows * cols] if batch > 1 else []
     plan = json.loads(_C.plan_transpose(numbers, 90, 132, 227 * 1024))
-    assert plan["kernel"] == "vectorized"
-    assert f"tiles of {tile}," in plan["reason"]
+    assert plan["kernel"] == kernel
+    assert f"{tile}," in plan["reason"]

@@ -32,10 +32,12 @@ struct Block {
   }
 
   /// Tiles of 2^log2_rows x 2^log2_cols; those that follow each other fill a band of `band` tiles'
-  /// width, from its top down: blocks that run together then lie close in both matrices.
+  /// width, from its top down: blocks that run together then lie close in both matrices. They
+  /// cover `more_rows` rows beyond the last.
   __device__ __forceinline__ Block(const Problem& problem, int log2_rows, int log2_cols,
-                                   unsigned band) {
-    const auto tiles_m = static_cast<unsigned>((problem.rows + (1 << log2_rows) - 1) >> log2_rows);
+                                   unsigned band, int more_rows = 0) {
+    const auto tiles_m =
+        static_cast<unsigned>((problem.rows + more_rows + (1 << log2_rows) - 1) >> log2_rows);
     const auto tiles_n = static_cast<unsigned>((problem.cols + (1 << log2_cols) - 1) >> log2_cols);
     const unsigned tile = blockIdx.x % (tiles_m * tiles_n);
     place(problem, blockIdx.x / (tiles_m * tiles_n));

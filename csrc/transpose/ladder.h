@@ -7,9 +7,10 @@
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
-extern const Kernel naive, tiled, padded, swizzled, runs, vectorized;
+extern const Kernel naive, tiled, padded, swizzled, runs, gathered, vectorized;
 
-inline constexpr const Kernel* KERNELS[] = {&naive, &tiled, &padded, &swizzled, &runs, &vectorized};
+inline constexpr const Kernel* KERNELS[] = {&naive, &tiled,    &padded,    &swizzled,
+                                            &runs,  &gathered, &vectorized};
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::transpose

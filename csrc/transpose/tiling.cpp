@@ -52,11 +52,12 @@ TileShape cheapest(const Problem& problem, int log2_blocks) {
 }  // namespace
 
 Access read_access(const Problem& p) {
-  // Whole vectors must lie in the matrix, and each of its elements but once.
-  const int64_t width = 16 / static_cast<int64_t>(p.element_bytes);
+  // `vectorized` reads each vector that lies in the matrix for a place of its own.
   const bool overlaps = p.rows > 1 && p.in_row_stride < p.cols;
-  if (overlaps || (p.rows - 1) * p.in_row_stride + p.cols < 2 * width) return STRIDED;
-  return access(p, IN, p.in, p.cols, p.in_col_stride, p.in_row_stride);
+  const int64_t span = (p.rows - 1) * p.in_row_stride + p.cols;
+  const Access read = access(p, IN, p.in, p.cols, p.in_col_stride, p.in_row_stride);
+  const bool fits = !overlaps && span >= 16 / static_cast<int64_t>(p.element_bytes);
+  return read == ALIGNED && !fits ? SHIFTED : read;
 }
 Access write_access(const Problem& p) {
   return access(p, OUT, p.out, p.rows, p.out_row_stride, p.out_col_stride);
@@ -65,7 +66,7 @@ Access write_access(const Problem& p) {
 TileShape tile_shape(const Problem& problem, const Device& device) {
   const size_t bytes = problem.element_bytes;
   const int largest = log2_of(max_threads(bytes) * blocks_a_thread(bytes));
-  const int smallest = log2_of(MIN_THREADS * blocks_a_thread(bytes));
+  const int smallest = log2_of(min_threads(bytes) * blocks_a_thread(bytes));
   const int64_t batch = problem.batch.count();
   TileShape best = cheapest(problem, largest);
   for (int log2_blocks = largest - 1; log2_blocks >= smallest; --log2_blocks) {

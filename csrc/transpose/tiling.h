@@ -17,7 +17,8 @@ constexpr int blocks_a_thread(size_t element_bytes) {
 }
 /// Threads of a block: at most these, so that a tile is 16 KiB, 32 for 1 and 2 bytes.
 constexpr int max_threads(size_t element_bytes) { return element_bytes == 1 ? 128 : 256; }
-constexpr int MIN_THREADS = 64;
+/// And at least these, for tiles of 8 KiB where elements have 1 or 2 bytes, of 4 KiB where more.
+constexpr int min_threads(size_t element_bytes) { return element_bytes == 1 ? 32 : 64; }
 /// The width in tiles of the bands in which blocks follow each other.
 constexpr unsigned BAND = 4;
 

@@ -1,6 +1,7 @@
 // The same kernels and the same table, built for host_run.
 #include <iterator>
 
+#include "transpose/gathered.cu"
 #include "transpose/ladder/naive.cu"
 #include "transpose/ladder/swizzled.cu"
 #include "transpose/ladder/tiled.cu"

@@ -3,6 +3,7 @@
 
 #include <iterator>
 
+#include "transpose/gathered.cu"
 #include "transpose/ladder/naive.cu"
 #include "transpose/ladder/swizzled.cu"
 #include "transpose/ladder/tiled.cu"

@@ -1,5 +1,5 @@
-// vectorized: what `auto` runs. 16 bytes an access everywhere, whatever the elements, also where
-// rows begin anywhere.
+// vectorized: what `auto` runs where rows begin at multiples of 16 bytes. 16 bytes an access
+// everywhere, whatever the elements.
 //
 // Over swizzled: a thread reads W runs of 16 bytes that lie below each other (W elements a run), a
 // square that it turns in its registers. It writes 16-byte runs of the turned tile to shared
@@ -12,10 +12,8 @@
 // of up to 8 sub-blocks side by side: at one place without the XOR, at 8 with it. They read 8
 // units in a row, whose x is the same.
 //
-// Where the rows of a matrix begin at no multiple of 16 bytes (8191 x 8193), a thread reads the two
-// aligned vectors that its run touches, the second of which its neighbour has brought to L1, and
-// shifts the run out of both. It writes the aligned vector that two of its column's units touch;
-// the two ends of a column are written element by element, by the thread of the first unit.
+// Rows must begin at multiples of 16 bytes on both sides; `gathered` is for all others. Asked for
+// by name, this kernel takes them element by element.
 #include "transpose/block.h"
 #include "transpose/tiling.h"
 #include "transpose/words.h"
@@ -57,70 +55,48 @@ struct TurnedTile {
   __device__ __forceinline__ T* at(int col, int row) const { return unit(col, row / W) + row % W; }
 };
 
-/// The vectors that may be read of a matrix: those at multiples of 16 bytes that lie in it from
-/// their first byte to their last. Others are not needed, or `patch_ends` makes good for them.
+/// The vectors of a matrix that lie in it from their first byte to their last. In the place of one
+/// that does not, at the end of its last row, another is read: `patch_end` makes good for it.
 template <typename T>
 struct Vectors {
   static constexpr int W = VECTOR_WIDTH<T>;
-  const T *begin, *end;   ///< of the matrix
-  const T *first, *last;  ///< vectors
+  const T *end, *last;
 
   __device__ __forceinline__ explicit Vectors(const Matrix<const T>& in)
-      : begin(in.data), end(in.data + (in.rows - 1) * in.row_stride + in.cols) {
-    const int past = elements_past_vector(begin);
-    first = past == 0 ? begin : begin + (W - past);
-    last = end - W - elements_past_vector(end);
-  }
+      : end(in.data + (in.rows - 1) * in.row_stride + in.cols),
+        last(end - W - elements_past_vector(end)) {}
   __device__ __forceinline__ Words at(const T* vector, Site site) const {
-    vector = vector < first ? first : vector;
     return load_words(vector < last ? vector : last, site);
   }
 };
 
 /// The W rows of a sub-block, a run of 16 bytes each. Beyond a row's end they hold what follows it.
-template <int ACCESS, typename T, int W>
+template <typename T, int W>
 __device__ __forceinline__ void load_block(const Matrix<const T>& in, const Vectors<T>& vectors,
                                            int64_t row, int64_t col, Words (&runs)[W],
                                            Site site = Site::here()) {
   const T* const from = in.data + row * in.row_stride + col;
 #pragma unroll
-  for (int i = 0; i < W; ++i) {
-    const T* const run = from + i * in.row_stride;
-    if constexpr (ACCESS == ALIGNED) {
-      runs[i] = vectors.at(run, site);
-    } else {
-      const int past = elements_past_vector(run);
-      runs[i] = straddling<T>(vectors.at(run - past, site), vectors.at(run - past + W, site), past);
-    }
-  }
+  for (int i = 0; i < W; ++i) runs[i] = vectors.at(from + i * in.row_stride, site);
 }
 
-/// Copies the elements of a tile, fewer than W at either end of the matrix, that lie in no vector.
+/// Copies the last elements of a matrix, fewer than W, that lie in no whole vector.
 template <typename T>
-__device__ __forceinline__ void patch_ends(const Block<T>& block, const Vectors<T>& vectors,
-                                           int tile_rows, int tile_cols) {
+__device__ __forceinline__ void patch_end(const Block<T>& block, const Vectors<T>& vectors,
+                                          int tile_rows, int tile_cols) {
   constexpr int W = VECTOR_WIDTH<T>;
   const Matrix<const T>& in = block.in;
-  const bool at_begin = block.row0 == 0 && block.col0 == 0;
-  const bool at_end = block.row0 + tile_rows > in.rows - W && block.col0 + tile_cols > in.cols - W;
-  if (!(at_begin && vectors.first != vectors.begin) &&
-      !(at_end && vectors.last + W != vectors.end)) {
-    return;
-  }
+  const int left = static_cast<int>(vectors.end - vectors.last) - W;
+  const bool at_end = block.row0 + tile_rows >= in.rows && block.col0 + tile_cols >= in.cols;
+  if (left == 0 || !at_end) return;
   __syncthreads();
-  for (int end = 0; end < 2; ++end) {
-    const T* const element = (end == 0 ? vectors.begin : vectors.last + W) + threadIdx.x;
-    if (element >= (end == 0 ? vectors.first : vectors.end)) continue;
-    const int64_t row = (element - in.data) / in.row_stride;
-    const int64_t col = element - in.data - row * in.row_stride;
-    const int64_t down = row - block.row0, across = col - block.col0;
-    if (down >= 0 && down < tile_rows && across >= 0 && across < tile_cols && col < in.cols) {
-      store(block.out.at(col, row), load(in.at(row, col)));
-    }
+  if (static_cast<int>(threadIdx.x) < left) {
+    const int64_t row = in.rows - 1, col = in.cols - left + threadIdx.x;
+    store(block.out.at(col, row), load(in.at(row, col)));
   }
 }
 
-template <typename T, int READ, int WRITE>
+template <typename T, bool WHOLE>
 __global__ void __launch_bounds__(MAX_THREADS<T>)
     vectorized_kernel(const __grid_constant__ VectorizedProblem arguments) {
   constexpr int W = VECTOR_WIDTH<T>, BLOCKS = blocks_a_thread(sizeof(T));
@@ -138,7 +114,7 @@ __global__ void __launch_bounds__(MAX_THREADS<T>)
     col = (number & ((1 << shape.log2_across) - 1)) * W;
     return block.in.contains(block.row0 + row, block.col0 + col);
   };
-  if constexpr (READ == STRIDED) {
+  if constexpr (!WHOLE) {
     for (int b = 0; b < BLOCKS; ++b) {
       int row, col;
       if (!corner_of(b, row, col)) continue;
@@ -155,7 +131,7 @@ __global__ void __launch_bounds__(MAX_THREADS<T>)
     for (int b = 0; b < BLOCKS; ++b) {
       int row, col;
       if (!corner_of(b, row, col)) continue;
-      load_block<READ>(block.in, vectors, block.row0 + row, block.col0 + col, runs[b]);
+      load_block(block.in, vectors, block.row0 + row, block.col0 + col, runs[b]);
     }
 #pragma unroll
     for (int b = 0; b < BLOCKS; ++b) {
@@ -176,55 +152,34 @@ __global__ void __launch_bounds__(MAX_THREADS<T>)
     const int unit = static_cast<int>(threadIdx.x) + i * threads;
     const int col = unit >> shape.log2_down, number = unit & ((1 << shape.log2_down) - 1);
     if (block.col0 + col >= block.in.cols) continue;
-    T* const run = block.out.data + (block.col0 + col) * block.out.row_stride + block.row0;
-    // The vector to write begins so many elements before the unit.
-    const int past = WRITE == SHIFTED ? elements_past_vector(run) : 0;
-    const int first = number * W - past;
-    if (WRITE != STRIDED && first >= 0 && first + W <= length) {
-      Words words = load_words(tile.unit(col, number));
-      if constexpr (WRITE == SHIFTED) {
-        // Where nothing is shifted, the unit itself once more: 8 lanes stay on 8 places.
-        const int before = past == 0 ? number : number - 1;
-        words = straddling<T>(load_words(tile.unit(col, before)), words, past == 0 ? 0 : W - past);
-      }
-      store_global_vector<4>(reinterpret_cast<uint32_t*>(run + first), words);
+    const int first = number * W;
+    if (WHOLE && first + W <= length) {
+      T* const run = block.out.data + (block.col0 + col) * block.out.row_stride + block.row0;
+      store_global_vector<4>(reinterpret_cast<uint32_t*>(run + first),
+                             load_words(tile.unit(col, number)));
     } else {
-      // What the first vector lacks stands before the column: the last one has too little there.
-      const int end = first + W < length ? first + W : length;
-      for (int e = first; e < end; ++e) {
-        const int row = e < 0 ? e + rows : e;
-        if (row < length) {
-          store(block.out.at(block.col0 + col, block.row0 + row), load(tile.at(col, row)));
-        }
+      for (int row = first; row < length && row < first + W; ++row) {
+        store(block.out.at(block.col0 + col, block.row0 + row), load(tile.at(col, row)));
       }
     }
   }
-  if constexpr (READ != STRIDED) patch_ends(block, vectors, rows, cols);
+  if constexpr (WHOLE) patch_end(block, vectors, rows, cols);
 }
 
 struct Vectorized {
   static constexpr const char* NAME = "vectorized";
   template <typename T>
   static constexpr auto kernel() {
-    return vectorized_kernel<T, ALIGNED, ALIGNED>;
+    return vectorized_kernel<T, true>;
   }
   template <typename T>
   static void run(const Problem& problem, const Device& device) {
-    const int read = read_access(problem), write = write_access(problem);
-    const auto start = [&](auto kernel) {
-      const TileShape shape = tile_shape(problem, device);
-      launch(NAME, kernel,
-             cover(problem, shape.rows(sizeof(T)), shape.cols(sizeof(T)),
-                   {static_cast<unsigned>(shape.threads(sizeof(T)))}, shape.bytes(sizeof(T))),
-             device, VectorizedProblem{problem, shape});
-    };
-    if (read == STRIDED || write == STRIDED) return start(vectorized_kernel<T, STRIDED, STRIDED>);
-    if (read == ALIGNED && write == ALIGNED) return start(kernel<T>());
-    if constexpr (sizeof(T) < 16) {
-      if (read == ALIGNED) return start(vectorized_kernel<T, ALIGNED, SHIFTED>);
-      if (write == ALIGNED) return start(vectorized_kernel<T, SHIFTED, ALIGNED>);
-      start(vectorized_kernel<T, SHIFTED, SHIFTED>);
-    }
+    const bool whole = read_access(problem) == ALIGNED && write_access(problem) == ALIGNED;
+    const TileShape shape = tile_shape(problem, device);
+    launch(NAME, whole ? kernel<T>() : vectorized_kernel<T, false>,
+           cover(problem, shape.rows(sizeof(T)), shape.cols(sizeof(T)),
+                 {static_cast<unsigned>(shape.threads(sizeof(T)))}, shape.bytes(sizeof(T))),
+           device, VectorizedProblem{problem, shape});
   }
 };
 

@@ -1,5 +1,5 @@
-// 16 bytes in four registers: turned among the registers, and moved to and from memory wherever
-// they begin.
+// 16 bytes in four registers: moved to and from memory, turned among the registers, put together
+// from elements.
 #pragma once
 
 #include "device/vector.h"
@@ -78,33 +78,53 @@ __device__ __forceinline__ int elements_past_vector(const T* address) {
   return static_cast<int>(reinterpret_cast<uintptr_t>(address) % 16 / sizeof(T));
 }
 
-/// 16 of the 32 bytes of two runs, from element `first` on.
-template <typename T>
-__device__ __forceinline__ Words straddling(const Words& low, const Words& high, int first) {
-  uint32_t words[8];
+/// 16 bytes of W elements.
+template <typename T, int W>
+__device__ __forceinline__ Words packed(const T (&elements)[W]) {
+  static_assert(W == VECTOR_WIDTH<T>);
+  Words words;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    words[i] = low.lane[i];
-    words[i + 4] = high.lane[i];
-  }
-  const unsigned shift = static_cast<unsigned>(first) * sizeof(T);
-#pragma unroll
-  for (int i = 0; i < 6; ++i) words[i] = shift & 8 ? words[i + 2] : words[i];
-  if constexpr (sizeof(T) < 8) {
-#pragma unroll
-    for (int i = 0; i < 5; ++i) words[i] = shift & 4 ? words[i + 1] : words[i];
-  }
-  Words result;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if constexpr (sizeof(T) < 4) {
-      const uint64_t both = uint64_t{words[i + 1]} << 32 | words[i];
-      result.lane[i] = static_cast<uint32_t>(both >> 8 * (shift & 3));  // a funnel shift
+    if constexpr (sizeof(T) == 16) {
+      words.lane[i] =
+          static_cast<uint32_t>((i < 2 ? elements[0].low : elements[0].high) >> 32 * (i % 2));
+    } else if constexpr (sizeof(T) == 8) {
+      words.lane[i] = static_cast<uint32_t>(elements[i / 2] >> 32 * (i % 2));
+    } else if constexpr (sizeof(T) == 4) {
+      words.lane[i] = elements[i];
+    } else if constexpr (sizeof(T) == 2) {
+      words.lane[i] = pick_bytes<0x5410>(elements[2 * i], elements[2 * i + 1]);
     } else {
-      result.lane[i] = words[i];
+      words.lane[i] =
+          pick_bytes<0x5410>(pick_bytes<0x0040>(elements[4 * i], elements[4 * i + 1]),
+                             pick_bytes<0x0040>(elements[4 * i + 2], elements[4 * i + 3]));
     }
   }
-  return result;
+  return words;
+}
+
+/// The same elements, each `by` places further; what leaves at the end comes in at the front.
+template <typename T>
+__device__ __forceinline__ Words rotated(Words words, int by) {
+  const unsigned bytes = static_cast<unsigned>(by) * sizeof(T);
+#pragma unroll
+  for (unsigned step = 4; step < 16; step *= 2) {
+    if (step < sizeof(T)) continue;
+    const Words from = words;
+#pragma unroll
+    for (unsigned i = 0; i < 4; ++i) {
+      words.lane[i] = bytes & step ? from.lane[(i - step / 4) % 4] : from.lane[i];
+    }
+  }
+  if constexpr (sizeof(T) < 4) {
+    const Words from = words;
+#pragma unroll
+    for (unsigned i = 0; i < 4; ++i) {
+      const uint64_t both = uint64_t{from.lane[i]} << 32 | from.lane[(i + 3) % 4];
+      words.lane[i] = static_cast<uint32_t>(both >> (32 - 8 * (bytes & 3)));  // a funnel shift
+    }
+  }
+  return words;
 }
 
 }  // namespace SMEM_BUILD

@@ -1,0 +1,187 @@
+// What `gathered` brings to shared memory: rows of a matrix, as whole vectors.
+#pragma once
+
+#include "device/cp_async.h"
+#include "transpose/block.h"
+#include "transpose/gather_tile.h"
+#include "transpose/tiling.h"
+#include "transpose/words.h"
+
+namespace smem::transpose {
+inline namespace SMEM_BUILD {
+
+template <typename T>
+constexpr int log2_width() {
+  return log2_of(VECTOR_WIDTH<T>);
+}
+
+constexpr int LINE_BYTES = 128;
+
+struct GatherProblem {
+  Problem problem;
+  GatherTile tile;
+  Span readable;
+};
+
+/// Copies a vector; of one that is not all readable, the elements that are.
+template <typename T>
+__device__ __forceinline__ void copy_readable(T* to, const T* from, const Span& readable) {
+  constexpr int W = VECTOR_WIDTH<T>;
+  const auto* const begin = reinterpret_cast<const T*>(readable.begin);
+  const auto* const end = reinterpret_cast<const T*>(readable.end);
+  if (from >= begin && from + W <= end) return copy_async<W>(to, from, W);
+#pragma unroll 1
+  for (int e = 0; e < W; ++e) {
+    if (from + e >= begin && from + e < end) store(to + e, load(from + e));
+  }
+}
+
+/// Elements by which an address lies above a multiple of 128 bytes.
+template <typename T>
+__device__ __forceinline__ int elements_past_line(const T* address) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(address) % LINE_BYTES / sizeof(T));
+}
+
+/// Brings a run of elements: the vectors that it lies in, each once. It begins as far past a line
+/// in shared memory as outside: a copy whose sectors are halved on their way moves them twice.
+template <typename T>
+__device__ __forceinline__ void load_run(T* shared, const T* run, int elements,
+                                         const Span& readable) {
+  constexpr int W = VECTOR_WIDTH<T>;
+  const int past = elements_past_line(run);
+#pragma unroll 4
+  for (int e = past / W * W + static_cast<int>(threadIdx.x) * W; e < past + elements;
+       e += GATHER_THREADS * W) {
+    copy_readable(shared + e, run + (e - past), readable);
+  }
+}
+
+/// Rows of a tile in shared memory, in slots: either in their order, or first all that are a
+/// multiple of W below the first, then all one further, ... Rows of one such class begin equally
+/// far past a vector and lie an odd number of vectors apart: in different banks.
+template <typename T>
+struct Slots {
+  static constexpr int W = VECTOR_WIDTH<T>;
+
+  int pitch, stacks;    ///< elements from slot to slot; rows of a class
+  int past, past_step;  ///< how far past a vector the tile's first row begins, and the next
+  int mask = W - 1;     ///< how much of that a slot keeps
+
+  __device__ __forceinline__ explicit Slots(const GatherTile& tile)
+      : pitch(static_cast<int>(tile.pitch.by) * W), stacks(static_cast<int>(tile.stacks.by)) {
+    past = past_step = 0;
+  }
+
+  /// A copy whose sectors are halved on their way moves them twice, so a row is to begin as far
+  /// past a sector as it does outside. That costs no bank where rows W apart begin in different
+  /// halves of a sector, as they do if the step from row to row is odd.
+  __device__ __forceinline__ void begin_like(const Matrix<const T>& in, int64_t row, int64_t col) {
+    const auto address = reinterpret_cast<uintptr_t>(in.data + row * in.row_stride + col);
+    past = static_cast<int>(address / sizeof(T) % (2 * W));
+    past_step = static_cast<int>(in.row_stride & (2 * W - 1));
+    mask = past_step % 2 != 0 ? 2 * W - 1 : W - 1;
+  }
+  __device__ __forceinline__ int past_vector(int row) const {
+    return (past + row * past_step) & (W - 1);
+  }
+
+  /// Where a row's slot begins, and in it the row's first element; rows are W * stack + class.
+  __device__ __forceinline__ int slot(int stack, int of_class) const {
+    return (of_class * stacks + stack) * pitch;
+  }
+  __device__ __forceinline__ int place(int stack, int of_class) const {
+    const int begin = slot(stack, of_class);
+    return begin + ((past + (stack * W + of_class) * past_step - begin) & mask);
+  }
+  __device__ __forceinline__ int place(int row) const {
+    return stacks == 1 ? place(0, row) : place(row / W, row % W);
+  }
+  __device__ __forceinline__ int row(const GatherTile& tile, int slot) const {
+    const Division found = divide(slot, tile.stacks);
+    return stacks == 1 ? slot : found.rest * W + found.quotient;
+  }
+};
+
+/// Brings `width` elements from column `col0` on of each slot's row: the vectors that they lie in,
+/// each once. Rows outside the matrix are left out.
+template <typename T>
+__device__ __forceinline__ void load_rows(T* shared, const Matrix<const T>& in,
+                                          const GatherTile& tile, const Slots<T>& slots,
+                                          const Span& readable, int64_t row0, int64_t col0,
+                                          int width) {
+  constexpr int W = VECTOR_WIDTH<T>;
+#pragma unroll 1
+  for (int unit = threadIdx.x; unit < tile.slots * static_cast<int>(tile.pitch.by);
+       unit += GATHER_THREADS) {
+    const Division slot = divide(unit, tile.pitch);
+    const int row = slots.row(tile, slot.quotient), past = slots.past_vector(row);
+    if (row0 + row < 0 || row0 + row >= in.rows || slot.rest * W >= past + width) continue;
+    copy_readable(shared + (slots.place(row) - past + slot.rest * W),
+                  in.data + (row0 + row) * in.row_stride + col0 - past + slot.rest * W, readable);
+  }
+}
+
+/// The same for a tile whose columns are a power of two. A thread's rows lie a multiple of W apart:
+/// what it knows of one, it knows of all, and a vector costs a few additions. The vector that rows
+/// have beyond a power of two comes at the end. At the very ends of what may be read, where some
+/// vectors may not, each is looked at by itself.
+template <typename T>
+__device__ __forceinline__ void load_tile(T* shared, const Matrix<const T>& in,
+                                          const GatherTile& tile, const Slots<T>& slots,
+                                          const Span& readable, int64_t row0, int64_t col0,
+                                          int width) {
+  constexpr int W = VECTOR_WIDTH<T>;
+  const int first = row0 < 0 ? static_cast<int>(-row0) : 0;
+  const int end = in.rows - row0 < tile.slots ? static_cast<int>(in.rows - row0) : tile.slots;
+  const auto source = [&](int row) {
+    return in.data + (row0 + row) * in.row_stride + col0 - slots.past_vector(row);
+  };
+  const T* const last = in.data + (row0 + end - 1) * in.row_stride + col0 + width;
+  if (reinterpret_cast<const char*>(source(first)) < readable.begin ||
+      reinterpret_cast<const char*>(last + (-elements_past_vector(last) & (W - 1))) >
+          readable.end) {
+    return load_rows(shared, in, tile, slots, readable, row0, col0, width);
+  }
+
+  // A row's vectors but the last; so many of them at once that the step is a multiple of W rows.
+  const int whole = 1 << tile.log2_cols < W ? W : 1 << tile.log2_cols;
+  const int at_once = whole < GATHER_THREADS ? whole : GATHER_THREADS;
+  const int vectors = at_once / W, step = GATHER_THREADS / vectors;
+  const int begin = static_cast<int>(threadIdx.x) / vectors;
+  const int past = slots.past_vector(begin);
+  for (int at = static_cast<int>(threadIdx.x) % vectors * W; at < whole && at < past + width;
+       at += at_once) {
+    const T* from = source(begin) + at;
+    // As slots.place(row), without its division.
+    int slot = slots.slot(begin / W, begin % W), row_past = slots.past + begin * slots.past_step;
+#pragma unroll 4
+    for (int row = begin; row < end; row += step) {
+      const int place = slot + ((row_past - slot) & slots.mask);
+      if (row >= first) copy_async<W>(shared + (place - past + at), from, W);
+      from += step * in.row_stride;
+      slot += step / W * slots.pitch;
+      row_past += step * slots.past_step;
+    }
+  }
+  for (int row = first + static_cast<int>(threadIdx.x); row < end; row += GATHER_THREADS) {
+    const int row_past = slots.past_vector(row);
+    if (whole < row_past + width) {
+      copy_async<W>(shared + (slots.place(row) - row_past + whole), source(row) + whole, W);
+    }
+  }
+}
+
+/// The same where the elements of a row lie apart: each row begins at its first element.
+template <typename T>
+__device__ __forceinline__ void load_elements(T* shared, const Matrix<const T>& in,
+                                              const GatherTile& tile, const Slots<T>& slots,
+                                              int64_t row0, int64_t col0, int width) {
+  for (int i = threadIdx.x; i < tile.slots * width; i += GATHER_THREADS) {
+    const int row = slots.row(tile, i / width), e = i % width;
+    if (row0 + row < 0 || row0 + row >= in.rows) continue;
+    store(shared + (slots.place(row) + e), load(in.at(row0 + row, col0 + e)));
+  }
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::transpose

@@ -1,0 +1,188 @@
+// gathered: for matrices whose rows begin anywhere. Whole vectors outside, elements inside.
+//
+// Over vectorized: neither the rows that are read nor those that are written need begin at a
+// multiple of 16 bytes. A block brings the aligned vectors that its rows lie in, each once, to
+// shared memory as they are (cp.async: no register, no wait, 32 KiB on their way). Then each
+// thread takes an aligned vector of the output, collects its W elements one by one, and writes it.
+// So each vector outside is moved once, by one thread, wherever the rows begin; the price is an
+// access to shared memory an element, which even at 1 byte takes a third of the time of the bytes.
+//
+// A column's vectors begin n elements before a tile's first row, another n for each column. So
+// that each has one writer, a tile begins earlier in each column by its n, for which a block reads
+// up to a sector's worth of rows more; they come from L2.
+//
+// Free of conflicts: the rows with one remainder modulo W begin equally far past a vector, and
+// lie an odd number of vectors apart. At each step the lanes of a warp read rows of one such class:
+// 8 that follow each other, in 8 groups of 4 banks, and columns in 4 words that follow each other.
+// What a lane so collects in the order of classes, it rotates by n at the end.
+//
+// Short rows that follow each other without gaps (1M x 8) are one run, which is read, or written,
+// as if it were one row.
+#include "transpose/gather_flat.h"
+#include "transpose/gather_load.h"
+#include "transpose/tiling.h"
+
+namespace smem::transpose {
+inline namespace SMEM_BUILD {
+
+/// Lanes that write vectors of one column: 128 bytes.
+constexpr int LOG2_LANES_DOWN = 3;
+/// Columns that a warp has at once.
+constexpr int LOG2_LANES_ACROSS = 2;
+
+/// Columns that lie in one word: lanes have such in different words, and so in different banks.
+template <typename T>
+constexpr int WORD_COLUMNS = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
+
+/// Columns so many apart begin equally far past a sector: what a thread knows of one, it knows of
+/// all.
+template <typename T>
+constexpr int PERIOD = VECTOR_WIDTH<T> == 1 ? 4 : SECTOR_VECTORS * VECTOR_WIDTH<T>;
+
+/// Columns whose addresses differ by constants.
+constexpr int UNROLLED = 4;
+
+/// What a thread writes: the vector that stands `down` vectors below the tile's first row, in
+/// columns from `across` to `end` that lie a period apart.
+template <typename T>
+struct Share {
+  int down, across, end;
+
+  /// Lanes: 8 vectors of a column, columns of 4 words; then further vectors, then the other columns
+  /// of a period. Where that is less than the block has threads, they share the columns.
+  __device__ __forceinline__ Share(const GatherTile& tile, int number, int width) {
+    const int log2_down = tile.log2_rows - log2_width<T>();
+    const int log2_low = log2_down < LOG2_LANES_DOWN ? log2_down : LOG2_LANES_DOWN;
+    const auto take = [&](int log2) {
+      const int bits = number & ((1 << log2) - 1);
+      number >>= log2;
+      return bits;
+    };
+    down = take(log2_low);
+    across = take(LOG2_LANES_ACROSS) * WORD_COLUMNS<T>;
+    down |= take(log2_down - log2_low) << log2_low;
+    across += take(log2_of(WORD_COLUMNS<T>));
+    across += take(log2_of(PERIOD<T> / WORD_COLUMNS<T>) - LOG2_LANES_ACROSS)
+              << (LOG2_LANES_ACROSS + log2_of(WORD_COLUMNS<T>));
+    const int columns = columns_a_share(tile);
+    across += number * columns;
+    end = across + columns < width ? across + columns : width;
+  }
+
+  __device__ __forceinline__ static int columns_a_share(const GatherTile& tile) {
+    const int log2_units = tile.log2_rows - log2_width<T>() + log2_of(PERIOD<T>);
+    const int log2_shares =
+        log2_units < log2_of(GATHER_THREADS) ? log2_of(GATHER_THREADS) - log2_units : 0;
+    const int columns = (1 << tile.log2_cols) >> log2_shares;
+    return columns < PERIOD<T> ? PERIOD<T> : columns;
+  }
+  /// How many shares a tile has.
+  __device__ __forceinline__ static int count(const GatherTile& tile, int width) {
+    const int columns = columns_a_share(tile);
+    return (width + columns - 1) / columns * PERIOD<T> << (tile.log2_rows - log2_width<T>());
+  }
+};
+
+template <typename T>
+__global__ void __launch_bounds__(GATHER_THREADS)
+    gather_kernel(const __grid_constant__ GatherProblem arguments) {
+  constexpr int W = VECTOR_WIDTH<T>;
+  const Problem& problem = arguments.problem;
+  const GatherTile& tile = arguments.tile;
+  T* const shared = dynamic_shared<T>();
+  const Block<T> block(problem, tile.log2_rows, tile.log2_cols, BAND, tile.before * W);
+  const int64_t first_row = block.row0 - tile.before * W;
+  const int64_t cols_left = problem.cols - block.col0;
+  const int width =
+      cols_left < 1 << tile.log2_cols ? static_cast<int>(cols_left) : 1 << tile.log2_cols;
+
+  Slots<T> slots(tile);
+  if (problem.in_col_stride == 1 || problem.cols == 1) {
+    slots.begin_like(block.in, first_row, block.col0);
+    load_tile(shared, block.in, tile, slots, arguments.readable, first_row, block.col0, width);
+  } else {
+    load_elements(shared, block.in, tile, slots, first_row, block.col0, width);
+  }
+  wait_for_copies();
+  __syncthreads();
+
+  const bool vectors_out = problem.out_row_stride == 1 || problem.rows == 1;
+  const int count = Share<T>::count(tile, width);
+  const int64_t period_step = PERIOD<T> * block.out.row_stride;
+  for (int number = threadIdx.x; number < count; number += GATHER_THREADS) {
+    const Share<T> share(tile, number, width);
+    T* column = block.out.data + (block.col0 + share.across) * block.out.row_stride;
+    // The column's vectors begin so many elements before the tile's.
+    const int before =
+        tile.before == 0
+            ? 0
+            : static_cast<int>(reinterpret_cast<uintptr_t>(column) / sizeof(T) % PERIOD<T>);
+    const int64_t first = block.row0 + share.down * W - before;
+    if (first >= problem.rows || first + W <= 0) continue;
+    const int turn = before % W;
+    // Rows are W * stack + class; classes from `late` on are those of the stack before.
+    const int stack = share.down + tile.before - before / W, late = W - turn;
+    const auto place = [&](int c) {
+      return slots.place(c < late ? stack : stack - 1, c) + share.across;
+    };
+    if (vectors_out && first >= 0 && first + W <= problem.rows) {
+      const T* places[W] = {};
+#pragma unroll
+      for (int c = 0; c < W; ++c) places[c] = shared + place(c);
+      T* to = column + first;
+      for (int col = share.across; col < share.end; col += UNROLLED * PERIOD<T>) {
+#pragma unroll
+        for (int i = 0; i < UNROLLED; ++i) {
+          if (col + i * PERIOD<T> >= share.end) break;
+          T elements[W];
+#pragma unroll
+          for (int c = 0; c < W; ++c) elements[c] = load(places[c] + i * PERIOD<T>);
+          store_global_vector<4>(reinterpret_cast<uint32_t*>(to),
+                                 rotated<T>(packed<T, W>(elements), turn));
+          to += period_step;
+        }
+#pragma unroll
+        for (int c = 0; c < W; ++c) places[c] += UNROLLED * PERIOD<T>;
+      }
+    } else {
+      const int begin = first < 0 ? static_cast<int>(-first) : 0;
+      const int end = first + W > problem.rows ? static_cast<int>(problem.rows - first) : W;
+#pragma unroll 1
+      for (int i = begin; i < end; ++i) {
+        const T* from = shared + place((i - turn) & (W - 1));
+        T* to = column + (first + i) * block.out.col_stride;
+#pragma unroll 4
+        for (int col = share.across; col < share.end; col += PERIOD<T>) {
+          store(to, load(from));
+          from += PERIOD<T>;
+          to += period_step;
+        }
+      }
+    }
+  }
+}
+
+struct Gathered {
+  static constexpr const char* NAME = "gathered";
+  template <typename T>
+  static constexpr auto kernel() {
+    return gather_kernel<T>;
+  }
+  template <typename T>
+  static void run(const Problem& problem, const Device& device) {
+    const GatherTile tile = gather_tile(problem, device);
+    const auto start = [&](auto kernel) {
+      const Geometry geometry{tile.blocks(problem), {GATHER_THREADS}, tile.shared_bytes()};
+      launch(NAME, kernel, geometry, device, GatherProblem{problem, tile, readable(problem)});
+    };
+    if (tile.flat_out) return start(gather_runs_kernel<T>);
+    if (tile.flat_in) return start(gather_columns_kernel<T>);
+    start(kernel<T>());
+  }
+};
+
+const Kernel gathered =
+    make_kernel<Gathered>("16 bytes an access outside wherever rows begin, elements inside");
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::transpose
