@@ -146,6 +146,11 @@ void check_like(const char* op, const char* name, const Tensor& tensor, const ch
     fail(named(op, name) + " has dtype " + dtype_text(tensor.scalar_type()) + ", expected " +
          dtype_text(like.scalar_type()) + " as " + like_name + " has");
   }
+  check_device(op, name, tensor, like_name, like);
+}
+
+void check_device(const char* op, const char* name, const Tensor& tensor, const char* like_name,
+                  const Tensor& like) {
   if (!same_device(tensor, like)) {
     fail(named(op, name) + " is on " + device_text(tensor) + ", expected " + device_text(like) +
          " where " + like_name + " is");

@@ -20,6 +20,7 @@ namespace smem::bindings {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 using OptionalTensor = std::optional<Tensor>;
+using OptionalType = std::optional<ScalarType>;
 
 constexpr int MAX_DIMS = 64;  // torch's own limit
 
@@ -53,6 +54,8 @@ std::optional<DType> dtype_of(ScalarType type);
 /// Throws unless `tensor` has the dtype and the device of `like`.
 void check_like(const char* op, const char* name, const Tensor& tensor, const char* like_name,
                 const Tensor& like);
+void check_device(const char* op, const char* name, const Tensor& tensor, const char* like_name,
+                  const Tensor& like);
 
 /// Throws unless `out` has the shape, dtype and device that the op's result has, and no two of its
 /// elements share memory.

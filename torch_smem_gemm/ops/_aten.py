@@ -1,6 +1,7 @@
 """The ops on CPU tensors where no kernel is named: ATen (MKL, oneDNN) does the work."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -54,9 +55,11 @@ def gemm(
     activation: int = 0,
     precision: int = 0,
     kernel_id: int = 0,
+    out_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """activation(alpha * a @ b + beta * c + bias)."""
     c = None if beta == 0 else c
+    a, b, bias, c = _widened(out_dtype, a, b, bias, c)
     if bias is not None and c is None and alpha == 1 and b.dim() == 2:
         return linear(a, b.mT, bias, activation)  # rounds once, where a sum of its own rounds again
     z = torch.matmul(a, b)
@@ -75,9 +78,16 @@ def linear(
     bias: Tensor | None = None,
     activation: int = 0,
     precision: int = 0,
+    out_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """activation(x @ weight.T + bias)."""
+    x, weight, bias = _widened(out_dtype, x, weight, bias)
     return activate(F.linear(x, weight, bias), activation)
+
+
+def _widened(dtype: torch.dtype | None, *tensors: Any) -> tuple[Any, ...]:
+    """The tensors in ``dtype``: torch.mm has its ``out_dtype`` on CUDA tensors only."""
+    return tuple(x if x is None or dtype is None else x.to(dtype) for x in tensors)
 
 
 def transpose(x: Tensor, dim0: int = -2, dim1: int = -1, kernel_id: int = 0) -> Tensor:
