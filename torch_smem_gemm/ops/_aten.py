@@ -59,7 +59,10 @@ def gemm(
 ) -> Tensor:
     """activation(alpha * a @ b + beta * c + bias)."""
     c = None if beta == 0 else c
-    a, b, bias, c = _widened(out_dtype, a, b, bias, c)
+    if out_dtype is not None:
+        with _unrounded(a):
+            a, b, bias, c = _converted(out_dtype, a, b, bias, c)
+            return gemm(a, b, bias, c, alpha, beta, activation)
     if bias is not None and c is None and alpha == 1 and b.dim() == 2:
         return linear(a, b.mT, bias, activation)  # rounds once, where a sum of its own rounds again
     z = torch.matmul(a, b)
@@ -81,13 +84,21 @@ def linear(
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """activation(x @ weight.T + bias)."""
-    x, weight, bias = _widened(out_dtype, x, weight, bias)
+    if out_dtype is not None:
+        with _unrounded(x):
+            x, weight, bias = _converted(out_dtype, x, weight, bias)
+            return linear(x, weight, bias, activation)
     return activate(F.linear(x, weight, bias), activation)
 
 
-def _widened(dtype: torch.dtype | None, *tensors: Any) -> tuple[Any, ...]:
+def _unrounded(x: Tensor) -> torch.autocast:
+    """Within it autocast takes no product to 16 bits."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
+def _converted(dtype: torch.dtype, *tensors: Any) -> tuple[Any, ...]:
     """The tensors in ``dtype``: torch.mm has its ``out_dtype`` on CUDA tensors only."""
-    return tuple(x if x is None or dtype is None else x.to(dtype) for x in tensors)
+    return tuple(None if x is None else x.to(dtype) for x in tensors)
 
 
 def transpose(x: Tensor, dim0: int = -2, dim1: int = -1, kernel_id: int = 0) -> Tensor:
