@@ -30,8 +30,16 @@ def precision_code(op: str, precision: str | None) -> int:
     return _code(op, "precision", precision, PRECISIONS)
 
 
+def resolved(precision: int, dtype: torch.dtype) -> int:
+    """Return the code of a precision with torch's setting in the place of None.
+
+    None is looked up for float32 alone: the others' products have one precision.
+    """
+    return precision or (_torchs_precision() if dtype == torch.float32 else 0)
+
+
 @torch.compiler.assume_constant_result
-def torchs_precision() -> int:
+def _torchs_precision() -> int:
     """Return the code of what torch's setting allows of products of float32 CUDA tensors.
 
     That is torch.backends.cuda.matmul.fp32_precision, which torch.backends.fp32_precision, and

@@ -13,6 +13,7 @@ from torch_smem_gemm.ops._codes import (
     kernel_code,
     kernel_for_any_k,
     precision_code,
+    resolved,
 )
 from torch_smem_gemm.ops._dispatch import (
     Op,
@@ -53,8 +54,10 @@ def gemm(
         beta: factor of ``c``.
         out_dtype: None for the inputs' dtype. torch.float32 with float16 or bfloat16 inputs keeps
             the float32 sums as they are, as torch.mm's does.
-        precision: None, "fp32", "ieee" or "tf32": the least that float32 products must keep. Every
-            kernel so far computes in IEEE arithmetic, which meets all of them.
+        precision: the least that float32 products keep, forward and backward; other dtypes have one
+            precision. "fp32": an error no larger than cuBLAS SGEMM's; "ieee": every product and sum
+            an IEEE fma; "tf32": factors of 10 bits. None is "tf32" where torch's setting allows it
+            (torch.backends.cuda.matmul.fp32_precision, read at the call), else "fp32".
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("gemm")``; on CPU tensors
             the named kernel itself runs on the CPU.
         out: takes the result; its shape must fit. May overlap the inputs. Not with gradients.
@@ -91,6 +94,7 @@ def gemm(
     kernel_ = kernel_code("gemm", kernel)
     if out is not None:
         refuse_grad_with_out("gemm", a, b, bias, c)
+        precision_ = resolved(precision_, a.dtype)
         torch.ops.smem.gemm.out(
             a, b, bias, c, alpha, beta, activation_, precision_, kernel_, out_dtype, out=out
         )
@@ -102,6 +106,7 @@ def gemm(
     if kernel_ == AUTO and a.is_cpu:
         check_gemm(a, b, bias, c, beta, out_dtype)
         return _aten.gemm(a, b, bias, c, alpha, beta, activation_, out_dtype=out_dtype)
+    precision_ = resolved(precision_, a.dtype)
     if activation_ and needs_grad(a, b, bias, c):
         # The gradient needs what the activation was applied to.
         z = _gemm(a, b, bias, c, alpha, beta, 0, precision_, kernel_, out_dtype)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._checks import check_codes, check_linear
-from torch_smem_gemm.ops._codes import activation_code, precision_code
+from torch_smem_gemm.ops._codes import activation_code, precision_code, resolved
 from torch_smem_gemm.ops._dispatch import Op, autocast, define, needs_grad
 from torch_smem_gemm.ops.gemm import product_over_rows
 from torch_smem_gemm.ops.sum import sum_to_shape
@@ -48,6 +48,7 @@ def linear(
     if x.is_cpu:
         check_linear(x, weight, bias, out_dtype)
         return _aten.linear(x, weight, bias, activation_, out_dtype=out_dtype)
+    precision_ = resolved(precision_, x.dtype)
     if activation_ and needs_grad(x, weight, bias):
         # The gradient needs what the activation was applied to.
         return _aten.activate(_linear(x, weight, bias, 0, precision_, out_dtype), activation_)
