@@ -1,8 +1,6 @@
 // What every kernel of the ladder shares: where its block stands, and what it does with its sums.
 #pragma once
 
-#include <algorithm>
-
 #include "device/number.h"
 #include "device/symbol.h"
 #include "device/tile.h"
@@ -113,7 +111,7 @@ struct Epilogue {
   __device__ __forceinline__ static void store_run(const Matrix<U>& to, int64_t row, int64_t col,
                                                    const Acc (&values)[W],
                                                    Site site = Site::here()) {
-    constexpr int RUN = std::min(W, VECTOR_WIDTH<U>);
+    constexpr int RUN = W < VECTOR_WIDTH<U> ? W : VECTOR_WIDTH<U>;
 #pragma unroll
     for (int first = 0; first < W; first += RUN) {
       Vector<U, RUN> run;
