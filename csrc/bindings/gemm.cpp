@@ -65,14 +65,6 @@ void broadcast_batch(const Arguments& args, Sizes& result) {
   }
 }
 
-void check_dtype(const char* op, const char* name, const Tensor& tensor) {
-  const auto dtype = dtype_of(tensor.scalar_type());
-  if (!dtype || *dtype > DType::bf16) {
-    fail(std::string("smem.") + op + ": " + name + " has dtype " +
-         dtype_text(tensor.scalar_type()) + ", expected float64, float32, float16 or bfloat16");
-  }
-}
-
 void check_bias(const char* op, const OptionalTensor& bias, int64_t N, const char* like_name,
                 const Tensor& like) {
   if (!bias) return;
@@ -82,12 +74,6 @@ void check_bias(const char* op, const OptionalTensor& bias, int64_t N, const cha
     fail(std::string("smem.") + op + ": bias is " + shape_text(sizes) + ", expected " +
          std::to_string(N) + ", an element a column of the result");
   }
-}
-
-void check_code(const char* op, const char* name, int64_t code, int64_t last) {
-  if (code >= 0 && code <= last) return;
-  fail(std::string("smem.") + op + ": " + name + " " + std::to_string(code) +
-       " is unknown, expected 0 to " + std::to_string(last));
 }
 
 void check_codes(const char* op, int64_t activation, int64_t precision) {
@@ -128,7 +114,7 @@ Sizes check_gemm(const Arguments& args) {
   };
   at_least_2d("a", args.a);
   at_least_2d("b", args.b);
-  check_dtype(args.op, "a", *args.a.tensor);
+  check_gemm_dtype(args.op, "a", *args.a.tensor);
   check_like(args.op, "b", *args.b.tensor, "a", *args.a.tensor);
   if (args.a.sizes.last(1) != args.b.sizes.last(2)) {
     fail(std::string("smem.") + args.op + ": a is " + shape_text(args.a.sizes) + " and b is " +
@@ -284,7 +270,7 @@ Sizes check_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& 
     fail("smem.linear: weight is " + shape_text(weight_sizes) +
          ", expected out_features x in_features");
   }
-  check_dtype("linear", "x", x);
+  check_gemm_dtype("linear", "x", x);
   check_like("linear", "weight", weight, "x", x);
   if (result.last(1) != weight_sizes.at[1]) {
     fail("smem.linear: x is " + shape_text(result) + " and weight is " + shape_text(weight_sizes) +

@@ -12,6 +12,7 @@
 
 #include <string>
 
+#include "bindings/activation.h"
 #include "bindings/ceilings.h"
 #include "bindings/gemm.h"
 #include "bindings/sum.h"
@@ -78,6 +79,7 @@ STABLE_TORCH_LIBRARY(smem, m) {
       m.def(with_preactivation(schema, prefix).c_str());
     }
   }
+  m.def("_activation_backward(Tensor grad, Tensor z, int activation) -> (Tensor, Tensor)");
   m.def("_gemm_problem(Tensor a, Tensor b) -> int[]");
   m.def("_transpose_problem(Tensor x, int dim0, int dim1, Tensor out) -> int[]");
   m.def("_ffma(Tensor(a!) out, int rounds) -> ()");
@@ -86,6 +88,7 @@ STABLE_TORCH_LIBRARY(smem, m) {
 STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
   implement(m, "");
   implement(m, "_");
+  m.impl("_activation_backward", TORCH_BOX(&activation_backward));
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
   m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
   m.impl("_ffma", TORCH_BOX(&ffma));
@@ -93,6 +96,7 @@ STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
 
 STABLE_TORCH_LIBRARY_IMPL(smem, CPU, m) {
   implement(m, "_");
+  m.impl("_activation_backward", TORCH_BOX(&activation_backward));
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
   m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
 }

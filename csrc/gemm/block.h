@@ -205,8 +205,8 @@ struct Block {
                        matrix.col_stride};
     };
     constexpr bool ROUNDS = !std::is_same_v<T, Unrounded<T>>;
-    const bool out_unrounded = ROUNDS && problem.out_dtype != problem.dtype;
-    const bool c_unrounded = ROUNDS && problem.c_dtype != problem.dtype;
+    const bool out_unrounded = ROUNDS && problem.out_dtype == DType::f32;
+    const bool c_unrounded = ROUNDS && problem.c_dtype == DType::f32;
     const Operand pre{problem.pre, problem.out.row_stride, problem.out.col_stride};
     A = view(problem.a, problem.M, problem.K, gemm::A);
     B = view(problem.b, problem.K, problem.N, gemm::B);

@@ -32,9 +32,7 @@ struct Operand {
 };
 
 struct Problem {
-  DType dtype;      ///< of A, B and bias
-  DType c_dtype;    ///< of C: `dtype` or `out_dtype`
-  DType out_dtype;  ///< `dtype`; or f32 where that is f16 or bf16: the sums, not rounded
+  DType dtype;  ///< of A, B and bias
   int64_t M, N, K;
   Operand a, b;
   Operand c;  ///< data is null where beta is 0: C is not read then
@@ -46,7 +44,9 @@ struct Problem {
   double alpha = 1, beta = 0;
   Activation activation = Activation::none;
   Precision precision = Precision::fp32;
-  Loop<TENSORS> batch;  ///< offsets of A, B, C and out over the batch dimensions
+  DType out_dtype = dtype;  ///< or f32 where `dtype` is f16 or bf16: the sums, not rounded
+  DType c_dtype = dtype;    ///< or that of out
+  Loop<TENSORS> batch;      ///< offsets of A, B, C and out over the batch dimensions
 };
 
 /// A row of the kernel table.
