@@ -19,10 +19,14 @@ __device__ __forceinline__ Acc gradient(gemm::Activation activation, Acc dy, Acc
       return dy * (cdf + z * pdf);
     }
     case gemm::Activation::gelu_tanh: {
+      // 0.5 * (1 + tanh(u)) is the logistic function of 2u, whose derivative needs no difference.
       constexpr Acc SQRT_2_OVER_PI = Acc(0.79788456080286535588);
-      const Acc t = tanh(SQRT_2_OVER_PI * (z + Acc(0.044715) * z * z * z));
+      const Acc u = SQRT_2_OVER_PI * (z + Acc(0.044715) * z * z * z);
       const Acc slope = SQRT_2_OVER_PI * (Acc(1) + Acc(3 * 0.044715) * z * z);
-      return dy * (Acc(0.5) * (Acc(1) + t) + Acc(0.5) * z * (Acc(1) - t * t) * slope);
+      const bool is_negative = u <= Acc(0);
+      const Acc e = exp(Acc(2) * (is_negative ? u : -u)), larger = Acc(1) / (Acc(1) + e);
+      const Acc s = is_negative ? e * larger : larger;
+      return dy * (s + Acc(2) * z * (e * larger * larger) * slope);
     }
     case gemm::Activation::silu: {
       const Acc s = Acc(1) / (Acc(1) + exp(-z));

@@ -91,6 +91,40 @@ def linear(
     return activate(F.linear(x, weight, bias), activation)
 
 
+def gemm_with_preactivation(
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None = None,
+    c: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    activation: int = 0,
+    precision: int = 0,
+    kernel_id: int = 0,
+    out_dtype: torch.dtype | None = None,
+) -> tuple[Tensor, Tensor]:
+    """What gemm returns, and what its activation is applied to."""
+    z = gemm(a, b, bias, c, alpha, beta, out_dtype=out_dtype)
+    return _activated(z, activation, a.dtype)
+
+
+def linear_with_preactivation(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    activation: int = 0,
+    precision: int = 0,
+    out_dtype: torch.dtype | None = None,
+) -> tuple[Tensor, Tensor]:
+    """What linear returns, and what its activation is applied to."""
+    z = linear(x, weight, bias, out_dtype=out_dtype)
+    return _activated(z, activation, x.dtype)
+
+
+def _activated(z: Tensor, activation: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    return activate(z, activation), z.to(dtype, copy=not activation)
+
+
 def _unrounded(x: Tensor) -> torch.autocast:
     """Within it autocast takes no product to 16 bits."""
     return torch.autocast(x.device.type, enabled=False)

@@ -4,7 +4,7 @@ csrc/bindings/ makes the same checks, in the same order and words, for real kern
 both the same bad inputs and compare the texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 import torch
 from torch import Tensor
@@ -123,12 +123,13 @@ def _broadcast_batch(a: Tensor, b: Tensor) -> list[int]:
 
 def check_codes(op: str, activation: int, precision: int) -> None:
     """Raise RuntimeError unless both are codes of an activation and of a precision."""
-    for name, code, codes in (
-        ("activation", activation, ACTIVATIONS),
-        ("precision", precision, PRECISIONS),
-    ):
-        if not 0 <= code < len(codes):
-            _fail(op, f"{name} {code} is unknown, expected 0 to {len(codes) - 1}")
+    _check_code(op, "activation", activation, ACTIVATIONS)
+    _check_code(op, "precision", precision, PRECISIONS)
+
+
+def _check_code(op: str, name: str, code: int, codes: Sized) -> None:
+    if not 0 <= code < len(codes):
+        _fail(op, f"{name} {code} is unknown, expected 0 to {len(codes) - 1}")
 
 
 def check_gemm(
@@ -196,6 +197,18 @@ def check_linear(
     dtype = _check_out_dtype("linear", out_dtype, "x", x)
     _check_bias("linear", bias, weight.shape[0], "x", x)
     return [*x.shape[:-1], weight.shape[0]], dtype
+
+
+def check_activation_backward(grad: Tensor, z: Tensor, activation: int) -> None:
+    """Check the arguments of _activation_backward."""
+    op = "_activation_backward"
+    _check_code(op, "activation", activation, ACTIVATIONS)
+    if z.dim() < 1:
+        _fail(op, "z is scalar, expected a dimension")
+    _check_gemm_dtype(op, "z", z)
+    _check_like(op, "grad", grad, "z", z)
+    if grad.shape != z.shape:
+        _fail(op, f"grad is {shape_text(grad.shape)}, expected {shape_text(z.shape)} as z is")
 
 
 def check_transpose(x: Tensor, dim0: int, dim1: int) -> list[int]:

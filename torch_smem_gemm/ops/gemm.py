@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
+from torch_smem_gemm.ops._activation import gradient_and_bias_gradient, needs_preactivation
 from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_codes, check_gemm
 from torch_smem_gemm.ops._codes import (
     AUTO,
@@ -19,7 +20,6 @@ from torch_smem_gemm.ops._dispatch import (
     Op,
     autocast,
     define,
-    needs_grad,
     refuse_grad_with_out,
 )
 from torch_smem_gemm.ops.sum import sum_to_shape
@@ -107,10 +107,6 @@ def gemm(
         check_gemm(a, b, bias, c, beta, out_dtype)
         return _aten.gemm(a, b, bias, c, alpha, beta, activation_, out_dtype=out_dtype)
     precision_ = resolved(precision_, a.dtype)
-    if activation_ and needs_grad(a, b, bias, c):
-        # The gradient needs what the activation was applied to.
-        z = _gemm(a, b, bias, c, alpha, beta, 0, precision_, kernel_, out_dtype)
-        return _aten.activate(z, activation_)
     return _gemm(a, b, bias, c, alpha, beta, activation_, precision_, kernel_, out_dtype)
 
 
@@ -130,28 +126,43 @@ def _describe(
     return check_gemm(a, b, bias, c, beta, out_dtype)
 
 
+def _describe_with_preactivation(*args: Any) -> list[tuple[list[int], torch.dtype]]:
+    shape, dtype = _describe(*args)
+    return [(shape, dtype), (shape, args[0].dtype)]
+
+
 def _setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    a, b, bias, c, alpha, beta, activation, precision, kernel, _ = inputs
-    ctx.save_for_backward(a, b, *((bias, c) if activation else (None, None)))
-    ctx.bias_shape = None if bias is None else bias.shape
+    _save(ctx, inputs, output if inputs[6] else None)  # relu: the result says enough
+
+
+def _setup_with_preactivation(ctx: Any, inputs: tuple, outputs: tuple[Tensor, Tensor]) -> None:
+    # An output, so that it is differentiated in its turn. What has no gradient stays without.
+    _save(ctx, inputs, outputs[1])
+    ctx.set_materialize_grads(False)
+
+
+def _save(ctx: Any, inputs: tuple, z: Tensor | None) -> None:
+    a, b, _, c, *numbers, _ = inputs
+    ctx.save_for_backward(a, b, z)
     ctx.c_like = None if c is None else (c.shape, c.dtype)
-    ctx.numbers = alpha, beta, activation, precision, kernel
+    ctx.numbers = numbers
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple:
-    a, b, bias, c = ctx.saved_tensors
+def _backward(ctx: Any, grad: Tensor | None, grad_z: Tensor | None = None) -> tuple:
+    if grad is None and grad_z is None:
+        return (None,) * 10
+    a, b, z = ctx.saved_tensors
     alpha, beta, activation, precision, kernel = ctx.numbers
     needs = ctx.needs_input_grad
-    if activation:
-        # Only direct calls of the op come here; gemm() applies the activation outside.
-        z = _gemm(a, b, bias, c, alpha, beta, 0, precision, kernel)
-        grad = _aten.activation_gradient(grad, z.to(grad.dtype), activation)
-    narrow = grad.to(a.dtype)  # from the result's dtype
+    dz, grad_bias = gradient_and_bias_gradient(
+        grad, grad_z, z, activation, needs_bias=needs[2], by_kernel=kernel != AUTO
+    )
+    narrow = dz.to(a.dtype)  # from the result's dtype
     return (
         _grad_a(narrow, a, b, alpha, precision, kernel) if needs[0] else None,
         _grad_b(narrow, a, b, alpha, precision, kernel) if needs[1] else None,
-        sum_to_shape(grad, ctx.bias_shape).to(a.dtype) if needs[2] else None,
-        _grad_c(grad, beta, *ctx.c_like) if needs[3] else None,
+        None if grad_bias is None else grad_bias.to(a.dtype),
+        _grad_c(dz, beta, *ctx.c_like) if needs[3] else None,
         *(None,) * 6,
     )
 
@@ -166,7 +177,7 @@ def product(
     a: Tensor, b: Tensor, alpha: float = 1.0, precision: int = 0, kernel: int = AUTO
 ) -> Tensor:
     """Return alpha * a @ b, differentiably; choices by code."""
-    return _gemm(a, b, None, None, alpha, 0.0, 0, precision, kernel)
+    return _gemm(a, b, None, None, alpha, 0.0, 0, precision, kernel, None)
 
 
 def product_over_rows(
@@ -210,8 +221,22 @@ def _grad_b(
 
 
 def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
-    a, b, bias, c, alpha, beta, activation, *choices = args
+    tangent = _tangent_before_activation(output, args, tangents)
+    return _aten.activation_gradient(tangent, output, args[6])  # none, or relu
+
+
+def _jvp_with_preactivation(
+    op: Op, outputs: tuple[Tensor, Tensor], args: tuple, tangents: tuple
+) -> tuple[Tensor, Tensor]:
+    y, z = outputs
+    tangent = _tangent_before_activation(y, args, tangents)
+    return _aten.activation_gradient(tangent, z.to(y.dtype), args[6]), tangent.to(z.dtype)
+
+
+def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> Tensor:
+    a, b, _, _, alpha, beta, _, *choices = args
     tangent_a, tangent_b, tangent_bias, tangent_c, *_ = tangents
+    op = torch.ops.smem.gemm.default
     tangent = torch.zeros_like(output)
     if tangent_a is not None:
         tangent = tangent + op(tangent_a, b, None, None, alpha, 0.0, 0, *choices)
@@ -221,14 +246,20 @@ def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
         tangent = tangent + tangent_bias
     if tangent_c is not None and beta != 0:
         tangent = tangent + beta * tangent_c
-    if activation:
-        z = op(a, b, bias, c, alpha, beta, 0, *choices)
-        tangent = _aten.activation_gradient(tangent, z, activation)
     return tangent
 
 
-def _vmap(
-    op: Op,
+def _vmap(op: Op, info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
+    return op(*_mapped(info, in_dims, *args)), 0
+
+
+def _vmap_with_preactivation(
+    op: Op, info: Any, in_dims: tuple, *args: Any
+) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+    return op(*_mapped(info, in_dims, *args)), (0, 0)
+
+
+def _mapped(
     info: Any,
     in_dims: tuple,
     a: Tensor,
@@ -238,7 +269,8 @@ def _vmap(
     alpha: float = 1.0,
     beta: float = 0.0,
     *choices: Any,
-) -> tuple[Tensor, int]:
+) -> tuple:
+    """The arguments of one call for all members of a vmap, which are its first dimension."""
     dim_a, dim_b, dim_bias, dim_c = (*in_dims, None, None)[:4]
     rank = max(
         tensor.dim() - (dim is not None)
@@ -261,7 +293,22 @@ def _vmap(
         # One row of c for each.
         addend = lead(bias, dim_bias)
         bias, c, beta = None, addend if c is None or beta == 0 else beta * c + addend, 1.0
-    return op(a, b, bias, c, alpha, beta, *choices), 0
+    return a, b, bias, c, alpha, beta, *choices
+
+
+_gemm_with_preactivation = define(
+    "gemm_with_preactivation",
+    describe=_describe_with_preactivation,
+    cpu=_aten.gemm_with_preactivation,
+    vmap=_vmap_with_preactivation,
+    setup=_setup_with_preactivation,
+    backward=_backward,
+    jvp=_jvp_with_preactivation,
+)
+
+
+def _first_of_both(*args: Any) -> Tensor:
+    return _gemm_with_preactivation(*args)[0]
 
 
 _gemm = define(
@@ -272,4 +319,5 @@ _gemm = define(
     setup=_setup,
     backward=_backward,
     jvp=_jvp,
+    differentiable=lambda args: _first_of_both if needs_preactivation(args[6]) else None,
 )
