@@ -38,7 +38,6 @@ def resolved(precision: int, dtype: torch.dtype) -> int:
     return precision or (_torchs_precision() if dtype == torch.float32 else 0)
 
 
-@torch.compiler.assume_constant_result
 def _torchs_precision() -> int:
     """Return the code of what torch's setting allows of products of float32 CUDA tensors.
 
@@ -48,6 +47,10 @@ def _torchs_precision() -> int:
     constant, and right: torch compiles again where the setting has changed.
     """
     return _TF32 if torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32" else _FP32
+
+
+# What torch.compiler.assume_constant_result does, which would import the compiler for it.
+_torchs_precision._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 _KERNEL_CODES = {
