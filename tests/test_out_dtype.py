@@ -1,5 +1,7 @@
 """``out_dtype``: the float32 sums of 16-bit products, stored as they are."""
 
+import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -280,3 +282,69 @@ def test_takes_what_torch_takes(dtype: torch.dtype) -> None:
         smem.gemm(a, b, c=c, beta=1.0, out_dtype=FLOAT),
         torch.addmm(c, a, b, out_dtype=FLOAT),
     )
+
+
+# --------------------------------------------------------------------------------------- errors
+
+F16, BF16, F64 = torch.float16, torch.bfloat16, torch.float64
+
+# dtype of the factors, other arguments by their shapes and dtypes, the message
+GEMM_ERRORS = [
+    (FLOAT, {"out_dtype": F64}, "out_dtype is float64, expected float32 as a has"),
+    (F64, {"out_dtype": FLOAT}, "out_dtype is float32, expected float64 as a has"),
+    (F16, {"out_dtype": BF16}, "out_dtype is bfloat16, expected float16 as a has, or float32"),
+    (
+        F16,
+        {"c": ((5,), F64), "out_dtype": FLOAT},
+        "c has dtype float64, expected float16 as a has, or float32 as out_dtype is",
+    ),
+    (BF16, {"c": ((5,), FLOAT)}, "c has dtype float32, expected bfloat16 as a has"),
+    (
+        F16,
+        {"bias": ((5,), FLOAT), "out_dtype": FLOAT},
+        "bias has dtype float32, expected float16 as a has",
+    ),
+    (
+        F16,
+        {"out": ((3, 5), F16), "out_dtype": FLOAT},
+        "out has dtype float16, expected float32",
+    ),
+    (F16, {"out": ((3, 5), FLOAT)}, "out has dtype float32, expected float16"),
+]
+
+
+@pytest.mark.parametrize("how", ["auto", "named", "bare"])
+@pytest.mark.parametrize("fake", [False, True], ids=["", "fake"])
+@pytest.mark.parametrize(("dtype", "options", "message"), GEMM_ERRORS, ids=range(len(GEMM_ERRORS)))
+def test_errors(
+    dtype: torch.dtype, options: dict, message: str, fake: bool, how: str, device: str
+) -> None:
+    with FakeTensorMode() if fake else contextlib.nullcontext():
+        a, b = (torch.zeros(s, dtype=dtype, device=device) for s in ((3, 4), (4, 5)))
+        given = {
+            name: torch.zeros(value[0], dtype=value[1], device=device)
+            if isinstance(value, tuple)
+            else value
+            for name, value in options.items()
+        }
+        if how == "bare":
+            op = OPS._gemm.out if "out" in given else OPS._gemm
+            call = functools.partial(op, a, b, kernel_id=1, **given)
+        else:
+            kernel = "auto" if how == "auto" else GEMMS[0]
+            call = functools.partial(smem.gemm, a, b, kernel=kernel, **given)
+        with pytest.raises(RuntimeError) as caught:
+            call()
+    assert str(caught.value) == f"smem.gemm: {message}"
+
+
+@pytest.mark.parametrize("fake", [False, True], ids=["", "fake"])
+def test_errors_of_linear(fake: bool, device: str) -> None:
+    with FakeTensorMode() if fake else contextlib.nullcontext():
+        x = torch.zeros(4, 4, dtype=BF16, device=device)
+        for op in (smem.linear, OPS.linear, OPS._linear):
+            with pytest.raises(RuntimeError) as caught:
+                op(x, x, out_dtype=F16)
+            assert str(caught.value) == (
+                "smem.linear: out_dtype is float16, expected bfloat16 as x has, or float32"
+            )

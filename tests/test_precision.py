@@ -191,6 +191,17 @@ def test_modules_and_linear(choice: str, device: str) -> None:
             assert same_bits(result, first)
 
 
+@pytest.mark.parametrize("op", ["gemm", "linear"])
+@pytest.mark.parametrize(("argument", "last"), [("activation", 4), ("precision", 3)])
+def test_unknown_code(op: str, argument: str, last: int, device: str) -> None:
+    """Direct calls choose by number."""
+    x = torch.ones(2, 2, device=device)
+    message = rf"^smem\.{op}: {argument} 9 is unknown, expected 0 to {last}$"
+    for name in (op, f"_{op}"):
+        with pytest.raises(RuntimeError, match=message):
+            getattr(torch.ops.smem, name)(x, x, **{argument: 9})
+
+
 def test_asking_costs_little() -> None:
     """Nothing for other dtypes, a fraction of a call for float32."""
     rounds = 20_000
