@@ -20,6 +20,7 @@ from helpers import (
     torch_gemm,
 )
 from torch import Tensor
+from torch._dynamo import compiled_autograd
 from torch._dynamo.backends.common import aot_autograd
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -277,6 +278,16 @@ def test_compiled_training(activation: str | None, device: str) -> None:
             compiled(*inputs)
         assert len(names[-1]) == 1
         assert not names[-1][0].endswith("_with_preactivation")
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_compiled_autograd(activation: str, device: str) -> None:
+    for function in calls(device, activation):
+        inputs = layer(device)
+        with compiled_autograd._enable(torch.compile(backend="aot_eager")):
+            function(*inputs).square().sum().backward()
+        for x, reference in zip(inputs, gradients_by_torch(inputs, activation), strict=True):
+            close(x.grad, reference, rtol=1e-4, atol=1e-4)
 
 
 # --------------------------------------------------------------------------------------- the GPU
