@@ -146,8 +146,7 @@ struct ColumnThread {
   /// In the topmost threads: the node above those of all threads above each other. Every thread of
   /// the block must take part.
   template <typename Op, typename Acc>
-  __device__ __forceinline__ void join(Acc (&node)[VEC], Tile<Acc, VEC, THREADS>& nodes,
-                                       Site site = Site::here()) const {
+  __device__ __forceinline__ void join(Acc (&node)[VEC], Tile<Acc, VEC, THREADS>& nodes) const {
     const int thread = threadIdx.x, above = THREADS / threads_across;
     for (int apart = 1; apart < above; apart *= 2) {
       const int threads_apart = apart * threads_across;
@@ -160,14 +159,14 @@ struct ColumnThread {
       }
       if (y % apart == 0) {
 #pragma unroll
-        for (int v = 0; v < VEC; ++v) nodes(v, thread, site) = node[v];
+        for (int v = 0; v < VEC; ++v) nodes(v, thread) = node[v];
       }
       // One barrier a level: what is read now, no later level writes.
       __syncthreads();
       if (y % (2 * apart) == 0) {
 #pragma unroll
         for (int v = 0; v < VEC; ++v) {
-          node[v] = Op::combine(node[v], Acc(nodes(v, thread + threads_apart, site)));
+          node[v] = Op::combine(node[v], Acc(nodes(v, thread + threads_apart)));
         }
       }
     }

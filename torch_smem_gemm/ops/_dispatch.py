@@ -139,6 +139,8 @@ def _function(
     rules: dict[str, Any] = {
         "forward": staticmethod(forward_and_setup),
         "backward": staticmethod(backward),
+        # Of autograd.Function; compiled autograd asks a single level's, too.
+        "_compiled_autograd_key": staticmethod(torch.autograd.Function._compiled_autograd_key),
     }
     if jvp is not None:
         rules["jvp"] = staticmethod(_jvp_of_primals(jvp))
