@@ -106,7 +106,8 @@ def _backward(ctx: Any, grad: Tensor | None, grad_z: Tensor | None = None) -> tu
 
 def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
     tangent = _tangent_before_activation(output, args, tangents)
-    return _aten.activation_gradient(tangent, output, args[3])  # none, or relu
+    # None, or relu, whose slope has no derivative: with one the tangent would keep its own tensor.
+    return _aten.activation_gradient(tangent, output.detach(), args[3])
 
 
 def _jvp_with_preactivation(
