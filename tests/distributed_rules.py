@@ -124,7 +124,6 @@ def no_activation_of_a_part(mesh: DeviceMesh) -> None:
         same = functools.partial(assert_same, mesh, function, exact=False)
         same((a, S0), (b, R), (bias, R), to=S0)
         same((a, R), (b, S1), (bias, S0), to=S1)
-        # smem.gemm, which applies the activation itself here, lets torch reduce; the op gathers.
         same((a, S1), (b, S0), (bias, R), to=R, gathers=True)
 
     def linear(*tensors: Tensor) -> Tensor:
@@ -147,6 +146,44 @@ def linear(mesh: DeviceMesh) -> None:
     assert_same(mesh, ops.linear, (x, S1), (weight, R), (bias, R), to=S1)
     assert_same(mesh, ops.linear, (x[:, :4], S1), (weight, R), (bias, R), to=S1)
     assert_same(mesh, ops.linear, (x[0, 0], S0), (weight, S1), to=Partial())
+
+
+def sums_not_rounded(mesh: DeviceMesh) -> None:
+    a, b, c = small_integers(4, 6), small_integers(6, 2), small_integers(4, 2)
+
+    def gemm(a: Tensor, b: Tensor, *c: Tensor) -> Tensor:
+        addend = (*c, None)[0]
+        return ops.gemm(
+            a.bfloat16(), b.bfloat16(), None, addend, 1.0, float(len(c)), 0, 0, 0, torch.float32
+        )
+
+    def linear(a: Tensor, b: Tensor) -> Tensor:
+        return ops.linear(a.bfloat16(), b.mT.bfloat16(), None, 0, 0, torch.float32)
+
+    for function in (gemm, linear):
+        assert_same(mesh, function, (a, S0), (b, R), to=S0)
+        assert_same(mesh, function, (a, R), (b, S1), to=S1)
+        assert_same(mesh, function, (a, S1), (b, S0), to=Partial())
+    assert_same(mesh, gemm, (a, S0), (b, R), (c, S0), to=S0)
+
+
+def gradients_of_activations(mesh: DeviceMesh) -> None:
+    """Of the op with two results: each of them, and both."""
+    x, weight, bias = normal(4, 3, 8), normal(4, 8), normal(4)
+    for part in (lambda y, z: y, lambda y, z: z, lambda y, z: y * z):
+
+        def linear(*tensors: Tensor, part: Callable[..., Tensor] = part) -> Tensor:
+            return part(*ops.linear_with_preactivation(*tensors, 3))
+
+        same = functools.partial(assert_same, mesh, linear, exact=False)
+        same((x, S0), (weight, R), (bias, R), to=S0)
+        same((x, R), (weight, S0), (bias, S0), to=S2)
+    a, b = normal(4, 8), normal(8, 6)
+    same = functools.partial(assert_same, mesh, exact=False)
+    for activation in ("relu", "gelu_tanh"):
+        function = functools.partial(_by_name, "tiled32", activation=activation)
+        same(function, (a, S0), (b, R), (normal(6), R), to=S0)
+        same(function, (a, R), (b, S1), (normal(6), S0), to=S1)
 
 
 def transpose(mesh: DeviceMesh) -> None:
@@ -216,6 +253,8 @@ CHECKS = (
     gemm_in_batches,
     no_activation_of_a_part,
     linear,
+    sums_not_rounded,
+    gradients_of_activations,
     transpose,
     sums,
     means,

@@ -55,6 +55,24 @@ def gemms() -> int:
     return launches
 
 
+def trainings() -> int:
+    """Forward and backward of a layer: what gradients need is stored, and taken by one kernel."""
+    steps = 0
+    for dtype in FLOATS:
+        for activation in ("relu", "gelu", "gelu_tanh", "silu"):
+            for m, n, k in ((1, 1, 1), (33, 65, 40), (300, 128, 32), (2100, 36, 8)):
+                x, weight = matrix((), m, k, False, dtype), matrix((), n, k, False, dtype)
+                leaves = [
+                    t.requires_grad_() for t in (x, weight, matrix((), 1, n, False, dtype)[0])
+                ]
+                for out_dtype in (None, torch.float32 if dtype.itemsize == 2 else dtype):
+                    result = smem.linear(*leaves, activation=activation, out_dtype=out_dtype)
+                    for grad in torch.autograd.grad(result, leaves, torch.ones_like(result)):
+                        assert grad.isfinite().all()
+                    steps += 1
+    return steps
+
+
 def transposes() -> int:
     launches = 0
     for kernel in ("auto", *(row.name for row in smem.kernels("transpose"))):
@@ -109,4 +127,5 @@ def reductions() -> int:
 
 
 if __name__ == "__main__":
-    print(f"{gemms()} GEMMs, {transposes()} transposes, {reductions()} reductions right")
+    print(f"{gemms()} GEMMs, {trainings()} trainings, {transposes()} transposes, ", end="")
+    print(f"{reductions()} reductions right")

@@ -1,6 +1,7 @@
 """Gradients of first and second order, through smem.* and torch.ops.smem.*, with every kernel."""
 
 import itertools
+import math
 from collections.abc import Callable
 
 import pytest
@@ -165,6 +166,12 @@ def test_sum_of_integers_has_no_gradient(device: str) -> None:
 # ------------------------------------------------------------------------------- against torch's
 
 
+def gelu_tanh(z: Tensor) -> Tensor:
+    """With a gradient near its last bit: torch's takes the difference 1 - tanh(u)^2."""
+    u = math.sqrt(2 / math.pi) * (z + 0.044715 * z**3)
+    return z * torch.exp(F.logsigmoid(2 * u))
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=short)
 @every_gemm
 @every_activation
@@ -184,6 +191,9 @@ def test_gradients_are_as_accurate_as_torchs(
         return smem.gemm(a, b, **options, kernel=kernel)
 
     def torchs(a: Tensor, b: Tensor, bias: Tensor, c: Tensor) -> Tensor:
+        by_aten = kernel == "auto" and device == "cpu"
+        if activation == "gelu_tanh" and a.dtype == torch.float64 and not by_aten:
+            return gelu_tanh(torch_gemm(a, b, bias, c, 0.5, 2.0))
         return torch_gemm(a, b, bias, c, 0.5, 2.0, activation)
 
     inputs = [

@@ -178,11 +178,15 @@ class Products(torch.utils._python_dispatch.TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
-        self.count += func in (OPS.gemm.default, torch.ops.aten.mm.default)
+        self.count += func in SAVED
         return func(*args, **(kwargs or {}))
 
 
-SAVED = [OPS.gemm.default, torch.ops.aten.mm.default]
+SAVED = [
+    OPS.gemm.default,
+    OPS.gemm_with_preactivation.default,  # what gemm is with an activation and gradients
+    torch.ops.aten.mm.default,
+]
 
 
 def policy(ctx: object, op: object, *args: Any, **kwargs: Any) -> CheckpointPolicy:

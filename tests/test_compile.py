@@ -114,13 +114,16 @@ def test_export(device: str) -> None:
 
 # -------------------------------------------------------------------------------------- opcheck
 
-# op, shapes of its tensors, the arguments after them, the shape of out
+# op, shapes of its tensors, the arguments after them, the shape of out where it takes one
 CHECKS = [
     ("gemm", ((3, 4), (4, 5)), (), (3, 5)),
     ("gemm", ((2, 1, 3, 4), (2, 4, 5), (5,), (3, 1)), (0.5, 2.0, 2, 0, 0), (2, 2, 3, 5)),
     ("gemm", ((3, 4), (4, 5), (5,), (3, 5)), (0.5, 2.0, 4, 1, 3), (3, 5)),
     ("linear", ((3, 4), (5, 4)), (), (3, 5)),
     ("linear", ((4,), (5, 4), (5,)), (1,), (5,)),
+    ("gemm_with_preactivation", ((3, 4), (4, 5), (5,), (3, 5)), (0.5, 2.0, 2, 0, 0), None),
+    ("gemm_with_preactivation", ((2, 3, 4), (4, 5), (5,), (3, 5)), (0.5, 2.0, 4, 1, 3), None),
+    ("linear_with_preactivation", ((3, 4), (5, 4), (5,)), (3,), None),
     ("transpose", ((3, 4),), (), (4, 3)),
     ("transpose", ((3, 4, 2),), (0, 2, 3), (2, 4, 3)),
     ("sum", ((3, 4),), (), ()),
@@ -135,12 +138,13 @@ CHECKS = [
 @pytest.mark.parametrize("prefix", ["", "_"])
 @pytest.mark.parametrize(("op", "shapes", "rest", "out_shape"), CHECKS)
 def test_opcheck(
-    op: str, prefix: str, shapes: tuple, rest: tuple, out_shape: tuple, device: str
+    op: str, prefix: str, shapes: tuple, rest: tuple, out_shape: tuple | None, device: str
 ) -> None:
     packet = getattr(OPS, prefix + op)
     tensors = [torch.randn(s, dtype=torch.float64, device=device) for s in shapes]
-    out = torch.empty(out_shape, dtype=torch.float64, device=device)
-    opcheck(packet.out, (*tensors, *rest), {"out": out})
+    if out_shape is not None:
+        out = torch.empty(out_shape, dtype=torch.float64, device=device)
+        opcheck(packet.out, (*tensors, *rest), {"out": out})
     if prefix == "":  # the bare ops have no gradients: callers see to them
         tensors = [x.requires_grad_() for x in tensors]
     opcheck(packet.default, (*tensors, *rest))

@@ -176,7 +176,11 @@ MUTANTS = {
     ),
     "rows, barrier": Mutant("sum/rows.cu", "sum::rows", BARRIER, UNORDERED, "nodes(0, lane)"),
     "columns, barrier": Mutant(
-        "sum/columns.cu", "sum::columns", BARRIER, UNORDERED, "nodes(v, thread) ="
+        *("sum/columns.cu", "sum::columns"),
+        BARRIER,
+        UNORDERED,
+        "nodes(v, thread) =",
+        header="sum/column_block.h",
     ),
     "sum shuffle, barrier": Mutant(
         "sum/ladder/shuffle.cu", "sum::shuffle", BARRIER, UNORDERED, "sums(0, warp) ="
@@ -187,10 +191,9 @@ MUTANTS = {
     ),
     "tiled32, bounds of out": Mutant(
         *TILED,
-        "if (out.contains(row, col)) out(row, col) =",
+        "if (!out.contains(row, col)) return;",
         BOUNDS,
         "out(row, col) =",
-        new="out(row, col) =",
         header="gemm/block.h",
     ),
     "naive, bounds": Mutant(

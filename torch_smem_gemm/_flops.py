@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 COUNTER = "torch.utils.flop_counter"
+_WITH_Z = "_with_preactivation"
 
 
 def register_when_imported() -> None:
@@ -49,8 +50,9 @@ class _CounterFinder(MetaPathFinder):
 
 def _register(counter: Any) -> None:
     ops = torch.ops.smem
-    counter.register_flop_formula([ops.gemm, ops._gemm])(_gemm)
-    counter.register_flop_formula([ops.linear, ops._linear])(_linear)
+    for name, formula in (("gemm", _gemm), ("linear", _linear)):
+        forms = [f"{prefix}{name}{end}" for prefix in ("", "_") for end in ("", _WITH_Z)]
+        counter.register_flop_formula([getattr(ops, form) for form in forms])(formula)
 
 
 # As torch's formulas, these count the products' FLOP alone.

@@ -55,6 +55,7 @@ def _gemm(
     activation: int = 0,
     precision: int = 0,
     kernel_id: int = 0,
+    out_dtype: torch.dtype | None = None,
 ) -> list[Layout]:
     replicated, partial = Replicate(), Partial()
     layouts = [
@@ -87,6 +88,7 @@ def _linear(
     bias: DTensorSpec | None = None,
     activation: int = 0,
     precision: int = 0,
+    out_dtype: torch.dtype | None = None,
 ) -> list[Layout]:
     replicated, partial = Replicate(), Partial()
     last = x.ndim - 1
@@ -98,6 +100,15 @@ def _linear(
     if not activation:
         layouts.append(_layout(partial, Shard(last), Shard(1), _given(bias, partial)))
     return layouts
+
+
+def _with_preactivation(rule: Callable[..., list[Layout]]) -> Callable[..., list[Layout]]:
+    """The same for the form of the op that has a second result, which lies as the first."""
+
+    def of_both(*args: Any, **options: Any) -> list[Layout]:
+        return [(results * 2, inputs) for results, inputs in rule(*args, **options)]
+
+    return of_both
 
 
 def _transpose(x: DTensorSpec, dim0: int = -2, dim1: int = -1, kernel_id: int = 0) -> list[Layout]:
@@ -177,6 +188,8 @@ def _register(name: str, rule: Callable[..., list[Layout]]) -> None:
 _RULES: dict[str, Callable[..., list[Layout]]] = {
     "gemm": _gemm,
     "linear": _linear,
+    "gemm_with_preactivation": _with_preactivation(_gemm),
+    "linear_with_preactivation": _with_preactivation(_linear),
     "transpose": _transpose,
     "sum": _sum,
     "mean": _mean,

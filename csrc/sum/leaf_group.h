@@ -22,16 +22,26 @@ __device__ __forceinline__ int rounds_of(const Problem& problem, int64_t left) {
   return rounds < problem.chain ? static_cast<int>(rounds) : problem.chain;
 }
 
-/// The elements of a GROUP of neighbouring leaves of VEC columns. NESTED: the elements of a column
-/// lie along several loops.
-template <typename T, typename Op, int VEC, bool NESTED>
+/// Elements a load: with 8 leaves of 4 elements, a thread holds 32 sums. Bytes are summed by words
+/// (sum/byte_group.h).
+template <typename T, typename Op>
+constexpr bool BY_BYTES = sizeof(T) == 1 && std::is_same_v<Op, Sum>;
+template <typename T, typename Op>
+constexpr int COLUMN_WIDTH = BY_BYTES<T, Op> ? 16 : std::min(4, VECTOR_WIDTH<T>);
+
+/// The elements of a GROUP of neighbouring leaves of VEC columns. A Rows gives them: `load(i,
+/// site)` starts what row i takes, a Rows::Loaded, and `values(i, loaded, site)` makes the row's
+/// VEC elements of it.
+template <typename T, typename Op, int VEC, typename Rows>
 struct LeafGroup {
+  using Loaded = typename Rows::Loaded;
+
   /// Rounds, of an element a leaf, whose loads are under way together.
   static constexpr int BATCH =
-      std::clamp(BYTES_IN_FLIGHT / (GROUP * VEC * static_cast<int>(sizeof(T))), 1, MAX_BATCH);
+      std::clamp(BYTES_IN_FLIGHT / (GROUP * static_cast<int>(sizeof(Loaded))), 1, MAX_BATCH);
 
   const Problem& problem;
-  const T* column;
+  Rows rows;
 
   __device__ __forceinline__ void reduce(int64_t leaf, Leaf<T> (&nodes)[VEC],
                                          Site site = Site::here()) const {
@@ -55,29 +65,27 @@ struct LeafGroup {
   /// BATCH groups at once, of leaves that have one element at most.
   __device__ __forceinline__ void reduce_single(int64_t leaf, Leaf<T> (&nodes)[BATCH][VEC],
                                                 Site site = Site::here()) const {
-    Loaded<T, VEC> loaded[BATCH][GROUP];
+    Loaded loaded[BATCH][GROUP];
 #pragma unroll
     for (int b = 0; b < BATCH; ++b) {
 #pragma unroll
       for (int g = 0; g < GROUP; ++g) {
         const int64_t i = leaf + b * GROUP + g;
-        if (i < problem.count) loaded[b][g] = load_words<VEC>(at(i), site);
+        if (i < problem.count) loaded[b][g] = rows.load(i, site);
       }
     }
 #pragma unroll
     for (int b = 0; b < BATCH; ++b) {
+      Leaf<T> leaves[VEC][GROUP];
 #pragma unroll
-      for (int v = 0; v < VEC; ++v) {
-        Leaf<T> leaves[GROUP];
+      for (int g = 0; g < GROUP; ++g) {
 #pragma unroll
-        for (int g = 0; g < GROUP; ++g) {
-          leaves[g] = Op::template identity<Leaf<T>>();
-          if (leaf + b * GROUP + g < problem.count) {
-            leaves[g] = Op::combine(leaves[g], to_leaf(loaded[b][g].elements().lane[v]));
-          }
-        }
-        nodes[b][v] = node_above<Op>(leaves);
+        for (int v = 0; v < VEC; ++v) leaves[v][g] = Op::template identity<Leaf<T>>();
+        const int64_t i = leaf + b * GROUP + g;
+        if (i < problem.count) add_row(leaves, g, i, loaded[b][g], site);
       }
+#pragma unroll
+      for (int v = 0; v < VEC; ++v) nodes[b][v] = node_above<Op>(leaves[v]);
     }
   }
 
@@ -94,34 +102,34 @@ struct LeafGroup {
   template <int ROUNDS, bool WHOLE>
   __device__ __forceinline__ void add(Leaf<T> (&leaves)[VEC][GROUP], int64_t first, int round,
                                       Site site) const {
-    Loaded<T, VEC> loaded[ROUNDS][GROUP] = {};
+    Loaded loaded[ROUNDS][GROUP] = {};
     const int64_t row = first + round * LANES;
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
       for (int g = 0; g < GROUP; ++g) {
         const int64_t i = row + r * LANES + g;
-        if (WHOLE || i < problem.count) loaded[r][g] = load_words<VEC>(at(i), site);
+        if (WHOLE || i < problem.count) loaded[r][g] = rows.load(i, site);
       }
     }
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
       for (int g = 0; g < GROUP; ++g) {
-        if (WHOLE || row + g < problem.count) {
-          const Vector<T, VEC> elements = loaded[r][g].elements();
-#pragma unroll
-          for (int v = 0; v < VEC; ++v) {
-            leaves[v][g] = Op::combine(leaves[v][g], to_leaf(elements.lane[v]));
-          }
-        }
+        const int64_t i = row + r * LANES + g;
+        if (WHOLE || i < problem.count) add_row(leaves, g, i, loaded[r][g], site);
       }
     }
   }
 
-  __device__ __forceinline__ const T* at(int64_t row) const {
-    if constexpr (NESTED) return column + call_offsets_at(problem.reduced, row).of[0];
-    return column + row * problem.reduced.stride[0][0];
+  /// Adds row i to the leaves of number g.
+  __device__ __forceinline__ void add_row(Leaf<T> (&leaves)[VEC][GROUP], int g, int64_t i,
+                                          const Loaded& loaded, Site site) const {
+    const Vector<T, VEC> values = rows.values(i, loaded, site);
+#pragma unroll
+    for (int v = 0; v < VEC; ++v) {
+      leaves[v][g] = Op::combine(leaves[v][g], to_leaf(values.lane[v]));
+    }
   }
 };
 

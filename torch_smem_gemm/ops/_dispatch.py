@@ -26,11 +26,11 @@ from torch.autograd.function import _SingleLevelFunction
 
 from torch_smem_gemm.ops._checks import check_out
 
-Op = Callable[..., Tensor]
-Describe = Callable[..., tuple[Sequence[int], torch.dtype]]
+Op = Callable[..., Any]  # returns a tensor, or a tuple of them
+Describe = Callable[..., Any]  # returns (shape, dtype), or a list of such pairs
 Setup = Callable[[Any, tuple, Any], None]
 Backward = Callable[..., tuple]
-Jvp = Callable[..., Tensor]
+Jvp = Callable[..., Any]
 
 
 def define(
@@ -42,30 +42,34 @@ def define(
     setup: Setup,
     backward: Backward,
     jvp: Jvp,
+    differentiable: Callable[[tuple], Op | None] = lambda args: None,
 ) -> Op:
     """Give the ops ``smem::name`` and ``smem::_name`` their Python half; return how to call them.
 
     Args:
         name: "gemm", say; C++ has defined the schemas, and the kernels on CUDA tensors.
-        describe: checks the op's arguments and gives the result's shape and dtype.
+        describe: checks the op's arguments and gives the result's shape and dtype, or those of each
+            result of an op that has several (and no ``.out``).
         cpu: serves CPU tensors where no kernel is named.
         vmap: ``vmap(op, info, in_dims, *args)``, the vmap rule of ``op``.
         setup: ``setup(ctx, inputs, output)`` saves what ``backward`` needs.
         backward: ``backward(ctx, grad)`` gives one gradient an input, by differentiable calls.
         jvp: ``jvp(op, output, args, tangents)`` gives the output's tangent by differentiable calls,
             of ``op`` where it can; ``tangents`` has None where an argument has none.
+        differentiable: ``differentiable(args)`` is what is called in place of the op where it is to
+            be differentiated, or None where the op has all that ``backward`` and ``jvp`` need.
 
     Python kernels are called without trailing arguments that have their defaults: ``describe``,
     ``cpu`` and ``vmap`` have the schema's. The others get all arguments.
     """
     public, bare = (getattr(torch.ops.smem, prefix + name) for prefix in ("", "_"))
     arguments = bare.default._schema.arguments
-    bare_call = _asking_torch_for_memory(bare.default, bare.out, describe)
-    public_call = _asking_torch_for_memory(public.default, bare.out, describe)
-    has_kernel = arguments[-1].name == "kernel_id"
+    bare_call = asking_torch_for_memory(bare.default, describe)
+    public_call = asking_torch_for_memory(public.default, describe)
+    kernel_at = next((i for i, a in enumerate(arguments) if a.name == "kernel_id"), None)
 
     def raw(*args: Any) -> Tensor:
-        if args[0].is_cpu and not (has_kernel and args[-1]):
+        if args[0].is_cpu and not (kernel_at and args[kernel_at]):
             return cpu(*args)
         return bare_call(*args)
 
@@ -79,14 +83,10 @@ def define(
         ):
             return public_call(*args)
 
-    eager = _function(name, torch.autograd.Function, raw, setup, backward)
+    rules = setup, backward, differentiable
+    eager = _function(name, torch.autograd.Function, raw, *rules)
     single_level = _function(
-        name,
-        _SingleLevelFunction,
-        below_autograd,
-        setup,
-        backward,
-        functools.partial(jvp, public.default),
+        name, _SingleLevelFunction, below_autograd, *rules, functools.partial(jvp, public.default)
     )
 
     def on_autograd(*args: Any) -> Tensor:
@@ -117,6 +117,7 @@ def _function(
     forward: Op,
     setup: Setup,
     backward: Backward,
+    differentiable: Callable[[tuple], Op | None],
     jvp: Jvp | None = None,
 ) -> Op:
     """Return ``forward`` with derivatives, by an autograd Function of type ``base``.
@@ -128,7 +129,9 @@ def _function(
         output = forward(*args)
         setup(ctx, args, output)
         if jvp is not None and _in_forward_mode():
-            ctx.save_for_forward(output, *(x if isinstance(x, Tensor) else None for x in args))
+            ctx.has_one_output = isinstance(output, Tensor)
+            outputs = (output,) if ctx.has_one_output else output
+            ctx.save_for_forward(*outputs, *(x if isinstance(x, Tensor) else None for x in args))
             ctx.options = tuple(None if isinstance(x, Tensor) else x for x in args)
         return output
 
@@ -136,29 +139,37 @@ def _function(
     rules: dict[str, Any] = {
         "forward": staticmethod(forward_and_setup),
         "backward": staticmethod(backward),
+        # Of autograd.Function; compiled autograd asks a single level's, too.
+        "_compiled_autograd_key": staticmethod(torch.autograd.Function._compiled_autograd_key),
     }
     if jvp is not None:
         rules["jvp"] = staticmethod(_jvp_of_primals(jvp))
-    function = type(base)(f"Smem{name.capitalize()}", (base,), rules)
+    title = "".join(part.capitalize() for part in name.split("_"))
+    function = type(base)(f"Smem{title}", (base,), rules)
 
-    def call(*args: Any) -> Tensor:
+    def differentiate(*args: Any) -> Any:
+        return (differentiable(args) or function.apply)(*args)
+
+    def call(*args: Any) -> Any:
         if jvp is not None and _in_forward_mode() and _has_tangent(args):
-            return function.apply(*args)
+            return differentiate(*args)
         if torch.is_grad_enabled():
             for arg in args:
                 if isinstance(arg, Tensor) and arg.requires_grad:
-                    return function.apply(*args)
+                    return differentiate(*args)
         return forward(*args)
 
     return call
 
 
-def _jvp_of_primals(jvp: Jvp) -> Callable[..., Tensor | None]:
+def _jvp_of_primals(jvp: Jvp) -> Callable[..., Any]:
     """Return a Function's rule that calls ``jvp(output, args, tangents)``."""
 
-    def rule(ctx: Any, *tangents: Tensor | None) -> Tensor | None:
-        output, *tensors = ctx.saved_tensors
-        if not (output.is_floating_point() or output.is_complex()):
+    def rule(ctx: Any, *tangents: Tensor | None) -> Any:
+        outputs = len(ctx.saved_tensors) - len(ctx.options)
+        tensors = ctx.saved_tensors[outputs:]
+        output = ctx.saved_tensors[0] if ctx.has_one_output else ctx.saved_tensors[:outputs]
+        if ctx.has_one_output and not (output.is_floating_point() or output.is_complex()):
             return None
         # The saved tensors carry this level's tangents: a call on them would differentiate again.
         primals = tuple(
@@ -173,11 +184,8 @@ def _jvp_of_primals(jvp: Jvp) -> Callable[..., Tensor | None]:
 
 def _register_rules(name: str, describe: Describe, raw: Op, vmap: Callable[..., tuple]) -> None:
     """Register the fake, vmap and CPU rules of ``smem::name`` and ``smem::_name``."""
-    arguments = getattr(torch.ops.smem, name).default._schema.arguments
-
-    def fake(*args: Any) -> Tensor:
-        shape, dtype = describe(*args)
-        return args[0].new_empty(shape, dtype=dtype)
+    packet = getattr(torch.ops.smem, name)
+    arguments = packet.default._schema.arguments
 
     def check_args_and_out(*args: Any, out: Tensor) -> None:
         shape, dtype = describe(*args)
@@ -192,23 +200,38 @@ def _register_rules(name: str, describe: Describe, raw: Op, vmap: Callable[..., 
         out.copy_(on_cpu(*args))
 
     for op in (name, f"_{name}"):
-        torch.library.register_fake(f"smem::{op}", fake)
-        torch.library.register_fake(f"smem::{op}.out", check_args_and_out)
+        register_fake(op, describe)
+        if "out" in packet.overloads():
+            torch.library.register_fake(f"smem::{op}.out", check_args_and_out)
         # Each rule calls on its own op: only the public one goes on to autograd.
         rule = functools.partial(vmap, getattr(torch.ops.smem, op).default)
         torch.library.register_vmap(f"smem::{op}", rule)
     torch.library.impl(f"smem::{name}", "CPU", on_cpu)
-    torch.library.impl(f"smem::{name}.out", "CPU", on_cpu_out)
+    if "out" in packet.overloads():
+        torch.library.impl(f"smem::{name}.out", "CPU", on_cpu_out)
 
 
-def _asking_torch_for_memory(op: Op, out_op: Op, describe: Describe) -> Op:
-    """Return ``op``, but where it finds no memory for its result, torch is asked for it.
+def register_fake(op: str, describe: Describe) -> None:
+    """Register the fake form of ``smem::op``: what ``describe`` says, uninitialised."""
 
-    The op allocates the result itself, which is faster, but only torch's own error for lacking
-    memory is a torch.OutOfMemoryError. The first DTensor, too, is noticed by the error it causes.
+    def fake(*args: Any) -> Any:
+        described = describe(*args)
+        if isinstance(described, list):
+            return tuple(args[0].new_empty(shape, dtype=dtype) for shape, dtype in described)
+        shape, dtype = described
+        return args[0].new_empty(shape, dtype=dtype)
+
+    torch.library.register_fake(f"smem::{op}", fake)
+
+
+def asking_torch_for_memory(op: Op, describe: Describe) -> Op:
+    """Return ``op``, but where it finds no memory for its results, torch is asked for it.
+
+    The op allocates them itself, which is faster, but only torch's own error for lacking memory is
+    a torch.OutOfMemoryError. The first DTensor, too, is noticed by the error it causes.
     """
 
-    def call(*args: Any) -> Tensor:
+    def call(*args: Any) -> Any:
         try:
             return op(*args)
         except NotImplementedError:
@@ -218,10 +241,11 @@ def _asking_torch_for_memory(op: Op, out_op: Op, describe: Describe) -> Op:
         except RuntimeError as error:
             if not (str(error).startswith("smem.") and ": out of memory" in str(error)):
                 raise
-        shape, dtype = describe(*args)
-        out = torch.empty(shape, dtype=dtype, device=args[0].device)
-        out_op(*args, out=out)
-        return out
+        described = describe(*args)
+        results = described if isinstance(described, list) else [described]
+        held = [torch.empty(*size, dtype=t, device=args[0].device) for *size, t in results]
+        del held  # there is room now
+        return op(*args)
 
     return call
 
@@ -254,13 +278,6 @@ def _has_tangent(args: tuple) -> bool:
 
 def _with_defaults(arguments: Sequence[Any], args: tuple) -> tuple:
     return (*args, *(argument.default_value for argument in arguments[len(args) :]))
-
-
-def needs_grad(*tensors: Tensor | None) -> bool:
-    """Whether a call on these tensors is to be differentiated."""
-    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
-        return True
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 def refuse_grad_with_out(op: str, *tensors: Tensor | None) -> None:

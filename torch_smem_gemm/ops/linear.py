@@ -1,16 +1,17 @@
 """smem.linear: activation(x @ weight.T + bias)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
-from torch_smem_gemm.ops._checks import check_activation, check_linear
-from torch_smem_gemm.ops._codes import activation_code, precision_code
-from torch_smem_gemm.ops._dispatch import Op, autocast, define, needs_grad
+from torch_smem_gemm.ops._activation import gradient_and_bias_gradient, needs_preactivation
+from torch_smem_gemm.ops._checks import check_codes, check_linear
+from torch_smem_gemm.ops._codes import activation_code, precision_code, resolved
+from torch_smem_gemm.ops._dispatch import Op, autocast, define
 from torch_smem_gemm.ops.gemm import product_over_rows
-from torch_smem_gemm.ops.sum import sum_to_shape
 
 
 def linear(
@@ -19,6 +20,7 @@ def linear(
     bias: Tensor | None = None,
     *,
     activation: str | None = None,
+    out_dtype: torch.dtype | None = None,
     precision: str | None = None,
 ) -> Tensor:
     """Return ``activation(x @ weight.T + bias)``, as torch.nn.functional.linear.
@@ -30,10 +32,11 @@ def linear(
         weight: (out_features, in_features), dtype and device of ``x``.
         bias: (out_features,).
         activation: None, "relu", "gelu", "gelu_tanh" or "silu".
+        out_dtype: as for ``smem.gemm``: None, or torch.float32 with float16 or bfloat16 inputs.
         precision: as for ``smem.gemm``.
 
     Returns:
-        (..., out_features), dtype of ``x``, contiguous.
+        (..., out_features), dtype of ``x`` or ``out_dtype``, contiguous.
 
     Raises:
         RuntimeError: shapes, dtypes or devices do not fit.
@@ -44,12 +47,10 @@ def linear(
     precision_ = precision_code("linear", precision)
     x, weight, bias = autocast(x, weight, bias)
     if x.is_cpu:
-        check_linear(x, weight, bias)
-        return _aten.linear(x, weight, bias, activation_)
-    if activation_ and needs_grad(x, weight, bias):
-        # The gradient needs what the activation was applied to.
-        return _aten.activate(_linear(x, weight, bias, 0, precision_), activation_)
-    return _linear(x, weight, bias, activation_, precision_)
+        check_linear(x, weight, bias, out_dtype)
+        return _aten.linear(x, weight, bias, activation_, out_dtype=out_dtype)
+    precision_ = resolved(precision_, x.dtype)
+    return _linear(x, weight, bias, activation_, precision_, out_dtype)
 
 
 def _describe(
@@ -58,53 +59,96 @@ def _describe(
     bias: Tensor | None = None,
     activation: int = 0,
     precision: int = 0,
+    out_dtype: torch.dtype | None = None,
 ) -> tuple[list[int], torch.dtype]:
-    shape = check_linear(x, weight, bias)
-    check_activation("linear", activation)
-    return shape, x.dtype
+    check_codes("linear", activation, precision)
+    return check_linear(x, weight, bias, out_dtype)
+
+
+def _describe_with_preactivation(*args: Any) -> list[tuple[list[int], torch.dtype]]:
+    shape, dtype = _describe(*args)
+    return [(shape, dtype), (shape, args[0].dtype)]
 
 
 def _setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    x, weight, bias, activation, precision = inputs
-    ctx.save_for_backward(x, weight, bias if activation else None)
-    ctx.bias_shape = None if bias is None else bias.shape
+    _save(ctx, inputs, output if inputs[3] else None)  # relu: the result says enough
+
+
+def _setup_with_preactivation(ctx: Any, inputs: tuple, outputs: tuple[Tensor, Tensor]) -> None:
+    # An output, so that it is differentiated in its turn. What has no gradient stays without.
+    _save(ctx, inputs, outputs[1])
+    ctx.set_materialize_grads(False)
+
+
+def _save(ctx: Any, inputs: tuple, z: Tensor | None) -> None:
+    x, weight, _, activation, precision, _ = inputs
+    ctx.save_for_backward(x, weight, z)
     ctx.numbers = activation, precision
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple:
-    x, weight, bias = ctx.saved_tensors
+def _backward(ctx: Any, grad: Tensor | None, grad_z: Tensor | None = None) -> tuple:
+    if grad is None and grad_z is None:
+        return (None,) * 6
+    x, weight, z = ctx.saved_tensors
     activation, precision = ctx.numbers
     needs = ctx.needs_input_grad
-    if activation:
-        # Only direct calls of the op come here; linear() applies the activation outside.
-        grad = _aten.activation_gradient(grad, _linear(x, weight, bias, 0, precision), activation)
+    dz, grad_bias = gradient_and_bias_gradient(
+        grad, grad_z, z, activation, needs_bias=needs[2], by_kernel=False
+    )
+    narrow = dz.to(x.dtype)  # from the result's dtype
     return (
-        _linear(grad, weight.mT, None, 0, precision) if needs[0] else None,
-        product_over_rows(grad, x, precision=precision) if needs[1] else None,
-        sum_to_shape(grad, ctx.bias_shape) if needs[2] else None,
-        None,
-        None,
+        _linear(narrow, weight.mT, None, 0, precision, None) if needs[0] else None,
+        product_over_rows(narrow, x, precision=precision) if needs[1] else None,
+        None if grad_bias is None else grad_bias.to(x.dtype),
+        *(None,) * 3,
     )
 
 
 def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
-    x, weight, bias, activation, precision = args
+    tangent = _tangent_before_activation(output, args, tangents)
+    # None, or relu, whose slope has no derivative: with one the tangent would keep its own tensor.
+    return _aten.activation_gradient(tangent, output.detach(), args[3])
+
+
+def _jvp_with_preactivation(
+    op: Op, outputs: tuple[Tensor, Tensor], args: tuple, tangents: tuple
+) -> tuple[Tensor, Tensor]:
+    y, z = outputs
+    tangent = _tangent_before_activation(y, args, tangents)
+    return _aten.activation_gradient(tangent, z.to(y.dtype), args[3]), tangent.to(z.dtype)
+
+
+def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> Tensor:
+    x, weight, _, _, *choices = args
     tangent_x, tangent_weight, tangent_bias, *_ = tangents
+    op = torch.ops.smem.linear.default
     tangent = torch.zeros_like(output)
     if tangent_x is not None:
-        tangent = tangent + op(tangent_x, weight, None, 0, precision)
+        tangent = tangent + op(tangent_x, weight, None, 0, *choices)
     if tangent_weight is not None:
-        tangent = tangent + op(x, tangent_weight, None, 0, precision)
+        tangent = tangent + op(x, tangent_weight, None, 0, *choices)
     if tangent_bias is not None:
         tangent = tangent + tangent_bias
-    if activation:
-        z = op(x, weight, bias, 0, precision)
-        tangent = _aten.activation_gradient(tangent, z, activation)
     return tangent
 
 
-def _vmap(
+def _vmap(op: Op, info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
+    call, unmap = _mapped(op, torch.ops.smem.gemm.default, info, in_dims, *args)
+    return unmap(call()), 0
+
+
+def _vmap_with_preactivation(
+    op: Op, info: Any, in_dims: tuple, *args: Any
+) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+    gemm = torch.ops.smem.gemm_with_preactivation.default
+    call, unmap = _mapped(op, gemm, info, in_dims, *args)
+    y, z = call()
+    return (unmap(y), unmap(z)), (0, 0)
+
+
+def _mapped(
     op: Op,
+    gemm: Op,
     info: Any,
     in_dims: tuple,
     x: Tensor,
@@ -112,11 +156,13 @@ def _vmap(
     bias: Tensor | None = None,
     activation: int = 0,
     precision: int = 0,
-) -> tuple[Tensor, int]:
+    out_dtype: torch.dtype | None = None,
+) -> tuple[Callable[[], Any], Callable[[Tensor], Tensor]]:
+    """One call of ``op``, or of ``gemm``, for all members, and what is still to do to a result."""
     dim_x, dim_weight, dim_bias = (*in_dims, None, None)[:3]
     x = x.movedim(dim_x, 0) if dim_x is not None else x.expand(info.batch_size, *x.shape)
     if dim_weight is None and dim_bias is None:
-        return op(x, weight, bias, activation, precision), 0
+        return lambda: op(x, weight, bias, activation, precision, out_dtype), lambda y: y
 
     def mapped(tensor: Tensor, dim: int | None, extra: int) -> Tensor:
         """Put the mapped dimension first and ``extra`` dimensions of size 1 after it."""
@@ -126,13 +172,34 @@ def _vmap(
         return tensor.reshape(lead, *(1,) * extra, *rest)
 
     rows = x.unsqueeze(-2) if x.dim() == 2 else x
-    z = torch.ops.smem.gemm(
-        rows, mapped(weight, dim_weight, rows.dim() - 3).mT, precision=precision
+    args = (
+        rows,
+        mapped(weight, dim_weight, rows.dim() - 3).mT,
+        None,
+        None if bias is None else mapped(bias, dim_bias, rows.dim() - 2),
+        1.0,
+        0.0 if bias is None else 1.0,
+        activation,
+        precision,
+        0,
+        out_dtype,
     )
-    z = z.squeeze(-2) if x.dim() == 2 else z
-    if bias is not None:
-        z = z + mapped(bias, dim_bias, z.dim() - 2)
-    return _aten.activate(z, activation), 0
+    return lambda: gemm(*args), lambda y: y.squeeze(-2) if x.dim() == 2 else y
+
+
+_linear_with_preactivation = define(
+    "linear_with_preactivation",
+    describe=_describe_with_preactivation,
+    cpu=_aten.linear_with_preactivation,
+    vmap=_vmap_with_preactivation,
+    setup=_setup_with_preactivation,
+    backward=_backward,
+    jvp=_jvp_with_preactivation,
+)
+
+
+def _first_of_both(*args: Any) -> Tensor:
+    return _linear_with_preactivation(*args)[0]
 
 
 _linear = define(
@@ -143,4 +210,5 @@ _linear = define(
     setup=_setup,
     backward=_backward,
     jvp=_jvp,
+    differentiable=lambda args: _first_of_both if needs_preactivation(args[3]) else None,
 )
