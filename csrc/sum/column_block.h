@@ -44,12 +44,12 @@ inline ColumnsShape columns_shape(const Problem& problem, const Device& device, 
           ceil_div(leaves, mine * (THREADS / across))};
 }
 
-/// Two nodes' parent. A narrow one is rounded as a float32 addition would have done: twice its bits
-/// and two more make rounding twice harmless.
+/// Two nodes' parent; of narrow ones, where that is narrow too.
 template <typename Op, typename T>
 __device__ __forceinline__ Node<Op, T> combine(Node<Op, T> a, Node<Op, T> b, bool narrow) {
-  const Node<Op, T> parent = Op::combine(a, b);
-  return narrow ? Node<Op, T>(static_cast<Accumulator<T>>(parent)) : parent;
+  using Narrow = Accumulator<T>;
+  if (!narrow) return Op::combine(a, b);
+  return Node<Op, T>(Op::combine(static_cast<Narrow>(a), static_cast<Narrow>(b)));
 }
 
 /// Where the calling thread stands: its first column, and the run of leaves that is its own.
