@@ -72,6 +72,16 @@ def maybe(draw: st.DrawFn, shape: Sequence[int], dtype: torch.dtype) -> Spec | N
     return Spec(draw, shape, dtype) if draw(st.booleans()) else None
 
 
+def codes(draw: st.DrawFn) -> tuple[int, int]:
+    """An activation and a precision."""
+    return (draw(st.integers(-1, 5)) if draw(SELDOM) else 0, draw(st.integers(-1, 4)))
+
+
+def asked_for(draw: st.DrawFn) -> torch.dtype | None:
+    """An out_dtype, mostly none."""
+    return draw(DTYPES) if draw(st.integers(0, 3)) == 3 else None
+
+
 @many
 @given(data=st.data())
 def test_gemm(data: st.DataObject) -> None:
@@ -85,9 +95,10 @@ def test_gemm(data: st.DataObject) -> None:
         Spec(draw, (*batches[1], k, n), dtype),
         maybe(draw, (n,), dtype),
         maybe(draw, some_of(draw, result), dtype),
-        *(1.0, draw(st.sampled_from([0.0, 2.0])), 0, 0, 1),
+        *(1.0, draw(st.sampled_from([0.0, 2.0])), *codes(draw), 1),
+        out_dtype := asked_for(draw),
     )
-    same_in_both(OPS._gemm, args, maybe(draw, result, dtype))
+    same_in_both(OPS._gemm, args, maybe(draw, result, out_dtype or dtype))
 
 
 @many
@@ -100,9 +111,10 @@ def test_linear(data: st.DataObject) -> None:
         Spec(draw, (*batch, k), dtype),
         Spec(draw, (n, k), dtype),
         maybe(draw, (n,), dtype),
-        *(0, 0),
+        *codes(draw),
+        out_dtype := asked_for(draw),
     )
-    same_in_both(OPS._linear, args, maybe(draw, (*batch, n), dtype))
+    same_in_both(OPS._linear, args, maybe(draw, (*batch, n), out_dtype or dtype))
 
 
 @many

@@ -37,6 +37,7 @@ class Place:
         if self.how != "bare":
             return smem.gemm(a, b, out=out, kernel=self.kernels["gemm"], **kw)
         args = a, b, kw.get("bias"), kw.get("c"), 1.0, kw.get("beta", 0.0), 0, 0, 1
+        args += (kw.get("out_dtype"),)
         return OPS._gemm(*args) if out is None else OPS._gemm.out(*args, out=out)
 
     def good_gemm(self, **kw: Any) -> Tensor:
@@ -44,12 +45,19 @@ class Place:
         return self.gemm(self.t(3, 4), self.t(4, 5), **kw)
 
     def linear(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        out: Tensor | None = None,
+        **kw: Any,
     ) -> Tensor:
         op = OPS._linear if self.how == "bare" else OPS.linear
         if out is not None:
-            return op.out(x, weight, bias, out=out)
-        return smem.linear(x, weight, bias) if self.how == "auto" else op(x, weight, bias)
+            return op.out(x, weight, bias, **kw, out=out)
+        return (
+            smem.linear(x, weight, bias, **kw) if self.how == "auto" else op(x, weight, bias, **kw)
+        )
 
     def transpose(self, x: Tensor, *dims: int, out: Tensor | None = None) -> Tensor:
         if self.how != "bare":
@@ -158,6 +166,34 @@ MESSAGES: list[tuple[Call, str]] = [
         lambda p: p.good_gemm(c=p.t(3, 5, dtype=F64)),
         "smem.gemm: c has dtype float64, expected float32 as a has",
     ),
+    # gemm: out_dtype
+    (
+        lambda p: p.good_gemm(out_dtype=F64),
+        "smem.gemm: out_dtype is float64, expected float32 as a has",
+    ),
+    (
+        lambda p: p.gemm(p.t(3, 4, dtype=F16), p.t(4, 5, dtype=F16), out_dtype=torch.bfloat16),
+        "smem.gemm: out_dtype is bfloat16, expected float16 as a has, or float32",
+    ),
+    (
+        lambda p: p.gemm(
+            p.t(3, 4, dtype=F16), p.t(4, 5, dtype=F16), c=p.t(5, dtype=F64), out_dtype=FLOAT
+        ),
+        "smem.gemm: c has dtype float64, expected float16 as a has, or float32 as out_dtype is",
+    ),
+    (
+        lambda p: p.gemm(p.t(3, 4, dtype=F16), p.t(4, 5, dtype=F16), bias=p.t(5), out_dtype=FLOAT),
+        "smem.gemm: bias has dtype float32, expected float16 as a has",
+    ),
+    (
+        lambda p: p.gemm(
+            p.t(3, 4, dtype=F16),
+            p.t(4, 5, dtype=F16),
+            out=p.t(3, 5, dtype=F16),
+            out_dtype=FLOAT,
+        ),
+        "smem.gemm: out has dtype float16, expected float32",
+    ),
     # gemm: out
     (lambda p: p.good_gemm(out=p.t(5, 3)), "smem.gemm: out is 5x3, expected 3x5"),
     (lambda p: p.good_gemm(out=p.t(1, 3, 5)), "smem.gemm: out is 1x3x5, expected 3x5"),
@@ -201,6 +237,10 @@ MESSAGES: list[tuple[Call, str]] = [
     (
         lambda p: p.linear(p.t(4), p.t(5, 4), p.t(5, dtype=F64)),
         "smem.linear: bias has dtype float64, expected float32 as x has",
+    ),
+    (
+        lambda p: p.linear(p.t(4, dtype=F16), p.t(5, 4, dtype=F16), out_dtype=F64),
+        "smem.linear: out_dtype is float64, expected float16 as x has, or float32",
     ),
     (lambda p: p.linear(p.t(4), p.t(5, 4), out=p.t(1, 5)), "smem.linear: out is 1x5, expected 5"),
     # transpose
@@ -330,6 +370,16 @@ def test_unknown_kernel_code(op: str, device: str) -> None:
     message = rf"^smem\.{op}: kernel 99 is unknown, expected 0 \(auto\) to {count}$"
     with pytest.raises(RuntimeError, match=message):
         getattr(OPS, op)(*((x, x) if op == "gemm" else (x,)), kernel_id=99)
+
+
+@pytest.mark.parametrize("op", ["gemm", "linear"])
+@pytest.mark.parametrize(("argument", "last"), [("activation", 4), ("precision", 3)])
+def test_unknown_code(op: str, argument: str, last: int, device: str) -> None:
+    x = torch.ones(2, 2, device=device)
+    message = rf"^smem\.{op}: {argument} 9 is unknown, expected 0 to {last}$"
+    for name in (op, f"_{op}"):
+        with pytest.raises(RuntimeError, match=message):
+            getattr(OPS, name)(x, x, **{argument: 9})
 
 
 # ----------------------------------------------------------------------------- different devices

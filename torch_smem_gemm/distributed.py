@@ -55,6 +55,7 @@ def _gemm(
     activation: int = 0,
     precision: int = 0,
     kernel_id: int = 0,
+    out_dtype: torch.dtype | None = None,
 ) -> list[Layout]:
     replicated, partial = Replicate(), Partial()
     layouts = [
@@ -87,6 +88,7 @@ def _linear(
     bias: DTensorSpec | None = None,
     activation: int = 0,
     precision: int = 0,
+    out_dtype: torch.dtype | None = None,
 ) -> list[Layout]:
     replicated, partial = Replicate(), Partial()
     last = x.ndim - 1

@@ -7,6 +7,7 @@ namespace smem::bindings {
 namespace {
 
 using gemm::Activation;
+using gemm::Precision;
 using gemm::Problem;
 
 /// A tensor as a batch of matrices. linear's weight is turned by exchanging its last two.
@@ -44,7 +45,10 @@ struct Arguments {
   const OptionalTensor& bias;
   const OptionalTensor& c;
   double alpha, beta;
-  int64_t activation, kernel;
+  int64_t activation, precision, kernel;
+  OptionalType out_dtype;
+
+  ScalarType out_type() const { return out_dtype.value_or(a.tensor->scalar_type()); }
 };
 
 /// Fills `result` with the broadcast shape of the batch dimensions; false where they do not fit.
@@ -61,14 +65,6 @@ void broadcast_batch(const Arguments& args, Sizes& result) {
   }
 }
 
-void check_dtype(const char* op, const char* name, const Tensor& tensor) {
-  const auto dtype = dtype_of(tensor.scalar_type());
-  if (!dtype || *dtype > DType::bf16) {
-    fail(std::string("smem.") + op + ": " + name + " has dtype " +
-         dtype_text(tensor.scalar_type()) + ", expected float64, float32, float16 or bfloat16");
-  }
-}
-
 void check_bias(const char* op, const OptionalTensor& bias, int64_t N, const char* like_name,
                 const Tensor& like) {
   if (!bias) return;
@@ -80,17 +76,37 @@ void check_bias(const char* op, const OptionalTensor& bias, int64_t N, const cha
   }
 }
 
-void check_activation(const char* op, int64_t activation) {
-  constexpr auto LAST = static_cast<int64_t>(Activation::silu);
-  if (activation < 0 || activation > LAST) {
-    fail(std::string("smem.") + op + ": activation " + std::to_string(activation) +
-         " is unknown, expected 0 to " + std::to_string(LAST));
+void check_codes(const char* op, int64_t activation, int64_t precision) {
+  check_code(op, "activation", activation, static_cast<int64_t>(Activation::silu));
+  check_code(op, "precision", precision, static_cast<int64_t>(Precision::tf32) + 1);
+}
+
+/// As torch.mm's: the inputs' dtype, or float32 for the 16-bit ones.
+void check_out_dtype(const char* op, const OptionalType& out_dtype, const char* like_name,
+                     const Tensor& like) {
+  const ScalarType type = like.scalar_type();
+  if (!out_dtype || *out_dtype == type) return;
+  const bool widens = type == ScalarType::Half || type == ScalarType::BFloat16;
+  if (widens && *out_dtype == ScalarType::Float) return;
+  fail(std::string("smem.") + op + ": out_dtype is " + dtype_text(*out_dtype) + ", expected " +
+       dtype_text(type) + " as " + like_name + " has" + (widens ? ", or float32" : ""));
+}
+
+/// C has the dtype of A or that of the result.
+void check_c_like(const Arguments& args) {
+  const Tensor& a = *args.a.tensor;
+  const ScalarType type = args.c->scalar_type();
+  if (type != a.scalar_type() && type != args.out_type()) {
+    fail(std::string("smem.") + args.op + ": c has dtype " + dtype_text(type) + ", expected " +
+         dtype_text(a.scalar_type()) + " as a has" +
+         (a.scalar_type() == args.out_type() ? "" : ", or float32 as out_dtype is"));
   }
+  check_device(args.op, "c", *args.c, "a", a);
 }
 
 /// Checks everything but `out` and gives the result's shape.
 Sizes check_gemm(const Arguments& args) {
-  check_activation(args.op, args.activation);
+  check_codes(args.op, args.activation, args.precision);
   const auto at_least_2d = [&](const char* name, const MatrixView& view) {
     if (view.sizes.count >= 2) return;
     fail(std::string("smem.") + args.op + ": " + name + " is " + shape_text(view.sizes) +
@@ -98,13 +114,14 @@ Sizes check_gemm(const Arguments& args) {
   };
   at_least_2d("a", args.a);
   at_least_2d("b", args.b);
-  check_dtype(args.op, "a", *args.a.tensor);
+  check_gemm_dtype(args.op, "a", *args.a.tensor);
   check_like(args.op, "b", *args.b.tensor, "a", *args.a.tensor);
   if (args.a.sizes.last(1) != args.b.sizes.last(2)) {
     fail(std::string("smem.") + args.op + ": a is " + shape_text(args.a.sizes) + " and b is " +
          shape_text(args.b.sizes) + ": inner sizes " + std::to_string(args.a.sizes.last(1)) +
          " and " + std::to_string(args.b.sizes.last(2)) + " differ");
   }
+  check_out_dtype(args.op, args.out_dtype, "a", *args.a.tensor);
   Sizes result;
   broadcast_batch(args, result);
   result.push(args.a.sizes.last(2));
@@ -113,7 +130,7 @@ Sizes check_gemm(const Arguments& args) {
   if (args.beta != 0 && !args.c)
     fail(std::string("smem.") + args.op + ": beta is not 0, expected c");
   if (args.c) {
-    check_like(args.op, "c", *args.c, "a", *args.a.tensor);
+    check_c_like(args);
     const Sizes sizes = sizes_of(*args.c);
     bool fits = sizes.count <= result.count;
     for (int i = 1; fits && i <= sizes.count; ++i) {
@@ -150,11 +167,10 @@ void fold_batch_into_rows(Problem& problem, BatchDims& batch) {
   }
 }
 
-void move(gemm::Operand& operand, int64_t elements, DType dtype) {
-  if (operand.data) {
-    operand.data =
-        static_cast<const char*>(operand.data) + elements * static_cast<int64_t>(size_of(dtype));
-  }
+template <typename Data>
+void move(Data*& data, int64_t elements, DType dtype) {
+  using Byte = std::conditional_t<std::is_const_v<Data>, const char, char>;
+  if (data) data = static_cast<Byte*>(data) + elements * static_cast<int64_t>(size_of(dtype));
 }
 
 struct Batched {
@@ -162,11 +178,18 @@ struct Batched {
   BatchDims batch;
 };
 
+/// 0 is for those who say nothing.
+Precision precision_of(int64_t code) {
+  return code == 0 ? Precision::fp32 : static_cast<Precision>(code - 1);
+}
+
 /// The problem that writes `out`, whose view has at least the result's two dimensions.
 Batched build_problem(const Arguments& args, const MatrixView& out) {
   Batched built;
   Problem& problem = built.problem;
   problem.dtype = *dtype_of(args.a.tensor->scalar_type());
+  problem.c_dtype = args.c ? *dtype_of(args.c->scalar_type()) : problem.dtype;
+  problem.out_dtype = *dtype_of(args.out_type());
   problem.M = args.a.sizes.last(2);
   problem.N = args.b.sizes.last(1);
   problem.K = args.a.sizes.last(1);
@@ -186,6 +209,7 @@ Batched build_problem(const Arguments& args, const MatrixView& out) {
   problem.alpha = args.alpha;
   problem.beta = args.beta;
   problem.activation = static_cast<Activation>(args.activation);
+  problem.precision = precision_of(args.precision);
   for (int d = 0; d < dims - 2; ++d) {
     built.batch.push_merged({out.sizes.at[d],
                              {args.a.stride(d, dims), args.b.stride(d, dims),
@@ -196,9 +220,11 @@ Batched build_problem(const Arguments& args, const MatrixView& out) {
   return built;
 }
 
-void run(const Arguments& args, const MatrixView& out) {
+/// Writes `out` and, where there is one, `pre`, which is laid out alike.
+void run(const Arguments& args, const MatrixView& out, const OptionalTensor& pre = {}) {
   if (out.tensor->numel() == 0) return;
-  const auto [problem, batch] = build_problem(args, out);
+  auto [problem, batch] = build_problem(args, out);
+  if (pre) problem.pre = pre->mutable_data_ptr();
   const OnDeviceOf place(args.op, *args.a.tensor);
   const auto table = gemm::kernels(place.build());
   const int automatic = args.kernel == 0 ? gemm::choose(problem, place.device()).kernel : 0;
@@ -217,13 +243,15 @@ void run(const Arguments& args, const MatrixView& out) {
   if (args.bias) trace_tensor("bias", *args.bias);
   if (args.c) trace_tensor("c", *args.c);
   trace_tensor("out", *out.tensor);
+  if (pre) trace_tensor("pre", *pre);
   batch.for_each_outer([&, &problem = problem](const auto& offsets) {
     Problem member = problem;
     if (workspace) member.workspace = workspace->mutable_data_ptr();
-    move(member.a, offsets[gemm::A], problem.dtype);
-    move(member.b, offsets[gemm::B], problem.dtype);
-    move(member.c, offsets[gemm::C], problem.dtype);
-    move(member.out, offsets[gemm::OUT], problem.dtype);
+    move(member.a.data, offsets[gemm::A], problem.dtype);
+    move(member.b.data, offsets[gemm::B], problem.dtype);
+    move(member.c.data, offsets[gemm::C], problem.c_dtype);
+    move(member.out.data, offsets[gemm::OUT], problem.out_dtype);
+    move(member.pre, offsets[gemm::OUT], problem.dtype);
     kernel.launch(member, place.device());
   });
 }
@@ -232,15 +260,17 @@ void run(const Arguments& args, const MatrixView& out) {
 /// element of it is read by the thread that then writes it.
 bool reads_what_it_writes(const Arguments& args, const Tensor& out) {
   const auto is_out = [&](const Tensor& c) {
-    return c.const_data_ptr() == out.const_data_ptr() && sizes_of(c) == sizes_of(out) &&
-           strides_of(c) == strides_of(out);
+    return c.const_data_ptr() == out.const_data_ptr() && c.scalar_type() == out.scalar_type() &&
+           sizes_of(c) == sizes_of(out) && strides_of(c) == strides_of(out);
   };
   return may_overlap(*args.a.tensor, out) || may_overlap(*args.b.tensor, out) ||
          (args.bias && may_overlap(*args.bias, out)) ||
          (args.c && args.beta != 0 && may_overlap(*args.c, out) && !is_out(*args.c));
 }
 
-Sizes check_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias) {
+Sizes check_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+                   int64_t activation, int64_t precision, const OptionalType& out_dtype) {
+  check_codes("linear", activation, precision);
   Sizes result = sizes_of(x);
   const Sizes weight_sizes = sizes_of(weight);
   if (result.count < 1) fail("smem.linear: x is scalar, expected at least 1 dimension");
@@ -248,58 +278,75 @@ Sizes check_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& 
     fail("smem.linear: weight is " + shape_text(weight_sizes) +
          ", expected out_features x in_features");
   }
-  check_dtype("linear", "x", x);
+  check_gemm_dtype("linear", "x", x);
   check_like("linear", "weight", weight, "x", x);
   if (result.last(1) != weight_sizes.at[1]) {
     fail("smem.linear: x is " + shape_text(result) + " and weight is " + shape_text(weight_sizes) +
          ": in_features " + std::to_string(result.last(1)) + " and " +
          std::to_string(weight_sizes.at[1]) + " differ");
   }
+  check_out_dtype("linear", out_dtype, "x", x);
   check_bias("linear", bias, weight_sizes.at[0], "x", x);
   result.at[result.count - 1] = weight_sizes.at[0];
   return result;
 }
 
 void run_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
-                int64_t activation, const Tensor& out) {
-  check_activation("linear", activation);
+                int64_t activation, int64_t precision, const Tensor& out,
+                const OptionalTensor& pre = {}) {
   const OptionalTensor no_c;
-  Arguments args{"linear", MatrixView(x), MatrixView(weight), bias, no_c, 1, 0, activation, 0};
+  Arguments args{
+      "linear", MatrixView(x),    MatrixView(weight), bias, no_c, 1, 0, activation, precision,
+      0,        out.scalar_type()};
   args.b.turn();
   MatrixView out_view(out);
   if (args.a.sizes.count == 1) {
     args.a.add_row_dimension();
     out_view.add_row_dimension();
   }
-  run(args, out_view);
+  run(args, out_view, pre);
 }
 
 }  // namespace
 
-// Every kernel for float32 computes in IEEE arithmetic, which any `precision` allows.
-
 Tensor gemm(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
-            double alpha, double beta, int64_t activation, int64_t /*precision*/, int64_t kernel) {
-  const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias,  c,
-                       alpha,  beta,          activation,    kernel};
-  const Tensor out = empty("gemm", check_gemm(args), a.scalar_type(), a);
+            double alpha, double beta, int64_t activation, int64_t precision, int64_t kernel,
+            const OptionalType& out_dtype) {
+  const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias,   c,        alpha,
+                       beta,   activation,    precision,     kernel, out_dtype};
+  const Tensor out = empty("gemm", check_gemm(args), args.out_type(), a);
   run(args, MatrixView(out));
   return out;
 }
 
 void gemm_out(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
-              double alpha, double beta, int64_t activation, int64_t /*precision*/, int64_t kernel,
-              const Tensor& out) {
-  const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias,  c,
-                       alpha,  beta,          activation,    kernel};
-  check_out("gemm", out, check_gemm(args), a.scalar_type(), a);
+              double alpha, double beta, int64_t activation, int64_t precision, int64_t kernel,
+              const OptionalType& out_dtype, const Tensor& out) {
+  const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias,   c,        alpha,
+                       beta,   activation,    precision,     kernel, out_dtype};
+  check_out("gemm", out, check_gemm(args), args.out_type(), a);
   write_out("gemm", out, reads_what_it_writes(args, out),
             [&](const Tensor& target) { run(args, MatrixView(target)); });
 }
 
+std::tuple<Tensor, Tensor> gemm_with_preactivation(const Tensor& a, const Tensor& b,
+                                                   const OptionalTensor& bias,
+                                                   const OptionalTensor& c, double alpha,
+                                                   double beta, int64_t activation,
+                                                   int64_t precision, int64_t kernel,
+                                                   const OptionalType& out_dtype) {
+  const Arguments args{"gemm", MatrixView(a), MatrixView(b), bias,   c,        alpha,
+                       beta,   activation,    precision,     kernel, out_dtype};
+  const Sizes sizes = check_gemm(args);
+  const Tensor out = empty("gemm", sizes, args.out_type(), a);
+  const Tensor pre = empty("gemm", sizes, a.scalar_type(), a);
+  run(args, MatrixView(out), pre);
+  return {out, pre};
+}
+
 std::vector<int64_t> gemm_problem(const Tensor& a, const Tensor& b) {
   const OptionalTensor none;
-  const Arguments args{"gemm", MatrixView(a), MatrixView(b), none, none, 1, 0, 0, 0};
+  const Arguments args{"gemm", MatrixView(a), MatrixView(b), none, none, 1, 0, 0, 0, 0, {}};
   MatrixView out(a);  // for its shape and strides only
   out.sizes = check_gemm(args);
   out.strides = contiguous_strides(out.sizes);
@@ -308,19 +355,34 @@ std::vector<int64_t> gemm_problem(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias, int64_t activation,
-              int64_t /*precision*/) {
-  const Tensor out = empty("linear", check_linear(x, weight, bias), x.scalar_type(), x);
-  run_linear(x, weight, bias, activation, out);
+              int64_t precision, const OptionalType& out_dtype) {
+  const Sizes sizes = check_linear(x, weight, bias, activation, precision, out_dtype);
+  const Tensor out = empty("linear", sizes, out_dtype.value_or(x.scalar_type()), x);
+  run_linear(x, weight, bias, activation, precision, out);
   return out;
 }
 
 void linear_out(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
-                int64_t activation, int64_t /*precision*/, const Tensor& out) {
-  check_out("linear", out, check_linear(x, weight, bias), x.scalar_type(), x);
+                int64_t activation, int64_t precision, const OptionalType& out_dtype,
+                const Tensor& out) {
+  const Sizes sizes = check_linear(x, weight, bias, activation, precision, out_dtype);
+  check_out("linear", out, sizes, out_dtype.value_or(x.scalar_type()), x);
   const bool overlaps =
       may_overlap(x, out) || may_overlap(weight, out) || (bias && may_overlap(*bias, out));
-  write_out("linear", out, overlaps,
-            [&](const Tensor& target) { run_linear(x, weight, bias, activation, target); });
+  write_out("linear", out, overlaps, [&](const Tensor& target) {
+    run_linear(x, weight, bias, activation, precision, target);
+  });
+}
+
+std::tuple<Tensor, Tensor> linear_with_preactivation(const Tensor& x, const Tensor& weight,
+                                                     const OptionalTensor& bias, int64_t activation,
+                                                     int64_t precision,
+                                                     const OptionalType& out_dtype) {
+  const Sizes sizes = check_linear(x, weight, bias, activation, precision, out_dtype);
+  const Tensor out = empty("linear", sizes, out_dtype.value_or(x.scalar_type()), x);
+  const Tensor pre = empty("linear", sizes, x.scalar_type(), x);
+  run_linear(x, weight, bias, activation, precision, out, pre);
+  return {out, pre};
 }
 
 }  // namespace smem::bindings

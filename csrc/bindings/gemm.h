@@ -1,6 +1,7 @@
 // torch.ops.smem.gemm and linear, on CUDA tensors and, by host_run, on CPU tensors.
 #pragma once
 
+#include <tuple>
 #include <vector>
 
 #include "bindings/tensors.h"
@@ -8,18 +9,32 @@
 namespace smem::bindings {
 
 Tensor gemm(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
-            double alpha, double beta, int64_t activation, int64_t precision, int64_t kernel);
+            double alpha, double beta, int64_t activation, int64_t precision, int64_t kernel,
+            const OptionalType& out_dtype);
 void gemm_out(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
               double alpha, double beta, int64_t activation, int64_t precision, int64_t kernel,
-              const Tensor& out);
+              const OptionalType& out_dtype, const Tensor& out);
+
+/// gemm's result, and what the activation was applied to, in the dtype of `a`.
+std::tuple<Tensor, Tensor> gemm_with_preactivation(const Tensor& a, const Tensor& b,
+                                                   const OptionalTensor& bias,
+                                                   const OptionalTensor& c, double alpha,
+                                                   double beta, int64_t activation,
+                                                   int64_t precision, int64_t kernel,
+                                                   const OptionalType& out_dtype);
 
 /// M, N, K and batch of the problem that gemm(a, b) gives its kernel, whose choice depends on them.
 std::vector<int64_t> gemm_problem(const Tensor& a, const Tensor& b);
 
 /// x (..., K) times weight (N, K) transposed.
 Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias, int64_t activation,
-              int64_t precision);
+              int64_t precision, const OptionalType& out_dtype);
 void linear_out(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
-                int64_t activation, int64_t precision, const Tensor& out);
+                int64_t activation, int64_t precision, const OptionalType& out_dtype,
+                const Tensor& out);
+std::tuple<Tensor, Tensor> linear_with_preactivation(const Tensor& x, const Tensor& weight,
+                                                     const OptionalTensor& bias, int64_t activation,
+                                                     int64_t precision,
+                                                     const OptionalType& out_dtype);
 
 }  // namespace smem::bindings

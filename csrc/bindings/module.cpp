@@ -174,7 +174,7 @@ std::string active_blocks(int64_t, int64_t, int64_t, int64_t, int64_t) {
 std::string plan_gemm(int64_t dtype, int64_t M, int64_t N, int64_t K, int64_t batch,
                       int64_t capability, int64_t multiprocessors, int64_t shared_bytes) {
   gemm::Problem problem{};
-  problem.dtype = static_cast<DType>(dtype);
+  problem.dtype = problem.c_dtype = problem.out_dtype = static_cast<DType>(dtype);
   problem.M = M;
   problem.N = N;
   problem.K = K;

@@ -12,6 +12,7 @@
 
 #include <string>
 
+#include "bindings/activation.h"
 #include "bindings/ceilings.h"
 #include "bindings/gemm.h"
 #include "bindings/sum.h"
@@ -28,8 +29,10 @@ struct Schema {
 constexpr Schema SCHEMAS[] = {
     {"gemm",
      "Tensor a, Tensor b, Tensor? bias=None, Tensor? c=None, float alpha=1.0, float beta=0.0, "
-     "int activation=0, int precision=0, int kernel_id=0"},
-    {"linear", "Tensor x, Tensor weight, Tensor? bias=None, int activation=0, int precision=0"},
+     "int activation=0, int precision=0, int kernel_id=0, ScalarType? out_dtype=None"},
+    {"linear",
+     "Tensor x, Tensor weight, Tensor? bias=None, int activation=0, int precision=0, "
+     "ScalarType? out_dtype=None"},
     {"transpose", "Tensor x, int dim0=-2, int dim1=-1, int kernel_id=0"},
     {"sum",
      "Tensor x, int[]? dim=None, bool keepdim=False, ScalarType? dtype=None, int kernel_id=0"},
@@ -39,10 +42,17 @@ constexpr Schema SCHEMAS[] = {
     {"amin", "Tensor x, int[]? dim=None, bool keepdim=False, int kernel_id=0"},
 };
 
+/// gemm and linear that also give what their activation is applied to, which a gradient needs.
+std::string with_preactivation(const Schema& schema, const std::string& prefix) {
+  return prefix + schema.name + "_with_preactivation(" + schema.arguments + ") -> (Tensor, Tensor)";
+}
+
 void implement(torch::stable::detail::StableLibrary& m, const std::string& prefix) {
   const auto impl = [&](const char* name, auto* boxed) { m.impl((prefix + name).c_str(), boxed); };
   impl("gemm", TORCH_BOX(&gemm));
   impl("linear", TORCH_BOX(&linear));
+  impl("gemm_with_preactivation", TORCH_BOX(&gemm_with_preactivation));
+  impl("linear_with_preactivation", TORCH_BOX(&linear_with_preactivation));
   impl("transpose", TORCH_BOX(&transpose));
   impl("sum", TORCH_BOX(&sum));
   impl("mean", TORCH_BOX(&mean));
@@ -65,7 +75,11 @@ STABLE_TORCH_LIBRARY(smem, m) {
       m.def((prefix + name + "(" + arguments + ") -> Tensor").c_str());
       m.def((prefix + name + ".out(" + arguments + ", *, Tensor(a!) out) -> ()").c_str());
     }
+    for (const Schema& schema : {SCHEMAS[0], SCHEMAS[1]}) {
+      m.def(with_preactivation(schema, prefix).c_str());
+    }
   }
+  m.def("_activation_backward(Tensor grad, Tensor z, int activation) -> (Tensor, Tensor)");
   m.def("_gemm_problem(Tensor a, Tensor b) -> int[]");
   m.def("_transpose_problem(Tensor x, int dim0, int dim1, Tensor out) -> int[]");
   m.def("_ffma(Tensor(a!) out, int rounds) -> ()");
@@ -74,6 +88,7 @@ STABLE_TORCH_LIBRARY(smem, m) {
 STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
   implement(m, "");
   implement(m, "_");
+  m.impl("_activation_backward", TORCH_BOX(&activation_backward));
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
   m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
   m.impl("_ffma", TORCH_BOX(&ffma));
@@ -81,6 +96,7 @@ STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
 
 STABLE_TORCH_LIBRARY_IMPL(smem, CPU, m) {
   implement(m, "_");
+  m.impl("_activation_backward", TORCH_BOX(&activation_backward));
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
   m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
 }

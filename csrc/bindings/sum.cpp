@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bindings/layout.h"
+#include "bindings/passes.h"
 #include "sum/order.h"
 #include "sum/sum.h"
 
@@ -135,58 +136,6 @@ Tensor packed(const Tensor& x, const Plan& plan, int dims) {
   return torch::stable::reshape(permuted(x, order), {outputs, x.numel() / outputs});
 }
 
-/// One pass after the other until a single chunk is left of every output. `named` is null where
-/// each pass takes what `choose` says.
-void run_passes(const Reduction& reduction, sum::Problem problem, const sum::Kernel* named,
-                const sum::KernelTable& table, const Tensor& like, const Device& device) {
-  const sum::Problem whole = problem;
-  const DType accumulator = sum::accumulator_of(problem.in_dtype);
-  const ScalarType partial_type = accumulator == DType::f64   ? ScalarType::Double
-                                  : accumulator == DType::f32 ? ScalarType::Float
-                                                              : ScalarType::Long;
-  OptionalTensor source, partial;
-  for (bool last = false; !last;) {
-    const sum::Kernel* kernel = named ? named : table.kernels[sum::choose(problem).kernel];
-    problem.chunks = kernel->chunks(problem, device);
-    last = problem.chunks == 1;
-    if (last) {
-      problem.out = whole.out;
-      problem.out_dtype = whole.out_dtype;
-      problem.divisor = whole.divisor;
-      for (int d = 0; d < problem.outputs.rank; ++d) {
-        problem.outputs.stride[sum::OUT][d] = whole.outputs.stride[sum::OUT][d];
-      }
-    } else {
-      Sizes sizes;
-      sizes.push(problem.output_count * problem.chunks);
-      partial = empty(reduction.name, sizes, partial_type, like);
-      trace_tensor("partial", *partial);
-      problem.out = partial->mutable_data_ptr();
-      problem.out_dtype = accumulator;
-      problem.divisor = 1;
-      int64_t step = problem.chunks;
-      for (int d = problem.outputs.rank - 1; d >= 0; --d) {
-        problem.outputs.stride[sum::OUT][d] = step;
-        step *= problem.outputs.size[d];
-      }
-    }
-    kernel->launch(problem, device);
-
-    source = partial;  // lives until the next launch has been enqueued
-    problem.in = problem.out;
-    problem.in_dtype = accumulator;
-    problem.count = problem.chunks;
-    problem.chain = 1;
-    problem.reduced = {};
-    problem.reduced.rank = 1;
-    problem.reduced.size[0] = problem.count;
-    problem.reduced.stride[0][0] = 1;
-    for (int d = 0; d < problem.outputs.rank; ++d) {
-      problem.outputs.stride[sum::IN][d] = problem.outputs.stride[sum::OUT][d];
-    }
-  }
-}
-
 void run(const Reduction& reduction, const Tensor& x, const Plan& plan, int64_t kernel_code,
          const Tensor& out) {
   if (out.numel() == 0) return;
@@ -248,7 +197,11 @@ void run(const Reduction& reduction, const Tensor& x, const Plan& plan, int64_t 
   problem.outputs = outputs.loop();
   problem.output_count = problem.outputs.count();
   problem.reduced = reduced.loop();
-  run_passes(reduction, problem, named, table, x, place.device());
+  run_passes(reduction.name, problem, x, [&](const sum::Problem& pass) {
+    const sum::Kernel& kernel = named ? *named : *table.kernels[sum::choose(pass).kernel];
+    return Pass{kernel.chunks(pass, place.device()),
+                [&](const sum::Problem& cut) { kernel.launch(cut, place.device()); }};
+  });
 }
 
 Tensor converted(const Tensor& x, ScalarType type) {

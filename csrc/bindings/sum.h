@@ -8,7 +8,6 @@
 namespace smem::bindings {
 
 using OptionalDims = std::optional<std::vector<int64_t>>;
-using OptionalType = std::optional<ScalarType>;
 
 Tensor sum(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
            int64_t kernel);

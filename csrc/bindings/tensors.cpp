@@ -140,12 +140,31 @@ bool same_device(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+void check_code(const char* op, const char* name, int64_t code, int64_t last) {
+  if (code >= 0 && code <= last) return;
+  fail(named(op, name) + " " + std::to_string(code) + " is unknown, expected 0 to " +
+       std::to_string(last));
+}
+
+void check_gemm_dtype(const char* op, const char* name, const Tensor& tensor) {
+  const auto dtype = dtype_of(tensor.scalar_type());
+  if (!dtype || *dtype > DType::bf16) {
+    fail(named(op, name) + " has dtype " + dtype_text(tensor.scalar_type()) +
+         ", expected float64, float32, float16 or bfloat16");
+  }
+}
+
 void check_like(const char* op, const char* name, const Tensor& tensor, const char* like_name,
                 const Tensor& like) {
   if (tensor.scalar_type() != like.scalar_type()) {
     fail(named(op, name) + " has dtype " + dtype_text(tensor.scalar_type()) + ", expected " +
          dtype_text(like.scalar_type()) + " as " + like_name + " has");
   }
+  check_device(op, name, tensor, like_name, like);
+}
+
+void check_device(const char* op, const char* name, const Tensor& tensor, const char* like_name,
+                  const Tensor& like) {
   if (!same_device(tensor, like)) {
     fail(named(op, name) + " is on " + device_text(tensor) + ", expected " + device_text(like) +
          " where " + like_name + " is");

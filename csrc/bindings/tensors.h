@@ -20,6 +20,7 @@ namespace smem::bindings {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 using OptionalTensor = std::optional<Tensor>;
+using OptionalType = std::optional<ScalarType>;
 
 constexpr int MAX_DIMS = 64;  // torch's own limit
 
@@ -50,9 +51,17 @@ const char* dtype_text(ScalarType type);
 /// The kernels' name for a dtype; nothing for one they do not know.
 std::optional<DType> dtype_of(ScalarType type);
 
+/// Throws unless `code` is from 0 to `last`.
+void check_code(const char* op, const char* name, int64_t code, int64_t last);
+
+/// Throws unless the tensor has one of the dtypes that gemm takes.
+void check_gemm_dtype(const char* op, const char* name, const Tensor& tensor);
+
 /// Throws unless `tensor` has the dtype and the device of `like`.
 void check_like(const char* op, const char* name, const Tensor& tensor, const char* like_name,
                 const Tensor& like);
+void check_device(const char* op, const char* name, const Tensor& tensor, const char* like_name,
+                  const Tensor& like);
 
 /// Throws unless `out` has the shape, dtype and device that the op's result has, and no two of its
 /// elements share memory.

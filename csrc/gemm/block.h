@@ -30,41 +30,94 @@ __device__ __forceinline__ Acc activate(Activation activation, Acc z) {
   }
 }
 
+/// What a sum of T is where it is not rounded to T.
+template <typename T>
+using Unrounded = std::conditional_t<sizeof(T) == 2, float, T>;
+
 /// Turns sums over K into elements of out.
 template <typename T>
 struct Epilogue {
   using Acc = Accumulator<T>;
 
-  Matrix<T> out;
-  Matrix<const T> c;
+  Matrix<T> out;      ///< its elements are Unrounded<T> where out_unrounded
+  Matrix<T> pre;      ///< what goes into the activation, unless data is null
+  Matrix<const T> c;  ///< its elements are Unrounded<T> where c_unrounded
   const T* bias;
   int64_t bias_stride;
   Acc alpha, beta;
   Activation activation;
+  bool out_unrounded, c_unrounded;
 
-  __device__ __forceinline__ T element(int64_t row, int64_t col, Acc sum) const {
+  /// What the activation is applied to.
+  __device__ __forceinline__ Acc preactivation(int64_t row, int64_t col, Acc sum) const {
     // Written out as fma so that no kernel's compiler contracts it differently from another's.
     Acc z = alpha * sum;
-    if (c.data) z = fma(beta, to_accumulator(c(row, col)), z);
+    if (c.data) z = fma(beta, element_of_c(row, col), z);
     if (bias) z += to_accumulator(load(bias + col * bias_stride));
-    return from_accumulator<T>(activate(activation, z));
+    return z;
+  }
+
+  /// The element of out, before it is rounded.
+  __device__ __forceinline__ Acc element(int64_t row, int64_t col, Acc sum) const {
+    return activate(activation, preactivation(row, col, sum));
   }
 
   __device__ __forceinline__ void store(int64_t row, int64_t col, Acc sum) const {
-    if (out.contains(row, col)) out(row, col) = element(row, col, sum);
+    if (!out.contains(row, col)) return;
+    const Acc z = preactivation(row, col, sum), y = activate(activation, z);
+    if (pre.data) pre(row, col) = from_accumulator<T>(z);
+    if (out_unrounded) {
+      unrounded(out)(row, col) = from_accumulator<Unrounded<T>>(y);
+    } else {
+      out(row, col) = from_accumulator<T>(y);
+    }
   }
 
-  /// `sums` are W neighbours in a row, from `col` on; one wide store where out's layout allows.
+  /// `sums` are W neighbours in a row, from `col` on; one wide store where the layout allows.
   template <int W>
   __device__ __forceinline__ void store(int64_t row, int64_t col, const Acc (&sums)[W]) const {
-    if (rows_are_vectors<W>(out) && row < out.rows && col + W <= out.cols && col % W == 0) {
-      Vector<T, W> values;
+    if (row < out.rows && col + W <= out.cols && col % W == 0) {
+      Acc z[W], y[W];
 #pragma unroll
-      for (int i = 0; i < W; ++i) values.lane[i] = element(row, col + i, sums[i]);
-      store_global_vector<W>(out.at(row, col), values);
+      for (int i = 0; i < W; ++i) {
+        z[i] = preactivation(row, col + i, sums[i]);
+        y[i] = activate(activation, z[i]);
+      }
+      if (pre.data) store_run(pre, row, col, z);
+      if (out_unrounded) {
+        store_run(unrounded(out), row, col, y);
+      } else {
+        store_run(out, row, col, y);
+      }
     } else {
 #pragma unroll
       for (int i = 0; i < W; ++i) store(row, col + i, sums[i]);
+    }
+  }
+
+ private:
+  template <typename U>
+  __device__ __forceinline__ static auto unrounded(const Matrix<U>& matrix) {
+    using To = std::conditional_t<std::is_const_v<U>, const Unrounded<T>, Unrounded<T>>;
+    return Matrix<To>{reinterpret_cast<To*>(matrix.data), matrix.rows, matrix.cols,
+                      matrix.row_stride, matrix.col_stride};
+  }
+
+  __device__ __forceinline__ Acc element_of_c(int64_t row, int64_t col) const {
+    return c_unrounded ? to_accumulator(unrounded(c)(row, col)) : to_accumulator(c(row, col));
+  }
+
+  template <int W, typename U>
+  __device__ __forceinline__ static void store_run(const Matrix<U>& to, int64_t row, int64_t col,
+                                                   const Acc (&values)[W],
+                                                   Site site = Site::here()) {
+    constexpr int RUN = W < VECTOR_WIDTH<U> ? W : VECTOR_WIDTH<U>;
+#pragma unroll
+    for (int first = 0; first < W; first += RUN) {
+      Vector<U, RUN> run;
+#pragma unroll
+      for (int i = 0; i < RUN; ++i) run.lane[i] = from_accumulator<U>(values[first + i]);
+      store_row_run(to, row, col + first, run, rows_are_vectors<RUN>(to), site);
     }
   }
 };
@@ -140,21 +193,33 @@ struct Block {
     col0 = int64_t{tile % tiles_n} * tile_n;
 
     const auto batch = offsets_at(problem.batch, blockIdx.x / (tiles_m * tiles_n));
-    const auto view = [&](const Operand& operand, int64_t rows, int64_t cols, Tensor tensor) {
+    const auto view = [&](const Operand& operand, int64_t rows, int64_t cols, Tensor tensor,
+                          bool unrounded = false) {
       const T* data = static_cast<const T*>(operand.data);
-      return Matrix<const T>{data ? data + batch.of[tensor] : nullptr, rows, cols,
-                             operand.row_stride, operand.col_stride};
+      constexpr int64_t WIDTH = sizeof(Unrounded<T>) / sizeof(T);
+      if (data) data += batch.of[tensor] * (unrounded ? WIDTH : 1);
+      return Matrix<const T>{data, rows, cols, operand.row_stride, operand.col_stride};
     };
+    const auto writable = [](const Matrix<const T>& matrix) {
+      return Matrix<T>{const_cast<T*>(matrix.data), matrix.rows, matrix.cols, matrix.row_stride,
+                       matrix.col_stride};
+    };
+    constexpr bool ROUNDS = !std::is_same_v<T, Unrounded<T>>;
+    const bool out_unrounded = ROUNDS && problem.out_dtype == DType::f32;
+    const bool c_unrounded = ROUNDS && problem.c_dtype == DType::f32;
+    const Operand pre{problem.pre, problem.out.row_stride, problem.out.col_stride};
     A = view(problem.a, problem.M, problem.K, gemm::A);
     B = view(problem.b, problem.K, problem.N, gemm::B);
-    const auto out = view(problem.out, problem.M, problem.N, gemm::OUT);
-    epilogue = {{const_cast<T*>(out.data), out.rows, out.cols, out.row_stride, out.col_stride},
-                view(problem.c, problem.M, problem.N, gemm::C),
+    epilogue = {writable(view(problem.out, problem.M, problem.N, gemm::OUT, out_unrounded)),
+                writable(view(pre, problem.M, problem.N, gemm::OUT)),
+                view(problem.c, problem.M, problem.N, gemm::C, c_unrounded),
                 static_cast<const T*>(problem.bias),
                 problem.bias_stride,
                 static_cast<Acc>(problem.alpha),
                 static_cast<Acc>(problem.beta),
-                problem.activation};
+                problem.activation,
+                out_unrounded,
+                c_unrounded};
   }
 };
 

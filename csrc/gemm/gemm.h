@@ -17,6 +17,11 @@ namespace smem::gemm {
 
 enum class Activation : int { none, relu, gelu, gelu_tanh, silu };
 
+/// The least that float32's products and sums keep. `fp32`: an error no larger than that of a chain
+/// of IEEE additions; `ieee`: each of them an IEEE fma; `tf32`: factors of 10 bits. What computes
+/// by fmas in Accumulator<T>, as every SIMT kernel does, keeps all three.
+enum class Precision : int { fp32, ieee, tf32 };
+
 /// The tensors of a problem, as the batch loop numbers them.
 enum Tensor : int { A, B, C, OUT, TENSORS };
 
@@ -27,15 +32,20 @@ struct Operand {
 };
 
 struct Problem {
-  DType dtype;
+  DType dtype;  ///< of A, B and bias
   int64_t M, N, K;
   Operand a, b;
   Operand c;  ///< data is null where beta is 0: C is not read then
   const void* bias = nullptr;
   int64_t bias_stride = 0;
   Operand out;
+  /// Unless null: what the activation is applied to is stored here, in `dtype`, laid out as out.
+  void* pre = nullptr;
   double alpha = 1, beta = 0;
   Activation activation = Activation::none;
+  Precision precision = Precision::fp32;
+  DType out_dtype = dtype;    ///< or f32 where `dtype` is f16 or bf16: the sums, not rounded
+  DType c_dtype = dtype;      ///< or that of out
   Loop<TENSORS> batch;        ///< offsets of A, B, C and out over the batch dimensions
   void* workspace = nullptr;  ///< the bytes the kernel asked for
 };

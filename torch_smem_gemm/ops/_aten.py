@@ -1,6 +1,7 @@
 """The ops on CPU tensors where no kernel is named: ATen (MKL, oneDNN) does the work."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -54,9 +55,14 @@ def gemm(
     activation: int = 0,
     precision: int = 0,
     kernel_id: int = 0,
+    out_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """activation(alpha * a @ b + beta * c + bias)."""
     c = None if beta == 0 else c
+    if out_dtype is not None:
+        with _unrounded(a):
+            a, b, bias, c = _converted(out_dtype, a, b, bias, c)
+            return gemm(a, b, bias, c, alpha, beta, activation)
     if bias is not None and c is None and alpha == 1 and b.dim() == 2:
         return linear(a, b.mT, bias, activation)  # rounds once, where a sum of its own rounds again
     z = torch.matmul(a, b)
@@ -75,9 +81,24 @@ def linear(
     bias: Tensor | None = None,
     activation: int = 0,
     precision: int = 0,
+    out_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """activation(x @ weight.T + bias)."""
+    if out_dtype is not None:
+        with _unrounded(x):
+            x, weight, bias = _converted(out_dtype, x, weight, bias)
+            return linear(x, weight, bias, activation)
     return activate(F.linear(x, weight, bias), activation)
+
+
+def _unrounded(x: Tensor) -> torch.autocast:
+    """Within it autocast takes no product to 16 bits."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
+def _converted(dtype: torch.dtype, *tensors: Any) -> tuple[Any, ...]:
+    """The tensors in ``dtype``: torch.mm has its ``out_dtype`` on CUDA tensors only."""
+    return tuple(None if x is None else x.to(dtype) for x in tensors)
 
 
 def transpose(x: Tensor, dim0: int = -2, dim1: int = -1, kernel_id: int = 0) -> Tensor:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torch_smem_gemm.ops._codes import ACTIVATIONS
+from torch_smem_gemm.ops._codes import ACTIVATIONS, PRECISIONS
 
 GEMM_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
@@ -47,6 +47,10 @@ def _check_like(op: str, name: str, tensor: Tensor, like_name: str, like: Tensor
             f"{name} has dtype {dtype_text(tensor.dtype)}, "
             f"expected {dtype_text(like.dtype)} as {like_name} has",
         )
+    _check_device(op, name, tensor, like_name, like)
+
+
+def _check_device(op: str, name: str, tensor: Tensor, like_name: str, like: Tensor) -> None:
     if tensor.device != like.device:
         _fail(op, f"{name} is on {tensor.device}, expected {like.device} where {like_name} is")
 
@@ -58,6 +62,32 @@ def _check_bias(op: str, bias: Tensor | None, n: int, like_name: str, like: Tens
     if bias.dim() != 1 or bias.shape[0] != n:
         _fail(
             op, f"bias is {shape_text(bias.shape)}, expected {n}, an element a column of the result"
+        )
+
+
+def _check_out_dtype(
+    op: str, out_dtype: torch.dtype | None, like_name: str, like: Tensor
+) -> torch.dtype:
+    """Return the result's dtype, as torch.mm: the inputs', or float32 for those of 16 bits."""
+    dtype = like.dtype
+    if out_dtype is None or out_dtype == dtype:
+        return dtype
+    widens = dtype in (torch.float16, torch.bfloat16)
+    if not (widens and out_dtype == torch.float32):
+        _fail(
+            op,
+            f"out_dtype is {dtype_text(out_dtype)}, expected {dtype_text(dtype)} as {like_name} "
+            f"has{', or float32' if widens else ''}",
+        )
+    return out_dtype
+
+
+def _check_c_dtype(c: Tensor, a: Tensor, result: torch.dtype) -> None:
+    if c.dtype not in (a.dtype, result):
+        _fail(
+            "gemm",
+            f"c has dtype {dtype_text(c.dtype)}, expected {dtype_text(a.dtype)} as a has"
+            + ("" if a.dtype == result else ", or float32 as out_dtype is"),
         )
 
 
@@ -91,16 +121,25 @@ def _broadcast_batch(a: Tensor, b: Tensor) -> list[int]:
     return batch
 
 
-def check_activation(op: str, activation: int) -> None:
-    """Raise RuntimeError unless ``activation`` is the code of one."""
-    if not 0 <= activation < len(ACTIVATIONS):
-        _fail(op, f"activation {activation} is unknown, expected 0 to {len(ACTIVATIONS) - 1}")
+def check_codes(op: str, activation: int, precision: int) -> None:
+    """Raise RuntimeError unless both are codes of an activation and of a precision."""
+    for name, code, codes in (
+        ("activation", activation, ACTIVATIONS),
+        ("precision", precision, PRECISIONS),
+    ):
+        if not 0 <= code < len(codes):
+            _fail(op, f"{name} {code} is unknown, expected 0 to {len(codes) - 1}")
 
 
 def check_gemm(
-    a: Tensor, b: Tensor, bias: Tensor | None, c: Tensor | None, beta: float
-) -> list[int]:
-    """Check the arguments of gemm and return the result's shape."""
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None,
+    c: Tensor | None,
+    beta: float,
+    out_dtype: torch.dtype | None = None,
+) -> tuple[list[int], torch.dtype]:
+    """Check the arguments of gemm and return the result's shape and dtype."""
     for name, tensor in (("a", a), ("b", b)):
         if tensor.dim() < 2:
             _fail(
@@ -115,12 +154,14 @@ def check_gemm(
             f"a is {shape_text(a.shape)} and b is {shape_text(b.shape)}: "
             f"inner sizes {a.shape[-1]} and {b.shape[-2]} differ",
         )
+    dtype = _check_out_dtype("gemm", out_dtype, "a", a)
     shape = [*_broadcast_batch(a, b), a.shape[-2], b.shape[-1]]
     _check_bias("gemm", bias, shape[-1], "a", a)
     if beta != 0 and c is None:
         _fail("gemm", "beta is not 0, expected c")
     if c is not None:
-        _check_like("gemm", "c", c, "a", a)
+        _check_c_dtype(c, a, dtype)
+        _check_device("gemm", "c", c, "a", a)
         sizes = list(c.shape)
         tail = shape[len(shape) - len(sizes) :]
         if len(sizes) > len(shape) or any(
@@ -131,11 +172,13 @@ def check_gemm(
                 f"c is {shape_text(sizes)}, which does not broadcast to the result's "
                 f"{shape_text(shape)}",
             )
-    return shape
+    return shape, dtype
 
 
-def check_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> list[int]:
-    """Check the arguments of linear and return the result's shape."""
+def check_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, out_dtype: torch.dtype | None = None
+) -> tuple[list[int], torch.dtype]:
+    """Check the arguments of linear and return the result's shape and dtype."""
     if x.dim() < 1:
         _fail("linear", "x is scalar, expected at least 1 dimension")
     if weight.dim() != 2:
@@ -150,8 +193,9 @@ def check_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> list[int]:
             f"x is {shape_text(x.shape)} and weight is {shape_text(weight.shape)}: "
             f"in_features {x.shape[-1]} and {weight.shape[1]} differ",
         )
+    dtype = _check_out_dtype("linear", out_dtype, "x", x)
     _check_bias("linear", bias, weight.shape[0], "x", x)
-    return [*x.shape[:-1], weight.shape[0]]
+    return [*x.shape[:-1], weight.shape[0]], dtype
 
 
 def check_transpose(x: Tensor, dim0: int, dim1: int) -> list[int]:

@@ -62,10 +62,10 @@ def define(
     arguments = bare.default._schema.arguments
     bare_call = _asking_torch_for_memory(bare.default, bare.out, describe)
     public_call = _asking_torch_for_memory(public.default, bare.out, describe)
-    has_kernel = arguments[-1].name == "kernel_id"
+    kernel_at = next((i for i, a in enumerate(arguments) if a.name == "kernel_id"), None)
 
     def raw(*args: Any) -> Tensor:
-        if args[0].is_cpu and not (has_kernel and args[-1]):
+        if args[0].is_cpu and not (kernel_at and args[kernel_at]):
             return cpu(*args)
         return bare_call(*args)
 

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
-from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_activation, check_gemm
+from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_codes, check_gemm
 from torch_smem_gemm.ops._codes import (
     AUTO,
     activation_code,
     kernel_code,
     kernel_for_any_k,
     precision_code,
+    resolved,
 )
 from torch_smem_gemm.ops._dispatch import (
     Op,
@@ -33,6 +34,7 @@ def gemm(
     c: Tensor | None = None,
     alpha: float = 1.0,
     beta: float = 0.0,
+    out_dtype: torch.dtype | None = None,
     precision: str | None = None,
     kernel: str = "auto",
     out: Tensor | None = None,
@@ -46,18 +48,23 @@ def gemm(
         b: (..., K, N), dtype and device of ``a``; batch dimensions broadcast as in torch.matmul.
         bias: (N,), added to every row.
         activation: None, "relu", "gelu", "gelu_tanh" or "silu", by torch.nn.functional's formulas.
-        c: broadcasts to the result's shape; not read where ``beta`` is 0.
+        c: broadcasts to the result's shape; not read where ``beta`` is 0. Its dtype may be the
+            inputs' or the result's.
         alpha: factor of the product.
         beta: factor of ``c``.
-        precision: None, "fp32", "ieee" or "tf32": the least that float32 products must keep. Every
-            kernel for float32 computes in IEEE arithmetic, which meets all of them.
+        out_dtype: None for the inputs' dtype. torch.float32 with float16 or bfloat16 inputs keeps
+            the float32 sums as they are, as torch.mm's does.
+        precision: the least that float32 products keep, forward and backward; other dtypes have one
+            precision. "fp32": an error no larger than cuBLAS SGEMM's; "ieee": every product and sum
+            an IEEE fma; "tf32": factors of 10 bits. None is "tf32" where torch's setting allows it
+            (torch.backends.cuda.matmul.fp32_precision, read at the call), else "fp32".
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("gemm")``; on CPU tensors
             the named kernel itself runs on the CPU, unless it is one for tensor cores.
         out: takes the result; its shape must fit. May overlap the inputs. Not with gradients.
 
     Returns:
-        (..., M, N), dtype of ``a``, contiguous, or ``out``. float16 and bfloat16 are summed in
-        float32 and rounded once, at the end.
+        (..., M, N), dtype of ``a`` or ``out_dtype``, contiguous, or ``out``. float16 and bfloat16
+        are summed in float32 and rounded once, at the end.
 
     Raises:
         RuntimeError: shapes, dtypes or devices do not fit, or the named kernel cannot take the
@@ -70,7 +77,7 @@ def gemm(
         kernel == "auto"
         and a.is_cpu
         and (bias is None and c is None and out is None)
-        and (activation is None and precision is None)
+        and (activation is None and out_dtype is None and precision is None)
         and alpha == 1
         and beta == 0
         and a.dim() == b.dim() == 2
@@ -87,19 +94,24 @@ def gemm(
     kernel_ = kernel_code("gemm", kernel)
     if out is not None:
         refuse_grad_with_out("gemm", a, b, bias, c)
+        precision_ = resolved(precision_, a.dtype)
         torch.ops.smem.gemm.out(
-            a, b, bias, c, alpha, beta, activation_, precision_, kernel_, out=out
+            a, b, bias, c, alpha, beta, activation_, precision_, kernel_, out_dtype, out=out
         )
         return out
-    a, b, bias, c = autocast(a, b, bias, c)
+    if out_dtype is None:
+        a, b, bias, c = autocast(a, b, bias, c)
+    else:  # c may stay as wide as the result
+        a, b, bias = autocast(a, b, bias)
     if kernel_ == AUTO and a.is_cpu:
-        check_gemm(a, b, bias, c, beta)
-        return _aten.gemm(a, b, bias, c, alpha, beta, activation_)
+        check_gemm(a, b, bias, c, beta, out_dtype)
+        return _aten.gemm(a, b, bias, c, alpha, beta, activation_, out_dtype=out_dtype)
+    precision_ = resolved(precision_, a.dtype)
     if activation_ and needs_grad(a, b, bias, c):
         # The gradient needs what the activation was applied to.
-        z = _gemm(a, b, bias, c, alpha, beta, 0, precision_, kernel_)
+        z = _gemm(a, b, bias, c, alpha, beta, 0, precision_, kernel_, out_dtype)
         return _aten.activate(z, activation_)
-    return _gemm(a, b, bias, c, alpha, beta, activation_, precision_, kernel_)
+    return _gemm(a, b, bias, c, alpha, beta, activation_, precision_, kernel_, out_dtype)
 
 
 def _describe(
@@ -112,16 +124,17 @@ def _describe(
     activation: int = 0,
     precision: int = 0,
     kernel_id: int = 0,
+    out_dtype: torch.dtype | None = None,
 ) -> tuple[list[int], torch.dtype]:
-    check_activation("gemm", activation)
-    return check_gemm(a, b, bias, c, beta), a.dtype
+    check_codes("gemm", activation, precision)
+    return check_gemm(a, b, bias, c, beta, out_dtype)
 
 
 def _setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    a, b, bias, c, alpha, beta, activation, precision, kernel = inputs
+    a, b, bias, c, alpha, beta, activation, precision, kernel, _ = inputs
     ctx.save_for_backward(a, b, *((bias, c) if activation else (None, None)))
     ctx.bias_shape = None if bias is None else bias.shape
-    ctx.c_shape = None if c is None else c.shape
+    ctx.c_like = None if c is None else (c.shape, c.dtype)
     ctx.numbers = alpha, beta, activation, precision, kernel
 
 
@@ -132,18 +145,21 @@ def _backward(ctx: Any, grad: Tensor) -> tuple:
     if activation:
         # Only direct calls of the op come here; gemm() applies the activation outside.
         z = _gemm(a, b, bias, c, alpha, beta, 0, precision, kernel)
-        grad = _aten.activation_gradient(grad, z, activation)
+        grad = _aten.activation_gradient(grad, z.to(grad.dtype), activation)
+    narrow = grad.to(a.dtype)  # from the result's dtype
     return (
-        _grad_a(grad, a, b, alpha, precision, kernel) if needs[0] else None,
-        _grad_b(grad, a, b, alpha, precision, kernel) if needs[1] else None,
-        sum_to_shape(grad, ctx.bias_shape) if needs[2] else None,
-        _grad_c(grad, beta, ctx.c_shape) if needs[3] else None,
-        *(None,) * 5,
+        _grad_a(narrow, a, b, alpha, precision, kernel) if needs[0] else None,
+        _grad_b(narrow, a, b, alpha, precision, kernel) if needs[1] else None,
+        sum_to_shape(grad, ctx.bias_shape).to(a.dtype) if needs[2] else None,
+        _grad_c(grad, beta, *ctx.c_like) if needs[3] else None,
+        *(None,) * 6,
     )
 
 
-def _grad_c(grad: Tensor, beta: float, shape: torch.Size) -> Tensor:
-    return grad.new_zeros(shape) if beta == 0 else sum_to_shape(grad, shape) * beta
+def _grad_c(grad: Tensor, beta: float, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    if beta == 0:
+        return grad.new_zeros(shape, dtype=dtype)
+    return (sum_to_shape(grad, shape) * beta).to(dtype)
 
 
 def product(
@@ -194,19 +210,19 @@ def _grad_b(
 
 
 def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
-    a, b, bias, c, alpha, beta, activation, precision, kernel = args
+    a, b, bias, c, alpha, beta, activation, *choices = args
     tangent_a, tangent_b, tangent_bias, tangent_c, *_ = tangents
     tangent = torch.zeros_like(output)
     if tangent_a is not None:
-        tangent = tangent + op(tangent_a, b, None, None, alpha, 0.0, 0, precision, kernel)
+        tangent = tangent + op(tangent_a, b, None, None, alpha, 0.0, 0, *choices)
     if tangent_b is not None:
-        tangent = tangent + op(a, tangent_b, None, None, alpha, 0.0, 0, precision, kernel)
+        tangent = tangent + op(a, tangent_b, None, None, alpha, 0.0, 0, *choices)
     if tangent_bias is not None:
         tangent = tangent + tangent_bias
     if tangent_c is not None and beta != 0:
         tangent = tangent + beta * tangent_c
     if activation:
-        z = op(a, b, bias, c, alpha, beta, 0, precision, kernel)
+        z = op(a, b, bias, c, alpha, beta, 0, *choices)
         tangent = _aten.activation_gradient(tangent, z, activation)
     return tangent
 
@@ -221,9 +237,7 @@ def _vmap(
     c: Tensor | None = None,
     alpha: float = 1.0,
     beta: float = 0.0,
-    activation: int = 0,
-    precision: int = 0,
-    kernel_id: int = 0,
+    *choices: Any,
 ) -> tuple[Tensor, int]:
     dim_a, dim_b, dim_bias, dim_c = (*in_dims, None, None)[:4]
     rank = max(
@@ -243,10 +257,11 @@ def _vmap(
     if dim_a is None and dim_b is None:
         # Only the addends are mapped: give the product the mapped dimension they broadcast over.
         a = a.expand(info.batch_size, *(1,) * (rank - a.dim()), *a.shape)
-    if bias is None or dim_bias is None:
-        return op(a, b, bias, c, alpha, beta, activation, precision, kernel_id), 0
-    z = op(a, b, None, c, alpha, beta, 0, precision, kernel_id) + lead(bias, dim_bias)
-    return _aten.activate(z, activation), 0
+    if bias is not None and dim_bias is not None:
+        # One row of c for each.
+        addend = lead(bias, dim_bias)
+        bias, c, beta = None, addend if c is None or beta == 0 else beta * c + addend, 1.0
+    return op(a, b, bias, c, alpha, beta, *choices), 0
 
 
 _gemm = define(

@@ -27,6 +27,10 @@ struct Counted {
     ++arithmetic().add;
     return a.number + b.number;
   }
+  friend Counted operator-(Counted a, Counted b) {
+    ++arithmetic().add;
+    return a.number - b.number;
+  }
   friend Counted operator*(Counted a, Counted b) {
     ++arithmetic().multiply;
     return a.number * b.number;

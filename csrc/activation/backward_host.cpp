@@ -1,0 +1,13 @@
+// The same kernel, built for host_run.
+#include "activation/backward.cu"
+
+namespace smem::activation {
+
+const Backward& backward(Build build) {
+#ifdef SMEM_WITH_CUDA
+  if (build == Build::device) return device_backward;
+#endif
+  return build == Build::traced ? traced_backward : host_backward;
+}
+
+}  // namespace smem::activation

@@ -1,0 +1,4 @@
+// The same kernel, built to be traced.
+#define SMEM_TRACED
+
+#include "activation/backward.cu"

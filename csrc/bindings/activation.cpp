@@ -1,0 +1,85 @@
+#include "bindings/activation.h"
+
+#include "activation/backward.h"
+#include "bindings/passes.h"
+#include "sum/order.h"
+
+namespace smem::bindings {
+namespace {
+
+using gemm::Activation;
+
+constexpr const char* OP = "_activation_backward";
+
+void check(const Tensor& grad, const Tensor& z, int64_t activation) {
+  check_code(OP, "activation", activation, static_cast<int64_t>(Activation::silu));
+  const Sizes sizes = sizes_of(z);
+  if (sizes.count < 1) fail(std::string("smem.") + OP + ": z is scalar, expected a dimension");
+  check_gemm_dtype(OP, "z", z);
+  check_like(OP, "grad", grad, "z", z);
+  if (!(sizes_of(grad) == sizes)) {
+    fail(std::string("smem.") + OP + ": grad is " + shape_text(sizes_of(grad)) + ", expected " +
+         shape_text(sizes) + " as z is");
+  }
+}
+
+/// All dimensions but the last as one; a copy where strides do not allow that.
+Tensor as_rows(const Tensor& x, int64_t rows, int64_t cols) {
+  return x.dim() == 2 ? x : torch::stable::reshape(x, {rows, cols});
+}
+
+gemm::Operand operand_of(const Tensor& matrix) {
+  return {matrix.const_data_ptr(), matrix.stride(0), matrix.stride(1)};
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> activation_backward(const Tensor& grad, const Tensor& z,
+                                               int64_t activation) {
+  check(grad, z, activation);
+  const Sizes sizes = sizes_of(z);
+  Sizes bias_sizes;
+  bias_sizes.push(sizes.last(1));
+  const Tensor dz = empty(OP, sizes, z.scalar_type(), z);
+  const Tensor bias_gradient = empty(OP, bias_sizes, z.scalar_type(), z);
+  const int64_t cols = sizes.last(1);
+  if (cols == 0) return {dz, bias_gradient};
+
+  const int64_t rows = z.numel() / cols;
+  const Tensor grad_rows = as_rows(grad, rows, cols), z_rows = as_rows(z, rows, cols);
+  const OnDeviceOf place(OP, z);
+  trace_tensor("grad", grad_rows);
+  trace_tensor("z", z_rows);
+  trace_tensor("dz", dz);
+  trace_tensor("bias_gradient", bias_gradient);
+
+  sum::Problem sums{};
+  sums.op = sum::Operator::sum;
+  sums.in_dtype = sums.out_dtype = *dtype_of(z.scalar_type());
+  sums.out = bias_gradient.mutable_data_ptr();
+  sums.count = rows;
+  sums.chain = sum::CHAIN;
+  sums.output_count = cols;
+  sums.outputs.rank = 1;
+  sums.outputs.size[0] = cols;
+  sums.outputs.stride[sum::OUT][0] = 1;
+  activation::Problem problem{sums, operand_of(grad_rows), operand_of(z_rows),
+                              dz.mutable_data_ptr(), static_cast<Activation>(activation)};
+  const activation::Backward& backward = activation::backward(place.build());
+  const auto table = sum::kernels(place.build());
+  const Device& device = place.device();
+  bool first = true;
+  run_passes(OP, sums, z, [&](const sum::Problem& pass) {
+    const sum::Kernel& next = *table.kernels[sum::choose(pass).kernel];
+    const bool of_gradient = std::exchange(first, false);
+    return Pass{of_gradient ? backward.chunks(problem, device) : next.chunks(pass, device),
+                [&, of_gradient](const sum::Problem& cut) {
+                  if (!of_gradient) return next.launch(cut, device);
+                  problem.sums = cut;
+                  backward.launch(problem, device);
+                }};
+  });
+  return {dz, bias_gradient};
+}
+
+}  // namespace smem::bindings

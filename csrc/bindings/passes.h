@@ -1,0 +1,70 @@
+// A reduction in several launches: each leaves a node (sum/order.h) of every chunk, which the next
+// goes on from.
+#pragma once
+
+#include "bindings/tensors.h"
+#include "sum/sum.h"
+
+namespace smem::bindings {
+
+/// Into how many chunks a launch cuts every output, and the launch of the problem so cut.
+template <typename Launch>
+struct Pass {
+  int64_t chunks;
+  Launch launch;
+};
+template <typename Launch>
+Pass(int64_t, Launch) -> Pass<Launch>;
+
+/// Solves `problem` by the passes that `pass_of(problem)` gives, until a single chunk is left.
+template <typename PassOf>
+void run_passes(const char* op, sum::Problem problem, const Tensor& like, const PassOf& pass_of) {
+  const sum::Problem whole = problem;
+  const DType accumulator = sum::accumulator_of(problem.in_dtype);
+  const ScalarType partial_type = accumulator == DType::f64   ? ScalarType::Double
+                                  : accumulator == DType::f32 ? ScalarType::Float
+                                                              : ScalarType::Long;
+  OptionalTensor source, partial;
+  for (bool last = false; !last;) {
+    const auto pass = pass_of(problem);
+    problem.chunks = pass.chunks;
+    last = problem.chunks == 1;
+    if (last) {
+      problem.out = whole.out;
+      problem.out_dtype = whole.out_dtype;
+      problem.divisor = whole.divisor;
+      for (int d = 0; d < problem.outputs.rank; ++d) {
+        problem.outputs.stride[sum::OUT][d] = whole.outputs.stride[sum::OUT][d];
+      }
+    } else {
+      Sizes sizes;
+      sizes.push(problem.output_count * problem.chunks);
+      partial = empty(op, sizes, partial_type, like);
+      trace_tensor("partial", *partial);
+      problem.out = partial->mutable_data_ptr();
+      problem.out_dtype = accumulator;
+      problem.divisor = 1;
+      int64_t step = problem.chunks;
+      for (int d = problem.outputs.rank - 1; d >= 0; --d) {
+        problem.outputs.stride[sum::OUT][d] = step;
+        step *= problem.outputs.size[d];
+      }
+    }
+    pass.launch(problem);
+
+    source = partial;  // lives until the next launch has been enqueued
+    problem.in = problem.out;
+    problem.in_dtype = accumulator;
+    problem.count = problem.chunks;
+    problem.chain = 1;
+    problem.reduced = {};
+    problem.reduced.rank = 1;
+    problem.reduced.size[0] = problem.count;
+    problem.reduced.stride[0][0] = 1;
+    for (int d = 0; d < problem.outputs.rank; ++d) {
+      problem.outputs.stride[sum::IN][d] = problem.outputs.stride[sum::OUT][d];
+    }
+  }
+}
+
+}  // namespace smem::bindings
