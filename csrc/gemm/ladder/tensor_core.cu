@@ -5,14 +5,14 @@
 // feeding them is all there is to do. Four stages of shared memory are filled by cp.async, three
 // steps of K ahead of the products; chunks are swizzled, so that neither the copies nor ldmatrix
 // meet a bank conflict, in whichever direction the operand lies (ldmatrix turns it where it must).
-// Fragments, too, are read one mma ahead. A warp of the largest tile makes 64 x 64 sums; two such
-// blocks share a multiprocessor, and one multiplies while the other waits at its barrier.
+// Fragments, too, are read one mma ahead. A warp of the largest tile makes 64 x 64 sums, and 8 of
+// them share a tile, which asks the L2 cache for a quarter less than one of 128 x 128 would.
 // float32 goes the same way as tf32, rounded to 10 bits of mantissa on the way to the registers,
 // where `precision` allows it: 8 of K an instruction.
 //
 // Every sum is one chain of mma with K ascending, from zero: all tiles, and so all M, give the same
 // bits. They are not those of the ladder's other kernels, which add one product at a time.
-// Reads: A ceil(N/128) times, B ceil(M/128) times. Writes: out once.
+// Reads: A ceil(N/128) times, B ceil(M/256) times. Writes: out once.
 #include "gemm/block.h"
 #include "gemm/operand_tile.h"
 
@@ -43,7 +43,7 @@ struct TileShape {
 
 /// For enough tiles to fill the chip, for few, and for at most 16 rows: then the weights are all
 /// that is read, and more blocks of more bytes in flight read them faster.
-using LargeTiles = TileShape<128, 128, 4, 4, 2, 2>;
+using LargeTiles = TileShape<256, 128, 4, 4, 4, 2>;
 using SmallTiles = TileShape<64, 64, 4, 4, 2, 2>;
 using FlatTiles = TileShape<16, 32, 8, 8, 1, 2>;
 
@@ -220,7 +220,7 @@ void launch_tensor_core(const Problem& problem, const Device& device) {
       cover(problem, LargeTiles::TILE_M, LargeTiles::TILE_N, {LargeTiles::THREADS}).blocks;
   if (problem.M <= FlatTiles::TILE_M) {
     launch_tiles<FlatTiles>(problem, device);
-  } else if (large_tiles < device.multiprocessors) {
+  } else if (2 * problem.M <= LargeTiles::TILE_M || large_tiles < device.multiprocessors) {
     launch_tiles<SmallTiles>(problem, device);
   } else {
     launch_tiles<LargeTiles>(problem, device);
