@@ -62,6 +62,7 @@ void run_sum(const sum::Kernel& kernel) {
 }
 
 std::vector<Case> cases_of(const gemm::Kernel& kernel) {
+  if (!kernel.launch) return {};  // of the GPU only
   const std::string name = kernel.name;
   return {{name + "/rows", [&] { run_gemm(kernel, 72, false); }},
           {name + "/columns", [&] { run_gemm(kernel, 72, true); }},
