@@ -14,9 +14,12 @@ def takes(kernel: str, dtype: torch.dtype, device: str) -> bool:
 
 
 def floats_of(kernel: str) -> list[torch.dtype]:
-    """The dtypes that a GEMM kernel takes."""
-    dtypes = {name for row in smem.kernels("gemm") if row.name == kernel for name in row.dtypes}
-    return [dtype for dtype in FLOATS if not dtypes or short(dtype) in dtypes]
+    """The dtypes that a GEMM kernel takes, whatever the precision."""
+    for row in smem.kernels("gemm"):
+        if row.name == kernel:
+            dtypes = set(row.dtypes) - ({"float32"} if row.float32_precision == "tf32" else set())
+            return [dtype for dtype in FLOATS if short(dtype) in dtypes]
+    return list(FLOATS)
 
 
 def of_the_same_bits(kernel: str, dtype: torch.dtype, device: str) -> list[str]:

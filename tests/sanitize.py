@@ -37,17 +37,17 @@ def gemms() -> int:
     launches = 0
     for kernel in smem.kernels("gemm"):
         for dtype in FLOATS:
-            if not kernel.takes(dtype, "cuda"):
+            precision = kernel.float32_precision
+            if not kernel.takes(dtype, "cuda", precision):
                 continue
             for batch, m, n, k, turn_a, turn_b in SHAPES:
                 a, b = matrix(batch, m, k, turn_a, dtype), matrix((), k, n, turn_b, dtype)
                 bias, c = matrix((), 1, n, False, dtype)[0], matrix((), m, 1, False, dtype)
-                result = smem.gemm(
-                    a, b, bias=bias, c=c, alpha=0.5, beta=2.0, activation="gelu", kernel=kernel.name
-                )
+                options = {"alpha": 0.5, "beta": 2.0, "activation": "gelu", "precision": precision}
+                result = smem.gemm(a, b, bias=bias, c=c, **options, kernel=kernel.name)
                 z = 0.5 * (a.double() @ b.double()) + 2 * c.double() + bias.double()
                 expected = torch.nn.functional.gelu(z)
-                tolerance = 1e-1 if dtype.itemsize == 2 else 1e-3
+                tolerance = 1e-1 if dtype.itemsize == 2 or precision == "tf32" else 1e-3
                 torch.testing.assert_close(
                     result.double(), expected, rtol=tolerance, atol=tolerance
                 )

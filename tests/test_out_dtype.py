@@ -13,6 +13,7 @@ from helpers import (
     CHOICES,
     GEMMS,
     OUT_LAYOUTS,
+    TENSOR_CORE_GEMMS,
     assert_accurate,
     laid_out,
     normal,
@@ -33,7 +34,7 @@ FLOAT = torch.float32
 OPS = torch.ops.smem
 NARROW = (torch.float16, torch.bfloat16)
 every_narrow = pytest.mark.parametrize("dtype", NARROW, ids=short)
-every_kernel = pytest.mark.parametrize("kernel", ["auto", *GEMMS])
+every_kernel = pytest.mark.parametrize("kernel", ["auto", *GEMMS, *TENSOR_CORE_GEMMS])
 every_choice = pytest.mark.parametrize("choice", CHOICES)
 
 

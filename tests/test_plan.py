@@ -47,7 +47,9 @@ def test_tensor_cores_in_the_table() -> None:
     gemms = smem.kernels("gemm")
     assert [row for row in smem.kernels() if not row.on_cpu] == gemms[8:]
     row = next(row for row in gemms if row.name == "tensor_core")
-    assert row.dtypes == ("float16", "bfloat16")
+    assert row.dtypes == ("float32", "float16", "bfloat16")
+    assert row.float32_precision == "tf32"
+    assert {row.float32_precision for row in smem.kernels() if row.on_cpu} == {"ieee"}
     assert (row.capability, row.capability_alone) == ((8, 0), False)
     assert not row.takes(torch.float16, "cpu")
     assert gemms[0].takes(torch.float16, "cpu")
@@ -67,7 +69,9 @@ def test_the_gpus_that_a_kernel_takes(
     alone = dataclasses.replace(row, capability_alone=True)
     assert row.takes(torch.float16, "cuda") == oldest_taken
     assert alone.takes(torch.float16, "cuda") == alone_taken
+    assert row.takes(torch.float32, "cuda", "tf32") == oldest_taken
     assert not row.takes(torch.float32, "cuda")
+    assert not row.takes(torch.float64, "cuda", "tf32")
 
 
 def test_build_info() -> None:
@@ -95,18 +99,21 @@ def test_auto_chooses_a_kernel_that_takes_the_problem(dtype: torch.dtype) -> Non
             assert row.on_cpu or row.capability <= capability
 
 
+@pytest.mark.parametrize("precision", ["fp32", "ieee", "tf32"])
 @pytest.mark.parametrize("dtype", FLOATS, ids=short)
-def test_the_kind_of_arithmetic_does_not_depend_on_m(dtype: torch.dtype) -> None:
+def test_the_kind_of_arithmetic_does_not_depend_on_m(dtype: torch.dtype, precision: str) -> None:
     """SIMT kernels and tensor cores differ in bits, and a row's bits must not depend on M."""
     on_cpu = {row.name: row.on_cpu for row in smem.kernels("gemm")}
     for capability in ((7, 5), (8, 0), (8, 9), (9, 0), (10, 0)):
+        options = {"capability": capability, "precision": precision}
         for n, k in itertools.product(SIZES, (0, *SIZES)):
             kinds = {
-                on_cpu[plan_problem(dtype, m, n, k, batch=batch, capability=capability).kernel]
+                on_cpu[plan_problem(dtype, m, n, k, **options, batch=batch).kernel]
                 for m in SIZES
                 for batch in (1, 1000)
             }
             assert len(kinds) == 1
+            assert kinds != {False} or dtype.itemsize == 2 or precision == "tf32"
 
 
 PLANS = [

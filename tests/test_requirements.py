@@ -31,13 +31,20 @@ def test_what_tensor_cores_require(device: str) -> None:
                 "got CPU tensors"
             )
         elif dtype == torch.float32:
-            why = "takes float16 and bfloat16, got float32"
+            why = "computes float32 in tf32, got precision fp32"
         else:
             assert (smem.gemm(a, a, kernel="tensor_core") == 2).all()
             continue
         with pytest.raises(RuntimeError) as caught:
             smem.gemm(a, a, kernel="tensor_core")
         assert str(caught.value) == f"smem.gemm: kernel 'tensor_core' {why}"
+
+
+@pytest.mark.gpu
+def test_tensor_cores_take_no_float64() -> None:
+    a = torch.ones(2, 2, dtype=torch.float64, device="cuda")
+    with pytest.raises(RuntimeError, match="takes float32, float16 and bfloat16, got float64"):
+        smem.gemm(a, a, kernel="tensor_core")
 
 
 def test_auto_takes_every_problem(device: str) -> None:

@@ -16,6 +16,7 @@ def plan_gemm(
     capability: int,
     multiprocessors: int,
     shared_bytes: int,
+    precision: int,
     /,
 ) -> str: ...
 def plan_transpose(

@@ -16,7 +16,8 @@ class KernelInfo:
     ``requires`` says in words which problems the kernel takes. ``dtypes`` are those it is built
     for; transposes are built for element sizes: "4-byte". ``capability`` is the oldest compute
     capability whose tensor cores it runs on, and the only one if ``capability_alone``; None where
-    it needs none, and then runs on the CPU, too. ``any_k`` is False where it bounds the length of K
+    it needs none, and then runs on the CPU, too. ``float32_precision`` is what it keeps of float32:
+    "ieee", "fp32" or "tf32". ``any_k`` is False where it bounds the length of K
     (GEMM), ``any_operator`` where it sums only, and finds no mean, amax or amin.
     """
 
@@ -27,6 +28,7 @@ class KernelInfo:
     dtypes: tuple[str, ...]
     capability: tuple[int, int] | None
     capability_alone: bool
+    float32_precision: str
     any_k: bool
     any_operator: bool
 
@@ -35,8 +37,13 @@ class KernelInfo:
         """Whether the kernel also runs on CPU tensors, and so can be traced."""
         return self.capability is None
 
-    def takes(self, dtype: torch.dtype, device: torch.device | str) -> bool:
-        """Whether the kernel is built for ``dtype`` and runs on ``device``."""
+    def takes(
+        self, dtype: torch.dtype, device: torch.device | str, precision: str = "fp32"
+    ) -> bool:
+        """Whether the kernel computes ``dtype`` in that precision on ``device``."""
+        keeps = self.float32_precision in ("ieee", precision) or precision == "tf32"
+        if dtype == torch.float32 and not keeps:
+            return False
         name = str(dtype).removeprefix("torch.")
         if name not in self.dtypes and f"{dtype.itemsize}-byte" not in self.dtypes:
             return False

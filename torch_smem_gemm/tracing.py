@@ -90,10 +90,11 @@ def _run_gemm(args: tuple, options: dict[str, Any], kernel: str) -> None:
         c: Tensor | None = None,
         alpha: float = 1.0,
         beta: float = 0.0,
+        out_dtype: torch.dtype | None = None,
         precision: str | None = None,
     ) -> None:
         codes = activation_code("gemm", activation), precision_code("gemm", precision)
-        torch.ops.smem._gemm(a, b, bias, c, alpha, beta, *codes, AUTO)
+        torch.ops.smem._gemm(a, b, bias, c, alpha, beta, *codes, AUTO, out_dtype)
 
     if kernel == "auto":
         chosen(*args, **options)

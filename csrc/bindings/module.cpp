@@ -24,6 +24,12 @@ bool takes_any_operator(const gemm::Kernel&) { return true; }
 bool takes_any_operator(const transpose::Kernel&) { return true; }
 bool takes_any_operator(const sum::Kernel& kernel) { return kernel.any_operator; }
 
+const char* float32_precision_of(const gemm::Kernel& kernel) {
+  return gemm::name_of(kernel.float32);
+}
+const char* float32_precision_of(const transpose::Kernel&) { return "ieee"; }
+const char* float32_precision_of(const sum::Kernel&) { return "ieee"; }
+
 gemm::TensorCores tensor_cores_of(const gemm::Kernel& kernel) { return kernel.tensor_cores; }
 gemm::TensorCores tensor_cores_of(const transpose::Kernel&) { return {}; }
 gemm::TensorCores tensor_cores_of(const sum::Kernel&) { return {}; }
@@ -69,6 +75,7 @@ void describe(const char* op, const Table& table, std::vector<std::string>& rows
                                 {"dtypes", json_array(dtypes)},
                                 {"capability", json(int64_t{capability})},
                                 {"capability_alone", alone ? "true" : "false"},
+                                {"float32_precision", json(float32_precision_of(kernel))},
                                 {"any_k", takes_any_k(kernel) ? "true" : "false"},
                                 {"any_operator", takes_any_operator(kernel) ? "true" : "false"}}));
   }
@@ -172,8 +179,10 @@ std::string active_blocks(int64_t, int64_t, int64_t, int64_t, int64_t) {
 
 /// What `auto` runs for a GEMM of this size on such a device.
 std::string plan_gemm(int64_t dtype, int64_t M, int64_t N, int64_t K, int64_t batch,
-                      int64_t capability, int64_t multiprocessors, int64_t shared_bytes) {
+                      int64_t capability, int64_t multiprocessors, int64_t shared_bytes,
+                      int64_t precision) {
   gemm::Problem problem{};
+  problem.precision = static_cast<gemm::Precision>(precision);
   problem.dtype = problem.c_dtype = problem.out_dtype = static_cast<DType>(dtype);
   problem.M = M;
   problem.N = N;
@@ -226,12 +235,12 @@ PyObject* py_build_info(PyObject*, PyObject*) { return to_python(build_info); }
 PyObject* py_kernel_resources(PyObject*, PyObject*) { return to_python(kernel_resources); }
 
 PyObject* py_plan_gemm(PyObject*, PyObject* arguments) {
-  long long v[8];
-  if (!PyArg_ParseTuple(arguments, "LLLLLLLL", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6],
-                        &v[7])) {
+  long long v[9];
+  if (!PyArg_ParseTuple(arguments, "LLLLLLLLL", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6],
+                        &v[7], &v[8])) {
     return nullptr;
   }
-  return to_python([&] { return plan_gemm(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]); });
+  return to_python([&] { return plan_gemm(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]); });
 }
 
 PyObject* py_plan_transpose(PyObject*, PyObject* arguments) {
@@ -283,7 +292,8 @@ PyMethodDef methods[] = {
      "From now on kernels that this thread runs on CPU tensors are traced."},
     {"end_trace", py_end_trace, METH_NOARGS, "JSON: what they did."},
     {"plan_gemm", py_plan_gemm, METH_VARARGS,
-     "JSON: the kernel `auto` takes for (dtype, M, N, K, batch, capability, SMs, shared bytes)."},
+     "JSON: the kernel `auto` takes for (dtype, M, N, K, batch, capability, SMs, shared bytes, "
+     "precision)."},
     {"plan_transpose", py_plan_transpose, METH_VARARGS,
      "JSON: the kernel `auto` takes for (the numbers of torch.ops.smem._transpose_problem, "
      "capability, SMs, shared bytes)."},

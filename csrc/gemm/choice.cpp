@@ -40,6 +40,10 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
   if (!kernel.takes(problem.dtype)) {
     refuse("takes " + dtypes_text(kernel) + ", got " + name_of(problem.dtype));
   }
+  if (problem.dtype == DType::f32 && !kernel.keeps(problem.precision)) {
+    refuse(std::string("computes float32 in ") + name_of(kernel.float32) + ", got precision " +
+           name_of(problem.precision));
+  }
   if (!kernel.largest_k) return;
   const int64_t largest = kernel.largest_k(problem.dtype, device.shared_bytes);
   if (problem.K <= largest) return;
@@ -49,9 +53,11 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
 }
 
 Choice choose(const Problem& problem, const Device& device) {
-  if (size_of(problem.dtype) == 2 && device.capability >= 80 && !device.host) {
+  const bool tf32 = problem.dtype == DType::f32 && problem.precision == Precision::tf32;
+  if ((size_of(problem.dtype) == 2 || tf32) && device.capability >= 80 && !device.host) {
     return {index_of(host_kernels(), "tensor_core"),
-            std::string(name_of(problem.dtype)) + " on tensor cores, the same bits at every M"};
+            (tf32 ? "tf32" : name_of(problem.dtype)) +
+                std::string(" on tensor cores, the same bits at every M")};
   }
   const int64_t tile = problem.dtype == DType::f64 ? 64 : 128;
   const int64_t tiles =

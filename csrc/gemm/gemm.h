@@ -22,6 +22,11 @@ enum class Activation : int { none, relu, gelu, gelu_tanh, silu };
 /// by fmas in Accumulator<T>, as every SIMT kernel does, keeps all three.
 enum class Precision : int { fp32, ieee, tf32 };
 
+constexpr const char* name_of(Precision precision) {
+  constexpr const char* names[] = {"fp32", "ieee", "tf32"};
+  return names[static_cast<int>(precision)];
+}
+
 /// The tensors of a problem, as the batch loop numbers them.
 enum Tensor : int { A, B, C, OUT, TENSORS };
 
@@ -79,10 +84,14 @@ struct Kernel {
   int64_t (*largest_k)(DType, size_t shared_bytes);
   unsigned dtypes = FLOATS;
   TensorCores tensor_cores = {};
+  Precision float32 = Precision::ieee;  ///< what it keeps of float32's products and sums
   /// Device memory the kernel needs to work in; null where it needs none.
   size_t (*workspace_bytes)(const Problem&, const Device&) = nullptr;
 
   bool takes(DType dtype) const { return (dtypes >> static_cast<int>(dtype) & 1) != 0; }
+  bool keeps(Precision precision) const {
+    return float32 == Precision::ieee || precision == Precision::tf32 || float32 == precision;
+  }
 };
 
 struct KernelTable {

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_smem_gemm import _C
 from torch_smem_gemm.ops._checks import check_gemm, check_transpose
+from torch_smem_gemm.ops._codes import PRECISIONS, precision_code, resolved
 
 _DTYPE_CODES = {torch.float64: 0, torch.float32: 1, torch.float16: 2, torch.bfloat16: 3}
 
@@ -30,17 +31,19 @@ def plan_problem(
     capability: tuple[int, int] = (9, 0),
     multiprocessors: int = 132,
     shared_bytes: int = 227 * 1024,
+    precision: str = "fp32",
 ) -> Plan:
     """Return the plan for a GEMM of that size on such a GPU (default: H200). Needs no GPU."""
     major, minor = capability
-    text = _C.plan_gemm(
-        _DTYPE_CODES[dtype], m, n, k, batch, 10 * major + minor, multiprocessors, shared_bytes
-    )
+    code = precision_code("plan", precision) - 1  # C++ has none for None
+    chip = 10 * major + minor, multiprocessors, shared_bytes
+    text = _C.plan_gemm(_DTYPE_CODES[dtype], m, n, k, batch, *chip, code)
     return Plan(**json.loads(text))
 
 
-def plan(a: Tensor, b: Tensor) -> Plan:
-    """Return what ``smem.gemm(a, b)`` runs; errors as there."""
+def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
+    """Return what ``smem.gemm(a, b, precision=precision)`` runs; errors as there."""
+    code = resolved(precision_code("gemm", precision), a.dtype)
     check_gemm(a, b, None, None, 0.0)
     if a.is_cpu:
         return Plan("aten", "CPU tensors: ATen, unless a kernel is named")
@@ -55,6 +58,7 @@ def plan(a: Tensor, b: Tensor) -> Plan:
         capability=(device.major, device.minor),
         multiprocessors=device.multi_processor_count,
         shared_bytes=device.shared_memory_per_block_optin,  # type: ignore[attr-defined]
+        precision=next(name for name, value in PRECISIONS.items() if name and value == (code or 1)),
     )
 
 
