@@ -30,10 +30,10 @@ struct alignas(8) Barrier {
 
   /// Arrives, and makes the phase wait for so many bytes of copies.
   __device__ __forceinline__ void arrive_expecting(uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     shared_address(this)),
-                 "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
+        "r"(bytes)
+        : "memory");
   }
 
   /// Arrives on the barrier at the same place in another block of the cluster. Says nothing about

@@ -61,8 +61,8 @@ __device__ __forceinline__ void wait_for_store_reads() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(GROUPS) : "memory");
 }
 
-/// What this thread wrote to shared memory by plain stores, the copy engine and the tensor cores may
-/// read after this and a barrier.
+/// What this thread wrote to shared memory by plain stores, the copy engine and the tensor cores
+/// may read after this and a barrier.
 __device__ __forceinline__ void fence_for_async_reads() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

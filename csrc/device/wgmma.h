@@ -12,17 +12,32 @@
 namespace smem {
 inline namespace SMEM_BUILD {
 
-/// Describes a tile to wgmma. K-major: a row of 128 bytes is 64 k of one m or n. MN-major: it is 64
-/// neighbours m or n of one k, and `panel_bytes` lie between one panel of 64 and the next.
-__device__ __forceinline__ uint64_t tile_descriptor(uint32_t address, uint32_t panel_bytes) {
-  constexpr uint64_t ATOM_BYTES = 1024, SWIZZLE_128 = 1;
-  return (address & 0x3FFFF) >> 4 | uint64_t{panel_bytes >> 4} << 16 | (ATOM_BYTES >> 4) << 32 |
-         SWIZZLE_128 << 62;
+/// The two words that describe a tile to wgmma: the low one holds its address, in units of 16
+/// bytes, and may be moved by adding. K-major: a row of 128 bytes is 64 k of one m or n. MN-major:
+/// it is 64 neighbours m or n of one k, and a panel of 64 lies right after the one before.
+constexpr uint32_t ATOM_BYTES = 1024, PANEL_BYTES = 64 * 128;
+
+constexpr uint32_t descriptor_units(uint32_t bytes) { return bytes >> 4; }
+
+__device__ __forceinline__ uint32_t descriptor_at(uint32_t shared_address) {
+  return descriptor_units(PANEL_BYTES) << 16 | descriptor_units(shared_address);
+}
+__device__ __forceinline__ uint64_t tile_descriptor(uint32_t low) {
+  constexpr uint32_t SWIZZLE_128 = 1u << 30, HIGH = SWIZZLE_128 | descriptor_units(ATOM_BYTES);
+  return uint64_t{HIGH} << 32 | low;
 }
 
-/// What to add to a descriptor to move on by 16 along K.
+/// What moves a tile on by 16 along K, in the same unit.
 template <Major MAJOR>
-constexpr uint64_t K16_STEP = (MAJOR == Major::K ? 32 : 2048) >> 4;
+constexpr uint32_t K16_STEP = descriptor_units(MAJOR == Major::K ? 32 : 2048);
+
+/// A value that all lanes have, in a uniform register, from which wgmma takes descriptors: left to
+/// itself the compiler moves four words for every wgmma, which held narrow tiles back to a third.
+__device__ __forceinline__ uint32_t uniform(uint32_t value) {
+  uint32_t result;
+  asm("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(result) : "r"(value));
+  return result;
+}
 
 /// Orders the warpgroup's earlier accesses to the accumulators before the products that follow.
 __device__ __forceinline__ void begin_products() {
@@ -69,15 +84,17 @@ __device__ __forceinline__ void wait_for_products() {
 #define SMEM_OPERANDS_N256(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8), SMEM_OPERANDS(d, 16), SMEM_OPERANDS(d, 24), SMEM_OPERANDS(d, 32), SMEM_OPERANDS(d, 40), SMEM_OPERANDS(d, 48), SMEM_OPERANDS(d, 56), SMEM_OPERANDS(d, 64), SMEM_OPERANDS(d, 72), SMEM_OPERANDS(d, 80), SMEM_OPERANDS(d, 88), SMEM_OPERANDS(d, 96), SMEM_OPERANDS(d, 104), SMEM_OPERANDS(d, 112), SMEM_OPERANDS(d, 120)
 // clang-format on
 
-#define SMEM_WGMMA(N, TYPE, A, B, ACCUMULATE, A_MN, B_MN)                               \
-  asm volatile(                                                                         \
-      "{\n"                                                                             \
-      ".reg .pred accumulate;\n"                                                        \
-      "setp.ne.b32 accumulate, " ACCUMULATE ", 0;\n"                                    \
-      "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE                   \
-      " {" SMEM_REGISTERS_N##N "}, " A ", " B ", accumulate, 1, 1, " A_MN ", " B_MN ";\n" \
-      "}"                                                                               \
-      : SMEM_OPERANDS_N##N(d)                                                           \
+#define SMEM_WGMMA(N, TYPE, A, B, ACCUMULATE, A_MN, B_MN)                                      \
+  asm volatile(                                                                                \
+      "{\n"                                                                                    \
+      ".reg .pred accumulate;\n"                                                               \
+      "setp.ne.b32 accumulate, " ACCUMULATE                                                    \
+      ", 0;\n"                                                                                 \
+      "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" SMEM_REGISTERS_N##N \
+      "}, " A ", " B ", accumulate, 1, 1, " A_MN ", " B_MN                                     \
+      ";\n"                                                                                    \
+      "}"                                                                                      \
+      : SMEM_OPERANDS_N##N(d)                                                                  \
       : "l"(a), "l"(b), "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR))
 
 /// d += A (64 x 16) @ B (16 x N), or d = A @ B where `accumulate` is 0. Lane l of warp w holds, in
@@ -89,11 +106,11 @@ __device__ __forceinline__ void multiply_tiles(float (&d)[N / 2], uint64_t a, ui
   static_assert(std::is_same_v<T, half> || std::is_same_v<T, bfloat16>, "two-byte elements");
   static_assert(N == 32 || N == 64 || N == 128 || N == 192 || N == 256, "a width listed here");
   constexpr int A_MAJOR = A_MAJOR_ == Major::MN, B_MAJOR = B_MAJOR_ == Major::MN;
-#define SMEM_WGMMA_OF_TYPE(N, ...)          \
-  if constexpr (std::is_same_v<T, half>) {  \
-    SMEM_WGMMA(N, "f16", __VA_ARGS__);      \
-  } else {                                  \
-    SMEM_WGMMA(N, "bf16", __VA_ARGS__);     \
+#define SMEM_WGMMA_OF_TYPE(N, ...)         \
+  if constexpr (std::is_same_v<T, half>) { \
+    SMEM_WGMMA(N, "f16", __VA_ARGS__);     \
+  } else {                                 \
+    SMEM_WGMMA(N, "bf16", __VA_ARGS__);    \
   }
   if constexpr (N == 32) {
     SMEM_WGMMA_OF_TYPE(32, "%16", "%17", "%18", "%19", "%20")

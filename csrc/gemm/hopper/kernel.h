@@ -13,38 +13,39 @@
 namespace smem::gemm::hopper {
 inline namespace SMEM_BUILD {
 
-/// The part of an operand's tile that this block loads, for every block that shares it.
-template <Major MAJOR, int ROWS, int SHARERS>
+/// Loads an operand's tile of at most ROWS rows; or with the SHARERS blocks of a cluster, a part of
+/// it for all of them. Rows that nobody needs are not loaded, not even as zeros: those take the
+/// copy engine as long as others, and what stands in shared memory instead meets no row that is
+/// kept.
+template <Major MAJOR, int ROWS, int SHARERS = 1>
 struct Loader {
   const CUtensorMap& map;
-  int part;       ///< which of SHARERS this block loads
-  uint16_t mask;  ///< of the blocks that share it
-  int rows;       ///< of a box, where ROWS is more than the tile takes
+  int rows;      ///< needed; all of them where the tile is shared
+  int part = 0;  ///< which of SHARERS this block loads
 
   __device__ __forceinline__ void load(unsigned char* tile, int row, int k, int batch,
                                        Barrier& barrier) const {
     if constexpr (MAJOR == Major::K) {
-      constexpr int PART = ROWS / SHARERS;
-      box(tile + part * PART * ROW_BYTES, {k, row + part * PART, batch}, barrier);
+      const int first = part * (ROWS / SHARERS);
+      box(tile + first * ROW_BYTES, {k, row + first, batch}, barrier);
     } else {
-      constexpr int PANELS = ROWS < PANEL ? 1 : ROWS / PANEL;
 #pragma unroll
-      for (int panel = 0; panel < PANELS; ++panel) {
-        if (panel % SHARERS != part) continue;
-        box(tile + panel * PANEL * ROW_BYTES, {row + panel * PANEL, k, batch}, barrier);
+      for (int panel = 0; panel < ROWS / PANEL; ++panel) {
+        const int first = panel * PANEL;
+        if (panel % SHARERS != part || first >= rows) continue;
+        box(tile + first * ROW_BYTES, {row + first, k, batch}, barrier);
       }
     }
   }
   /// What arrives in this block, from all that share.
   __device__ __forceinline__ uint32_t bytes() const {
-    if constexpr (MAJOR == Major::K) return rows * ROW_BYTES;
-    return (ROWS < PANEL ? PANEL : ROWS) * ROW_BYTES;
+    return (MAJOR == Major::K ? rows : (rows + PANEL - 1) / PANEL * PANEL) * ROW_BYTES;
   }
 
  private:
   __device__ __forceinline__ void box(unsigned char* to, Coordinates at, Barrier& barrier) const {
     if constexpr (SHARERS > 1) {
-      load_box(to, map, at, barrier, mask);
+      load_box(to, map, at, barrier, (1 << SHARERS) - 1);
     } else {
       load_box(to, map, at, barrier);
     }
@@ -55,8 +56,7 @@ template <typename T, Major A_MAJOR, Major B_MAJOR, Tile TILE>
 struct Worker {
   const Arguments<T>& args;
   Shared<TILE> shared;
-  Place<TILE> place;
-  uint32_t cluster, clusters;
+  uint32_t rank = TILE.cluster > 1 ? rank_in_cluster() : 0;
 
   static constexpr int WARPGROUP_ROWS = TILE.rows_of_warpgroup();
   static constexpr int SUBTILES = WARPGROUP_ROWS / PANEL;
@@ -67,27 +67,31 @@ struct Worker {
   __device__ __forceinline__ void for_each_piece(const Visit& visit) const {
     const Schedule& s = args.schedule;
     const uint32_t pieces = s.rows * s.cols * s.chunks * s.batch;
-    for (uint32_t i = cluster; i < pieces; i += clusters) visit(piece_at(s, i));
+    for (uint32_t i = blockIdx.x / TILE.cluster; i < pieces; i += gridDim.x / TILE.cluster) {
+      visit(piece_at(s, i));
+    }
   }
   __device__ __forceinline__ int first_row(const Piece& piece) const {
-    return (piece.row * TILE.cluster_rows + place.row) * TILE.rows;
+    return (piece.row * TILE.cluster + rank) * TILE.rows;
   }
   __device__ __forceinline__ int first_col(const Piece& piece) const {
-    return (piece.col * TILE.cluster_cols + place.col) * args.tile_cols;
+    return piece.col * args.tile_cols;
   }
 
   /// By one thread.
   __device__ __forceinline__ void load() const {
-    const Loader<A_MAJOR, TILE.rows, TILE.cluster_cols> a{args.a, place.col, place.row_mask(),
-                                                          TILE.rows};
-    const Loader<B_MAJOR, TILE.cols, TILE.cluster_rows> b{args.b, place.row, place.col_mask(),
-                                                          args.tile_cols};
+    const Loader<A_MAJOR, TILE.rows> a{args.a, args.tile_rows};
+    const Loader<B_MAJOR, TILE.cols, TILE.cluster> b{args.b, args.tile_cols,
+                                                     static_cast<int>(rank)};
+    prefetch_map(args.a);
+    prefetch_map(args.b);
     const uint32_t bytes = TILE.steps * (a.bytes() + b.bytes());
     Turn<TILE.stages> turn;
     for_each_piece([&](const Piece& piece) {
       const int row = first_row(piece), col = first_col(piece);
       const int a_member = args.a_batched ? piece.batch : 0;
       const int b_member = args.b_batched ? piece.batch : 0;
+#pragma unroll 1
       for (int step = 0; step < piece.steps; step += TILE.steps, turn.next()) {
         shared.empty[turn.stage].wait(turn.parity ^ 1);
         Barrier& full = shared.full[turn.stage];
@@ -102,23 +106,24 @@ struct Worker {
     });
   }
 
-  /// Begins to add one stage's products.
-  __device__ __forceinline__ void multiply(Sums& sums, int stage, int warpgroup,
-                                           bool first) const {
+  /// Waits for a stage and begins to add its products.
+  __device__ __forceinline__ void multiply(Sums& sums, uint32_t a0, uint32_t b0, int stage,
+                                           uint32_t parity, bool first) const {
+    const uint32_t moved = uniform(stage * descriptor_units(TILE.stage_bytes()));
+    const uint32_t a = a0 + moved, b = b0 + moved;
+    shared.full[stage].wait(parity);
     begin_products();
 #pragma unroll
     for (int i = 0; i < TILE.steps; ++i) {
-      const uint64_t b = tile_descriptor(shared_address(shared.b(stage, i)), PANEL * ROW_BYTES);
-      const uint32_t rows =
-          shared_address(shared.a(stage, i)) + warpgroup * WARPGROUP_ROWS * ROW_BYTES;
-      const uint64_t a = tile_descriptor(rows, PANEL * ROW_BYTES);
 #pragma unroll
       for (int k = 0; k < STEP_K / 16; ++k) {
 #pragma unroll
         for (int m = 0; m < SUBTILES; ++m) {
+          const uint32_t a_at =
+              descriptor_units(i * TILE.a_bytes() + m * PANEL_BYTES) + k * K16_STEP<A_MAJOR>;
+          const uint32_t b_at = descriptor_units(i * TILE.b_bytes()) + k * K16_STEP<B_MAJOR>;
           multiply_tiles<T, A_MAJOR, B_MAJOR, TILE.cols>(
-              sums[m], a + k * K16_STEP<A_MAJOR> + m * (PANEL * ROW_BYTES >> 4),
-              b + k * K16_STEP<B_MAJOR>, !first || i + k > 0);
+              sums[m], tile_descriptor(a + a_at), tile_descriptor(b + b_at), !first || i + k > 0);
         }
       }
     }
@@ -129,21 +134,24 @@ struct Worker {
   __device__ __forceinline__ void compute() const {
     const int warpgroup = threadIdx.x / WARPGROUP, warp = threadIdx.x / WARP;
     unsigned char* const staging = shared.staging + warp * STAGING_BYTES;
+    const uint32_t a0 = uniform(
+        descriptor_at(shared_address(shared.a(0, 0)) + warpgroup * WARPGROUP_ROWS * ROW_BYTES));
+    const uint32_t b0 = uniform(descriptor_at(shared_address(shared.b(0, 0))));
     BoxWriter<T> boxes{args, staging};
     Turn<TILE.stages> turn;
     for_each_piece([&](const Piece& piece) {
       Sums sums;
       int previous = 0;
+#pragma unroll 1
       for (int step = 0; step < piece.steps; step += TILE.steps, turn.next()) {
-        shared.full[turn.stage].wait(turn.parity);
-        multiply(sums, turn.stage, warpgroup, step == 0);
+        multiply(sums, a0, b0, turn.stage, turn.parity, step == 0);
         // One group of products keeps running while the stage before is given back.
         wait_for_products<1>();
-        if (step > 0) release_stage(shared, place, previous);
+        if (step > 0) release_stage(shared, previous);
         previous = turn.stage;
       }
       wait_for_products<0>();
-      release_stage(shared, place, previous);
+      release_stage(shared, previous);
 
       if (args.output == Output::boxes) {
         write_boxes(sums, boxes, corner_of(piece));
@@ -164,24 +172,29 @@ struct Worker {
   }
 
   // The accumulators go 64 columns at a time.
-  static constexpr int WIDTH = TILE.cols < STAGING_COLS ? TILE.cols : STAGING_COLS;
-  static constexpr int CHUNKS = TILE.cols / WIDTH;
+  static constexpr int CHUNKS = TILE.cols / STAGING_COLS, PARTS = SUBTILES * CHUNKS;
 
   __device__ __forceinline__ static Corner part_of(Corner corner, int part) {
     corner.row += part / CHUNKS * PANEL;
-    corner.col += part % CHUNKS * WIDTH;
+    corner.col += part % CHUNKS * STAGING_COLS;
     return corner;
   }
 
-  __device__ __forceinline__ void write_boxes(const Sums& sums, BoxWriter<T>& boxes,
+  __device__ __forceinline__ void write_boxes(Sums& sums, BoxWriter<T>& boxes,
                                               const Corner& corner) const {
-    if constexpr (WIDTH == STAGING_COLS) {
+    if (args.epilogue.bias) {
 #pragma unroll
-      for (int part = 0; part < SUBTILES * CHUNKS; ++part) {
-        const Corner at = part_of(corner, part);
-        if (at.row < at.end_row && at.col < at.end_col) {
-          boxes.write(sums[part / CHUNKS], part % CHUNKS * WIDTH / 2, at);
-        }
+      for (int m = 0; m < SUBTILES; ++m) boxes.add_bias(sums[m], corner);
+    }
+    if (args.epilogue.activation == Activation::relu) {
+#pragma unroll
+      for (int m = 0; m < SUBTILES; ++m) boxes.relu(sums[m]);
+    }
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+      const Corner at = part_of(corner, part);
+      if (at.row < at.end_row && at.col < at.end_col) {
+        boxes.write(sums[part / CHUNKS], part % CHUNKS * STAGING_COLS / 2, at);
       }
     }
   }
@@ -192,22 +205,19 @@ struct Worker {
     const int64_t rows = args.epilogue.out.rows, cols = args.epilogue.out.cols;
     // Not unrolled, but for the registers' sake: their numbers cannot be computed.
 #pragma unroll 1
-    for (int part = 0; part < SUBTILES * CHUNKS; ++part) {
+    for (int part = 0; part < PARTS; ++part) {
       const Corner at = part_of(corner, part);
       if (at.row >= at.end_row || at.col >= at.end_col) continue;
 #pragma unroll
-      for (int i = 0; i < SUBTILES * CHUNKS; ++i) {
-        if (i == part) writer.template stage<WIDTH>(sums[i / CHUNKS], i % CHUNKS * WIDTH / 2);
+      for (int i = 0; i < PARTS; ++i) {
+        if (i == part) writer.stage(sums[i / CHUNKS], i % CHUNKS * STAGING_COLS / 2);
       }
       __syncwarp();
       if (args.output == Output::partials) {
         const int64_t chunk = int64_t{piece.batch} * args.schedule.chunks + piece.chunk;
-        float* const partials = args.partials + chunk * rows * cols;
-        writer.for_each(at, [&](int64_t r, int64_t c, float sum) { partials[r * cols + c] = sum; });
-      } else if (writer.wide) {
-        writer.write_runs(at);
+        writer.write_partials(at, args.partials + chunk * rows * cols);
       } else {
-        writer.for_each(at, [&](int64_t r, int64_t c, float sum) { writer.epilogue.store(r, c, sum); });
+        writer.write(at);
       }
       __syncwarp();
     }
@@ -218,9 +228,9 @@ struct Worker {
 template <typename T, Major A_MAJOR, Major B_MAJOR, int INDEX>
 __global__ void __launch_bounds__(TILES[INDEX].threads(), 1)
     gemm_kernel(const __grid_constant__ Arguments<T> args) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Tile TILE = TILES[INDEX];
-  Worker<T, A_MAJOR, B_MAJOR, TILE> worker{args, {}, {}, blockIdx.x / TILE.cluster(),
-                                           gridDim.x / TILE.cluster()};
+  const Worker<T, A_MAJOR, B_MAJOR, TILE> worker{args};
   prepare_barriers(worker.shared);
   // Three warpgroups start with 168 registers a thread; the two that multiply want more.
   constexpr bool MOVES_REGISTERS = TILE.consumers() == 2;
@@ -232,10 +242,13 @@ __global__ void __launch_bounds__(TILES[INDEX].threads(), 1)
     worker.compute();
   }
   // A block that ends takes its shared memory away, where others of the cluster may still arrive.
-  if constexpr (TILE.cluster() > 1) {
+  if constexpr (TILE.cluster > 1) {
     __syncwarp();
     cluster_sync();
   }
+#else
+  __trap();  // a build for several architectures holds this kernel for each
+#endif
 }
 
 }  // namespace SMEM_BUILD

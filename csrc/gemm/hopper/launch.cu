@@ -1,4 +1,5 @@
 // From a problem and its plan to launches.
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -35,9 +36,12 @@ struct Workspace {
 /// `rows` and `sharers`: of the tile, and blocks that load a part of it each.
 CUtensorMap operand_map(const Source& source, DType dtype, const void* data, int rows,
                         int sharers) {
-  const TensorShape shape{dtype,          data,
-                          source.length,  source.lines,
-                          source.members, source.line_stride,
+  const TensorShape shape{dtype,
+                          data,
+                          source.length,
+                          source.lines,
+                          source.members,
+                          source.line_stride,
                           source.member_stride};
   return make_tensor_map(shape, STEP_K, source.major == Major::K ? rows / sharers : STEP_K);
 }
@@ -46,14 +50,14 @@ template <typename T>
 void launch_kernel(const Problem& problem, const Plan& plan, const void* a, const void* b,
                    float* partials, const Device& device) {
   const Tile& tile = TILES[plan.tile];
-  const auto members =
-      static_cast<uint32_t>(problem.batch.rank == 0 ? 1 : problem.batch.size[0]);
+  const auto members = static_cast<uint32_t>(problem.batch.rank == 0 ? 1 : problem.batch.size[0]);
   Arguments<T> args{};
-  args.a = operand_map(plan.a, problem.dtype, a, tile.rows, tile.cluster_cols);
-  args.b = operand_map(plan.b, problem.dtype, b, plan.tile_cols, tile.cluster_rows);
-  args.output = plan.chunks > 1 ? Output::partials
-                : plan.boxes    ? Output::boxes
-                                : Output::elements;
+  // Blocks of a cluster, of which some may have no rows of A at all, all load what a tile has.
+  args.tile_rows =
+      tile.cluster > 1 ? tile.rows : static_cast<int>(std::min<int64_t>(problem.M, tile.rows));
+  args.a = operand_map(plan.a, problem.dtype, a, args.tile_rows, 1);
+  args.b = operand_map(plan.b, problem.dtype, b, plan.tile_cols, tile.cluster);
+  args.output = plan.chunks > 1 ? Output::partials : plan.boxes ? Output::boxes : Output::elements;
   if (plan.boxes) {
     const TensorShape shape{problem.dtype,
                             problem.out.data,
@@ -64,8 +68,8 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
                             members > 1 ? problem.batch.stride[OUT][0] : 8};
     args.out = make_tensor_map(shape, STAGING_COLS, STAGING_ROWS);
   }
-  args.schedule = {static_cast<uint32_t>(ceil_div(problem.M, tile.rows * tile.cluster_rows)),
-                   static_cast<uint32_t>(ceil_div(problem.N, plan.tile_cols * tile.cluster_cols)),
+  args.schedule = {static_cast<uint32_t>(ceil_div(problem.M, tile.rows * tile.cluster)),
+                   static_cast<uint32_t>(ceil_div(problem.N, plan.tile_cols)),
                    static_cast<uint32_t>(plan.chunks),
                    members,
                    static_cast<uint32_t>(plan.strip),
@@ -78,21 +82,20 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
   args.a_batched = plan.a.batched;
   args.b_batched = plan.b.batched;
 
-  const void* kernel = kernel_at(plan.tile, problem.dtype, plan.a.major, plan.b.major,
-                                 std::make_integer_sequence<int, TILE_COUNT>());
+  const void* kernel = kernel_function(problem.dtype, plan);
   check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(tile.shared_bytes())),
                "hopper");
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(plan.clusters * tile.cluster());
+  config.gridDim = dim3(plan.clusters * tile.cluster);
   config.blockDim = dim3(tile.threads());
   config.dynamicSmemBytes = tile.shared_bytes();
   config.stream = static_cast<cudaStream_t>(device.stream);
   cudaLaunchAttribute cluster{};
   cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(tile.cluster()), 1, 1};
+  cluster.val.clusterDim = {static_cast<unsigned>(tile.cluster), 1, 1};
   config.attrs = &cluster;
-  config.numAttrs = tile.cluster() > 1 ? 1 : 0;
+  config.numAttrs = tile.cluster > 1 ? 1 : 0;
   void* arguments[] = {&args};
   check_launch(cudaLaunchKernelExC(&config, kernel, arguments), "hopper");
 }
@@ -103,17 +106,21 @@ void launch_members(const Problem& problem, const Plan& plan, Workspace workspac
   const auto stride = [&](Tensor tensor) {
     return problem.batch.rank == 0 ? 0 : problem.batch.stride[tensor][0];
   };
+  Packing packings[2];
+  int count = 0;
   const auto prepared = [&](const Source& source, const void* data, int64_t mn_stride,
                             int64_t k_stride, Tensor tensor) {
     if (!source.packed) return data;
     void* packed = workspace.take(source.packed_bytes());
     const bool k_major = source.major == Major::K;
-    pack(source, data, k_major ? k_stride : mn_stride, k_major ? mn_stride : k_stride,
-         stride(tensor), packed, device);
+    packings[count++] = {
+        &source,        data,  k_major ? k_stride : mn_stride, k_major ? mn_stride : k_stride,
+        stride(tensor), packed};
     return static_cast<const void*>(packed);
   };
   const void* a = prepared(plan.a, problem.a.data, problem.a.row_stride, problem.a.col_stride, A);
   const void* b = prepared(plan.b, problem.b.data, problem.b.col_stride, problem.b.row_stride, B);
+  if (count > 0) pack(packings, count, device);
   auto* partials = static_cast<float*>(workspace.take(0));
   if (problem.dtype == DType::f16) {
     launch_kernel<half>(problem, plan, a, b, partials, device);
@@ -127,6 +134,11 @@ void launch_members(const Problem& problem, const Plan& plan, Workspace workspac
 }
 
 }  // namespace
+
+const void* kernel_function(DType dtype, const Plan& plan) {
+  return kernel_at(plan.tile, dtype, plan.a.major, plan.b.major,
+                   std::make_integer_sequence<int, TILE_COUNT>());
+}
 
 void launch(const Problem& problem, const Plan& plan, void* workspace, const Device& device) {
   const Loop<TENSORS>& batch = problem.batch;

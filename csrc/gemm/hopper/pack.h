@@ -6,9 +6,16 @@
 
 namespace smem::gemm::hopper {
 
-/// Copies an operand to `to` as `source` says; `step` and `line_step` are the original's strides
-/// along a line and from line to line, `member_step` along the batch.
-void pack(const Source& source, const void* from, int64_t step, int64_t line_step,
-          int64_t member_step, void* to, const Device& device);
+/// An operand to copy to `to` as `source` says. Strides of the original: along a line, from line to
+/// line and along the batch.
+struct Packing {
+  const Source* source;
+  const void* from;
+  int64_t step, line_step, member_step;
+  void* to;
+};
+
+/// Copies `count` operands, one or two, in one launch.
+void pack(const Packing* packings, int count, const Device& device);
 
 }  // namespace smem::gemm::hopper

@@ -19,7 +19,7 @@ struct Shared {
   Barrier* empty;  ///< nobody reads the stage any more, here and in the blocks it is loaded for
 
   __device__ __forceinline__ Shared() {
-    static_assert(TILE.shared_bytes() <= SHARED_BYTES, "the stages exceed an SM's shared memory");
+    static_assert(TILE.is_valid(), "whole panels, and stages within an SM's shared memory");
     auto* begin = dynamic_shared<unsigned char>();
     stages = begin + (-shared_address(begin) & (SWIZZLE_ATOM - 1));
     staging = stages + TILE.stages * TILE.stage_bytes();
@@ -50,51 +50,18 @@ struct Turn {
   }
 };
 
-/// Where a block stands in its cluster.
-template <Tile TILE>
-struct Place {
-  int row = 0, col = 0;
-
-  __device__ __forceinline__ Place() {
-    if constexpr (TILE.cluster() > 1) {
-      const auto rank = static_cast<int>(rank_in_cluster());
-      row = rank % TILE.cluster_rows;
-      col = rank / TILE.cluster_rows;
-    }
-  }
-  __device__ __forceinline__ static uint32_t rank(int row, int col) {
-    return row + col * TILE.cluster_rows;
-  }
-  /// The blocks in the same rows or in the same columns: those that a stage's parts come from.
-  static constexpr int SHARERS = TILE.cluster_rows + TILE.cluster_cols - 1;
-  __device__ __forceinline__ uint32_t sharer(int i) const {
-    if (i < TILE.cluster_rows) return rank(i, col);
-    const int other = i - TILE.cluster_rows;
-    return rank(row, other < col ? other : other + 1);
-  }
-  __device__ __forceinline__ uint16_t row_mask() const {
-    uint16_t mask = 0;
-    for (int i = 0; i < TILE.cluster_cols; ++i) mask |= 1u << rank(row, i);
-    return mask;
-  }
-  __device__ __forceinline__ uint16_t col_mask() const {
-    uint16_t mask = 0;
-    for (int i = 0; i < TILE.cluster_rows; ++i) mask |= 1u << rank(i, col);
-    return mask;
-  }
-};
-
 /// By all threads, before the first use of the barriers.
 template <Tile TILE>
 __device__ __forceinline__ void prepare_barriers(const Shared<TILE>& shared) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < TILE.stages; ++i) {
       shared.full[i].init(1);
-      shared.empty[i].init(Place<TILE>::SHARERS * TILE.consumers() * 4);  // a warp, an arrival
+      // A stage is written for all blocks of the cluster: every warp of them that reads arrives.
+      shared.empty[i].init(TILE.cluster * TILE.consumers() * 4);
     }
     publish_barriers();
   }
-  if constexpr (TILE.cluster() > 1) {
+  if constexpr (TILE.cluster > 1) {
     cluster_sync();
   } else {
     __syncthreads();
@@ -103,11 +70,10 @@ __device__ __forceinline__ void prepare_barriers(const Shared<TILE>& shared) {
 
 /// By every warp that multiplies, when it has read a stage for the last time.
 template <Tile TILE>
-__device__ __forceinline__ void release_stage(const Shared<TILE>& shared, const Place<TILE>& place,
-                                              int stage) {
+__device__ __forceinline__ void release_stage(const Shared<TILE>& shared, int stage) {
   const int lane = threadIdx.x % WARP;
-  if constexpr (TILE.cluster() > 1) {
-    if (lane < Place<TILE>::SHARERS) shared.empty[stage].arrive_in(place.sharer(lane));
+  if constexpr (TILE.cluster > 1) {
+    if (lane < TILE.cluster) shared.empty[stage].arrive_in(lane);
   } else {
     if (lane == 0) shared.empty[stage].arrive();
   }

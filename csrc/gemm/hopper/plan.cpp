@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 
 namespace smem::gemm::hopper {
 namespace {
@@ -53,17 +54,22 @@ Source source_of(const Problem& problem, Tensor tensor, const void* data, int64_
     s.member_stride = round_up(s.lines * s.line_stride, 128);
   } else {
     // One line has no stride of its own; the map wants a legal one.
-    s.line_stride =
-        s.lines == 1 ? round_up(s.length, VECTOR) : s.major == Major::K ? stride : k_stride;
+    s.line_stride = s.lines == 1          ? round_up(s.length, VECTOR)
+                    : s.major == Major::K ? stride
+                                          : k_stride;
     s.member_stride = s.batched ? member_stride(problem, tensor) : VECTOR;
   }
   return s;
 }
 
+/// The copy engine writes whole pieces of 16 bytes, even where the tensor ends within one.
 bool boxes_can_write(const Problem& problem) {
-  return problem.out.col_stride == 1 && problem.out.row_stride % VECTOR == 0 &&
-         problem.out.row_stride > 0 && is_aligned(problem.out.data) &&
-         batch_is_aligned(problem, OUT) && problem.alpha == 1 && !problem.c.data &&
+  const bool bias_in_pairs = !problem.bias || (problem.bias_stride == 1 &&
+                                               reinterpret_cast<uintptr_t>(problem.bias) % 4 == 0);
+  return bias_in_pairs && problem.N % VECTOR == 0 && problem.out.col_stride == 1 &&
+         problem.out.row_stride % VECTOR == 0 && problem.out.row_stride > 0 &&
+         is_aligned(problem.out.data) && batch_is_aligned(problem, OUT) && problem.alpha == 1 &&
+         !problem.c.data &&
          (problem.activation == Activation::none || problem.activation == Activation::relu);
 }
 
@@ -76,63 +82,75 @@ int64_t chunk_steps_of(int64_t N, int64_t K) {
   return round_up(std::max(SHORTEST / STEP_K, ceil_div(steps, MOST)), 2);
 }
 
-/// Seconds from counts, on an H200. Rates are of one multiprocessor, in bytes or operations a
-/// nanosecond.
+/// What an H200 does, fitted to sweeps over all tiles; times in nanoseconds.
 struct Model {
-  double multiply = 6400;    ///< 128 x 256 tiles; narrower ones in proportion to their least cost
-  double from_l2 = 60;       ///< what one multiprocessor loads
-  double dram = 4200;        ///< all of them
-  double start = 2500;       ///< ns: launch, first loads, end
-  double tile_overhead = 500;  ///< ns: a tile's sums to out
-  double pack = 3000;        ///< bytes read and written a ns
+  double flop = 6300;  ///< of a multiprocessor in a nanosecond, held back by the power limit
+  double row = 1.35;   ///< for one to load a row of 128 bytes from L2
+  double chain = 115;  ///< the four wgmmas of a step, one after the other however narrow
+  double dram = 4000;  ///< bytes in a nanosecond, to all multiprocessors
+  double dram_to_one = 36;
+  double start = 5000;    ///< launch, first loads and end
+  double piece = 250;     ///< from a tile to the next
+  double box = 0.045;     ///< an element's way out through the copy engine, by a warpgroup
+  double element = 0.3;   ///< and the other way
+  double overlap = 0.8;   ///< the part of shorter work that hides behind longer
+  double second = 2500;   ///< a further launch
+  double packing = 3000;  ///< bytes in a nanosecond, read and written
 };
 
-double nanoseconds(const Problem& problem, const Plan& p, const Device& device) {
-  const Model model;
+int64_t pieces_of(const Problem& problem, const Plan& p) {
   const Tile& tile = TILES[p.tile];
-  const int64_t members = members_of(problem);
-  const int64_t rows = ceil_div(problem.M, int64_t{tile.rows} * tile.cluster_rows);
-  const int64_t cols = ceil_div(problem.N, int64_t{p.tile_cols} * tile.cluster_cols);
-  const int64_t pieces = rows * cols * members * p.chunks;
-  const auto rounds = static_cast<double>(ceil_div(pieces, int64_t{p.clusters}));
-  const double steps = static_cast<double>(p.chunk_steps);
-
-  // A wgmma of few columns still reads its 64 rows of A.
-  const double width = std::max(tile.cols, 64);
-  const double multiply = 2.0 * tile.rows * width * STEP_K / model.multiply *
-                          (tile.consumers() == 1 ? 1.0 : 1.0);
-  const double real_rows =
-      static_cast<double>(std::min<int64_t>(problem.M, tile.rows)) / tile.cluster_cols;
-  const double real_cols =
-      static_cast<double>(std::min<int64_t>(problem.N, p.tile_cols)) / tile.cluster_rows;
-  const double load = (real_rows + real_cols) * ROW_BYTES / model.from_l2;
-  const double step = std::max({multiply, load, 30.0});
-  const double busy = rounds * (steps * step + model.tile_overhead *
-                                                   (p.boxes ? 1.0 : 2.0) * tile.rows * tile.cols /
-                                                   (128 * 256)) +
-                      200 * rounds;
-
-  const double bytes =
-      ELEMENT_BYTES * (static_cast<double>(problem.M * problem.K) * p.a.members +
-                       static_cast<double>(problem.N * problem.K) * p.b.members +
-                       static_cast<double>(problem.M * problem.N) * members);
-  const double dram = bytes / model.dram;
-  (void)device;
-  const double partials =
-      p.chunks > 1 ? 3000 + 8.0 * problem.M * problem.N * members * p.chunks / model.dram : 0;
-  return model.start + std::max(busy, dram) + partials +
-         2.0 * static_cast<double>(p.a.packed_bytes() + p.b.packed_bytes()) / model.pack;
+  return ceil_div(problem.M, int64_t{tile.rows} * tile.cluster) *
+         ceil_div(problem.N, int64_t{p.tile_cols}) * members_of(problem) * p.chunks;
 }
 
-/// The strip that makes the tiles of one wave read the fewest bytes.
-int strip_of(const Tile& tile, int64_t rows, int clusters) {
-  const double height = double(tile.rows) * tile.cluster_rows;
+/// Of works that run at the same time.
+double together(const Model& model, std::initializer_list<double> works) {
+  double longest = 0, sum = 0;
+  for (const double work : works) {
+    longest = std::max(longest, work);
+    sum += work;
+  }
+  return longest + (1 - model.overlap) * (sum - longest);
+}
+
+double nanoseconds(const Problem& problem, const Plan& p) {
+  const Model model;
+  const Tile& tile = TILES[p.tile];
+  const auto rounds = static_cast<double>(ceil_div(pieces_of(problem, p), int64_t{p.clusters}));
+
+  const double multiply = 2.0 * tile.rows * tile.cols * STEP_K / model.flop;
+  const double rows = static_cast<double>(std::min<int64_t>(problem.M, tile.rows)) +
+                      double(p.tile_cols) / tile.cluster;
+  const double step = std::max(model.chain, together(model, {multiply, rows * model.row}));
+  const double out =
+      double(tile.rows) / tile.consumers() * p.tile_cols * (p.boxes ? model.box : model.element);
+  const double busy = rounds * (p.chunk_steps * step + model.piece + out);
+
+  const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
+  const auto K = static_cast<double>(problem.K);
+  const auto members = static_cast<double>(members_of(problem));
+  const double bytes =
+      ELEMENT_BYTES * (M * K * double(p.a.members) + N * K * double(p.b.members) + M * N * members);
+  const double dram =
+      bytes / std::min(model.dram, double(p.clusters) * tile.cluster * model.dram_to_one);
+  double others = 0;
+  if (p.chunks > 1) others += model.second + 8 * M * N * members * p.chunks / model.dram;
+  if (p.a.packed || p.b.packed) {
+    const auto packed = static_cast<double>(p.a.packed_bytes() + p.b.packed_bytes());
+    others += model.second + 2 * packed / model.packing;
+  }
+  return model.start + together(model, {busy, dram}) + others;
+}
+
+/// The strip that makes the tiles computed at one time read the fewest bytes.
+int strip_of(const Plan& p, int64_t rows) {
+  const Tile& tile = TILES[p.tile];
   int best = 1;
   double least = 0;
-  for (const int strip : {1, 2, 4, 8, 16, 32}) {
-    if (strip > 1 && strip / 2 >= rows) break;
-    const double cols = double(clusters) / strip * tile.cols * tile.cluster_cols;
-    const double read = strip * height + cols;
+  for (int strip = 1; strip < 2 * rows && strip <= 32; strip *= 2) {
+    const double read =
+        double(strip) * tile.rows * tile.cluster + double(p.clusters) / strip * p.tile_cols;
     if (least == 0 || read < least) {
       least = read;
       best = strip;
@@ -141,36 +159,50 @@ int strip_of(const Tile& tile, int64_t rows, int clusters) {
   return best;
 }
 
-Plan with_tile(const Problem& problem, const Device& device, int index, int tile_cols) {
-  const Tile& tile = TILES[index];
+/// What does not depend on the tile. `boxes` still does.
+Plan untiled(const Problem& problem) {
+  const Operand &a = problem.a, &b = problem.b;
   Plan p{};
-  p.tile = index;
-  p.tile_cols = tile_cols;
-  p.a = source_of(problem, A, problem.a.data, problem.M, problem.a.row_stride, problem.a.col_stride);
-  p.b = source_of(problem, B, problem.b.data, problem.N, problem.b.col_stride, problem.b.row_stride);
-  const int64_t steps = ceil_div(problem.K, STEP_K);
+  p.a = source_of(problem, A, a.data, problem.M, a.row_stride, a.col_stride);
+  p.b = source_of(problem, B, b.data, problem.N, b.col_stride, b.row_stride);
   const int64_t chunk_steps = chunk_steps_of(problem.N, problem.K);
   p.chunk_steps = static_cast<int>(chunk_steps);
-  p.chunks = static_cast<int>(ceil_div(steps, chunk_steps));
-  p.boxes = p.chunks == 1 && boxes_can_write(problem) && tile_cols % STAGING_COLS == 0;
-  const int64_t rows = ceil_div(problem.M, int64_t{tile.rows} * tile.cluster_rows);
-  const int64_t cols = ceil_div(problem.N, int64_t{tile_cols} * tile.cluster_cols);
-  const int64_t pieces = rows * cols * members_of(problem) * p.chunks;
-  p.clusters = static_cast<int>(
-      std::min<int64_t>(pieces, std::max(1, device.multiprocessors / tile.cluster())));
-  p.strip = strip_of(tile, rows, p.clusters);
-  p.microseconds = nanoseconds(problem, p, device) / 1000;
+  p.chunks = static_cast<int>(ceil_div(ceil_div(problem.K, STEP_K), chunk_steps));
+  p.boxes = p.chunks == 1 && boxes_can_write(problem);
   return p;
 }
 
-/// Narrower steps than the tile's width pay where they spread little work over more blocks.
-Plan best_width(const Problem& problem, const Device& device, int index) {
+Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, int tile_cols) {
   const Tile& tile = TILES[index];
-  Plan best = with_tile(problem, device, index, tile.cols);
-  if (tile.cluster() > 1) return best;
-  for (int cols = tile.cols - 8; cols > tile.cols / 2; cols -= 8) {
-    const Plan next = with_tile(problem, device, index, cols);
-    if (next.microseconds < 0.98 * best.microseconds) best = next;
+  p.tile = index;
+  p.tile_cols = tile_cols;
+  // A box takes 64 columns: they must be the tile's own, or lie outside out.
+  p.boxes = p.boxes && (tile_cols % STAGING_COLS == 0 || problem.N <= tile_cols);
+  p.clusters = static_cast<int>(
+      std::min<int64_t>(pieces_of(problem, p), std::max(1, device.multiprocessors / tile.cluster)));
+  p.strip = strip_of(p, ceil_div(problem.M, int64_t{tile.rows} * tile.cluster));
+  p.microseconds = nanoseconds(problem, p) / 1000;
+  return p;
+}
+
+Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled, int index) {
+  const Tile& tile = TILES[index];
+  if (tile.cluster > 1) return with_cols(problem, device, untiled, index, tile.cols);
+  const int widest = static_cast<int>(std::min<int64_t>(tile.cols, round_up(problem.N, 8)));
+  Plan best = with_cols(problem, device, untiled, index, widest);
+  // Narrower steps than the tile's width pay where they spread little work over more blocks: those
+  // that fill all multiprocessors once, twice or three times, or the next that boxes can write.
+  constexpr int FEW_ROUNDS = 3, NARROWEST = 16;
+  const int64_t in_a_column = pieces_of(problem, best) / ceil_div(problem.N, int64_t{widest});
+  for (int rounds = 1; rounds <= FEW_ROUNDS; ++rounds) {
+    const int64_t columns = rounds * int64_t{device.multiprocessors} / in_a_column;
+    if (columns == 0) continue;
+    const int64_t narrow = round_up(ceil_div(problem.N, columns), 8);
+    for (const int64_t cols : {narrow, round_up(narrow, STAGING_COLS)}) {
+      if (cols < NARROWEST || cols >= widest) continue;
+      const Plan next = with_cols(problem, device, untiled, index, static_cast<int>(cols));
+      if (next.microseconds < 0.97 * best.microseconds) best = next;
+    }
   }
   return best;
 }
@@ -187,13 +219,14 @@ bool takes(const Problem& problem, const Device& device) {
 }
 
 Plan plan_with_tile(const Problem& problem, const Device& device, int tile) {
-  return best_width(problem, device, tile);
+  return with_tile(problem, device, untiled(problem), tile);
 }
 
 Plan plan(const Problem& problem, const Device& device) {
-  Plan best = best_width(problem, device, 0);
+  const Plan base = untiled(problem);
+  Plan best = with_tile(problem, device, base, 0);
   for (int tile = 1; tile < TILE_COUNT; ++tile) {
-    const Plan next = best_width(problem, device, tile);
+    const Plan next = with_tile(problem, device, base, tile);
     if (next.microseconds < best.microseconds) best = next;
   }
   return best;

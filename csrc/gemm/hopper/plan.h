@@ -15,7 +15,7 @@ namespace smem::gemm::hopper {
 struct Source {
   Major major;
   bool packed;
-  bool batched;        ///< false where every member of the batch has the same
+  bool batched;                    ///< false where every member of the batch has the same
   int64_t length, lines, members;  ///< contiguous elements, lines of them, matrices
   int64_t line_stride, member_stride;
 
@@ -30,7 +30,7 @@ struct Plan {
   int chunk_steps;
   int clusters;  ///< launched
   Source a, b;
-  bool boxes;  ///< out is written through the copy engine
+  bool boxes;           ///< out is written through the copy engine
   double microseconds;  ///< what the model expects
 };
 
@@ -45,5 +45,8 @@ Plan plan_with_tile(const Problem& problem, const Device& device, int tile);
 size_t workspace_bytes(const Problem& problem, const Plan& plan);
 
 void launch(const Problem& problem, const Plan& plan, void* workspace, const Device& device);
+
+/// The function of the plan's main kernel, for cudaFuncGetAttributes.
+const void* kernel_function(DType dtype, const Plan& plan);
 
 }  // namespace smem::gemm::hopper

@@ -1,6 +1,5 @@
-#include "gemm/hopper/reduce.h"
-
 #include "gemm/hopper/epilogue.h"
+#include "gemm/hopper/reduce.h"
 
 namespace smem::gemm::hopper {
 inline namespace SMEM_BUILD {
@@ -36,7 +35,8 @@ template <typename T>
 void reduce_type(const Problem& problem, int64_t members, int chunks, const float* partials,
                  const Device& device) {
   const int64_t elements = members * problem.M * problem.N;
-  const Reduction<T> reduction{partials, elements, chunks, epilogue_of<T>(problem), member_strides(problem)};
+  const Reduction<T> reduction{partials, elements, chunks, epilogue_of<T>(problem),
+                               member_strides(problem)};
   smem::launch("hopper reduce", reduce_kernel<T>,
                Geometry{ceil_div(elements, THREADS), dim3(THREADS)}, device, reduction);
 }

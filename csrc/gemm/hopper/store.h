@@ -23,47 +23,55 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
-/// Through the copy engine, which leaves out what lies outside out. `sums` are 16 x 64.
+/// Through the copy engine, which leaves out what lies outside out. The code is short on purpose:
+/// where nothing of it is in a cache, every 128 bytes of instructions come from DRAM.
 template <typename T>
 struct BoxWriter {
   const Arguments<T>& args;
   unsigned char* staging;
   int slot = 0;
 
-  __device__ __forceinline__ float bias_at(int64_t col) const {
-    return col < args.epilogue.out.cols
-               ? to_accumulator(args.epilogue.bias[col * args.epilogue.bias_stride])
-               : 0.0f;
+  /// The bias is contiguous, a pair is aligned, and so is N: a pair lies inside or outside.
+  template <int COUNT>
+  __device__ __forceinline__ void add_bias(float (&sums)[COUNT], const Corner& corner) const {
+    const T* bias = args.epilogue.bias;
+    const auto first = static_cast<int>(corner.col) + threadIdx.x % 4 * 2;
+    const auto last = static_cast<int>(args.epilogue.out.cols) - 2;
+#pragma unroll
+    for (int i = 0; i < COUNT; i += 4) {
+      const int col = min(first + 2 * i, last);
+      const auto pair = load_vector<2>(bias + col);
+      const float low = to_accumulator(pair.lane[0]), high = to_accumulator(pair.lane[1]);
+      sums[i] += low;
+      sums[i + 1] += high;
+      sums[i + 2] += low;
+      sums[i + 3] += high;
+    }
   }
 
   template <int COUNT>
+  __device__ __forceinline__ void relu(float (&sums)[COUNT]) const {
+#pragma unroll
+    for (float& sum : sums) sum = activate(Activation::relu, sum);
+  }
+
+  /// The 16 x 64 sums from `first` on.
+  template <int COUNT>
   __device__ __forceinline__ void write(const float (&sums)[COUNT], int first,
                                         const Corner& corner) {
-    const int lane = threadIdx.x % WARP;
+    const int lane = threadIdx.x % WARP, row = lane % STAGING_ROWS;
     unsigned char* const rows = staging + slot * STAGING_SLOT;
     slot ^= 1;
     // The copy before the last one began in this slot.
     if (lane == 0) wait_for_store_reads<1>();
     __syncwarp();
-    const int row = lane % STAGING_ROWS;
+    const uint32_t piece0 =
+        shared_address(rows) + row * ROW_BYTES + (lane / STAGING_ROWS ^ row % 8) * 16;
 #pragma unroll
     for (int j = 0; j < STAGING_COLS / 8; j += 2) {
-      float v[8];
-#pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] = sums[first + 4 * j + i];
-      if (args.epilogue.bias) {
-        const int64_t col = corner.col + 8 * j + lane % 4 * 2;
-        const float bias[4] = {bias_at(col), bias_at(col + 1), bias_at(col + 8), bias_at(col + 9)};
-#pragma unroll
-        for (int i = 0; i < 8; ++i) v[i] += bias[i / 4 * 2 + i % 2];
-      }
-      if (args.epilogue.activation == Activation::relu) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) v[i] = activate(Activation::relu, v[i]);
-      }
-      const int piece = j + lane / STAGING_ROWS;
-      store_four_tiles(rows + row * ROW_BYTES + ((piece ^ row % 8) * 16), pack<T>(v[0], v[1]),
-                       pack<T>(v[2], v[3]), pack<T>(v[4], v[5]), pack<T>(v[6], v[7]));
+      const float* v = sums + first + 4 * j;
+      store_four_tiles(piece0 ^ j * 16, pack<T>(v[0], v[1]), pack<T>(v[2], v[3]),
+                       pack<T>(v[4], v[5]), pack<T>(v[6], v[7]));
     }
     fence_for_async_reads();
     __syncwarp();
@@ -81,24 +89,23 @@ __device__ __forceinline__ int staged(int row, int col) {
   return row * STAGING_COLS + (col ^ (row % 4) * 8);
 }
 
-/// Element by element, 8 neighbours a lane where out takes 16 bytes at once, else one.
+/// Element by element, whatever out's strides.
 template <typename T>
 struct ElementWriter {
   float* staging;
   Epilogue<T> epilogue;
-  bool wide;
 
   __device__ __forceinline__ ElementWriter(const Arguments<T>& args, unsigned char* staging,
                                            int member)
       : staging(reinterpret_cast<float*>(staging)),
-        epilogue(epilogue_of_member(args.epilogue, args.strides, member)),
-        wide(rows_are_vectors<8>(epilogue.out)) {}
+        epilogue(epilogue_of_member(args.epilogue, args.strides, member)) {}
 
-  template <int WIDTH, int COUNT>
+  /// The 16 x 64 sums from `first` on.
+  template <int COUNT>
   __device__ __forceinline__ void stage(const float (&sums)[COUNT], int first) const {
     const int lane = threadIdx.x % WARP;
 #pragma unroll
-    for (int j = 0; j < WIDTH / 8; ++j) {
+    for (int j = 0; j < STAGING_COLS / 8; ++j) {
       const int col = 8 * j + lane % 4 * 2;
       auto* upper = reinterpret_cast<float2*>(staging + staged(lane / 4, col));
       auto* lower = reinterpret_cast<float2*>(staging + staged(lane / 4 + 8, col));
@@ -107,30 +114,65 @@ struct ElementWriter {
     }
   }
 
-  __device__ __forceinline__ void write_runs(const Corner& corner) const {
-    const int lane = threadIdx.x % WARP;
-#pragma unroll 1
-    for (int i = 0; i < STAGING_ROWS / 4; ++i) {
-      const int row = lane / 8 + 4 * i, col = lane % 8 * 8;
-      if (corner.row + row >= corner.end_row || corner.col + col >= corner.end_col) continue;
-      const auto* from = reinterpret_cast<const float4*>(staging + staged(row, col));
-      const float4 low = from[0], high = from[1];
-      const float sums[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-      epilogue.template store<8>(corner.row + row, corner.col + col, sums);
+  __device__ __forceinline__ void write(const Corner& corner) const {
+    // Apart, because the activations of four rows at a time would be much code, and without one it
+    // is the loads of C that take the time.
+    if (epilogue.activation == Activation::none) {
+      Epilogue<T> plain = epilogue;
+      plain.activation = Activation::none;
+      write_rows<4>(plain, corner);
+    } else {
+      write_rows<1>(epilogue, corner);
     }
   }
 
-  template <typename Write>
-  __device__ __forceinline__ void for_each(const Corner& corner, const Write& write) const {
-    const int lane = threadIdx.x % WARP;
-#pragma unroll 1
-    for (int row = 0; row < STAGING_ROWS; ++row) {
-      if (corner.row + row >= corner.end_row) break;
-#pragma unroll
-      for (int col = lane; col < STAGING_COLS; col += WARP) {
-        if (corner.col + col < corner.end_col) {
-          write(corner.row + row, corner.col + col, staging[staged(row, col)]);
-        }
+  __device__ __forceinline__ void write_partials(const Corner& corner, float* partials) const {
+    const int rows = rows_of(corner), cols = cols_of(corner);
+    const int64_t pitch = epilogue.out.cols;
+    float* to = partials + corner.row * pitch + corner.col;
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row) {
+      for (int col = threadIdx.x % WARP; col < cols; col += WARP) {
+        to[row * pitch + col] = staging[staged(row, col)];
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static int rows_of(const Corner& corner) {
+    const int64_t rows = corner.end_row - corner.row;
+    return rows < STAGING_ROWS ? static_cast<int>(rows) : STAGING_ROWS;
+  }
+  __device__ __forceinline__ static int cols_of(const Corner& corner) {
+    const int64_t cols = corner.end_col - corner.col;
+    return cols < STAGING_COLS ? static_cast<int>(cols) : STAGING_COLS;
+  }
+
+  /// A lane writes two neighbours, as one word where they are contiguous. In a row that begins
+  /// between two words, pairs begin one column earlier, and the first lane, which has no column
+  /// before its own, takes the last.
+  template <int UNROLL>
+  __device__ __forceinline__ void write_rows(const Epilogue<T>& z, const Corner& corner) const {
+    const int lane = threadIdx.x % WARP, rows = rows_of(corner), cols = cols_of(corner);
+    const int64_t step = z.out.col_stride;
+#pragma unroll UNROLL
+    for (int row = 0; row < rows; ++row) {
+      T* const to = z.out.data + (corner.row + row) * z.out.row_stride + corner.col * step;
+      const bool between = step == 1 && !is_aligned<2>(to);
+      const int left = 2 * lane - between, first = left < 0 ? STAGING_COLS - 1 : left;
+      const int second = left + 1;
+      const bool has_first = first < cols, has_second = second < cols;
+      const auto value = [&](int col) {
+        return z.element(corner.row + row, corner.col + col, staging[staged(row, col)]);
+      };
+      Vector<T, 2> pair;
+      if (has_first) pair.lane[0] = value(first);
+      if (has_second) pair.lane[1] = value(second);
+      if (step == 1 && left >= 0 && has_second) {
+        store_global_vector<2>(to + first, pair);
+      } else {
+        if (has_first) to[first * step] = pair.lane[0];
+        if (has_second) to[second * step] = pair.lane[1];
       }
     }
   }

@@ -12,46 +12,45 @@ namespace smem::gemm::hopper {
 constexpr int STEP_K = 64;
 constexpr int ELEMENT_BYTES = 2, ROW_BYTES = STEP_K * ELEMENT_BYTES;
 constexpr int PANEL = 64;  ///< rows of wgmma's A; neighbours in a row of an MN-major tile
-constexpr size_t SHARED_BYTES = 227 * 1024, BARRIER_BYTES = 1024, SWIZZLE_ATOM = 1024;
+constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
 /// Where a warp turns its sums into rows of out: twice 16 rows of 64 two-byte elements, or once of
 /// floats.
 constexpr int STAGING_ROWS = 16, STAGING_COLS = 64, STAGING_SLOT = 2048, STAGING_BYTES = 4096;
 
-/// rows x cols of out a block. `steps` of K travel together, `stages` times. Blocks of a cluster
-/// that differ in their rows only (there are cluster_rows) each load a part of B for all, and those
-/// that differ in their columns, of A.
+/// rows x cols of out a block. `steps` of K travel together, `stages` times. The blocks of a
+/// cluster stand below each other: each loads a part of B for all.
 struct Tile {
-  int rows, cols, stages, steps = 1, cluster_rows = 1, cluster_cols = 1;
+  int rows, cols, stages, steps = 1, cluster = 1;
 
   /// Warpgroups that multiply. Another one, or a warp of it, has the copy engine load.
   constexpr int consumers() const { return rows >= 128 ? 2 : 1; }
   constexpr int rows_of_warpgroup() const { return rows / consumers(); }
   constexpr int threads() const { return consumers() == 2 ? 384 : 160; }
-  constexpr int cluster() const { return cluster_rows * cluster_cols; }
   constexpr int a_bytes() const { return rows * ROW_BYTES; }
-  /// An MN-major B comes in whole panels.
-  constexpr int b_bytes() const { return (cols < PANEL ? PANEL : cols) * ROW_BYTES; }
+  constexpr int b_bytes() const { return cols * ROW_BYTES; }
   constexpr int stage_bytes() const { return steps * (a_bytes() + b_bytes()); }
   constexpr int staging_bytes() const { return 4 * consumers() * STAGING_BYTES; }
   constexpr size_t shared_bytes() const {
     // The atom is for aligning the start, which only 16 bytes are promised for.
-    return SWIZZLE_ATOM + size_t(stages) * stage_bytes() + staging_bytes() + 16 * stages;
+    return SWIZZLE_ATOM + size_t(stages) * stage_bytes() + staging_bytes() +
+           2 * stages * sizeof(uint64_t);
+  }
+  constexpr bool is_valid() const {
+    return rows_of_warpgroup() % PANEL == 0 && cols % PANEL == 0 && cols <= 256 &&
+           cols / 8 % cluster == 0 && shared_bytes() <= SHARED_BYTES;
   }
 };
 
 // clang-format off
 constexpr Tile TILES[] = {
-    {128, 256, 4, 1, 2, 1},
+    {128, 256, 4, 1, 2},
     {128, 256, 4},
-    {256, 128, 4, 1, 1, 2},
-    {128, 192, 4, 1, 2, 1},
+    {128, 192, 4, 1, 2},
     {128, 128, 6},
     {128,  64, 8},
-    {128,  32, 8},
     { 64, 256, 5},
     { 64, 128, 8},
     { 64,  64, 6, 2},
-    { 64,  32, 6, 2},
 };
 // clang-format on
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
