@@ -83,8 +83,6 @@ struct Worker {
     const Loader<A_MAJOR, TILE.rows> a{args.a, args.tile_rows};
     const Loader<B_MAJOR, TILE.cols, TILE.cluster> b{args.b, args.tile_cols,
                                                      static_cast<int>(rank)};
-    prefetch_map(args.a);
-    prefetch_map(args.b);
     const uint32_t bytes = TILE.steps * (a.bytes() + b.bytes());
     Turn<TILE.stages> turn;
     for_each_piece([&](const Piece& piece) {
@@ -231,6 +229,10 @@ __global__ void __launch_bounds__(TILES[INDEX].threads(), 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Tile TILE = TILES[INDEX];
   const Worker<T, A_MAJOR, B_MAJOR, TILE> worker{args};
+  if (threadIdx.x == 0) {
+    prefetch_map(args.a);
+    prefetch_map(args.b);
+  }
   prepare_barriers(worker.shared);
   // Three warpgroups start with 168 registers a thread; the two that multiply want more.
   constexpr bool MOVES_REGISTERS = TILE.consumers() == 2;

@@ -35,8 +35,8 @@ struct BoxWriter {
   template <int COUNT>
   __device__ __forceinline__ void add_bias(float (&sums)[COUNT], const Corner& corner) const {
     const T* bias = args.epilogue.bias;
-    const auto first = static_cast<int>(corner.col) + threadIdx.x % 4 * 2;
-    const auto last = static_cast<int>(args.epilogue.out.cols) - 2;
+    const int first = static_cast<int>(corner.col + threadIdx.x % 4 * 2);
+    const int last = static_cast<int>(args.epilogue.out.cols) - 2;
 #pragma unroll
     for (int i = 0; i < COUNT; i += 4) {
       const int col = min(first + 2 * i, last);
