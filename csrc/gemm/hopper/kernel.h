@@ -188,11 +188,12 @@ struct Worker {
 #pragma unroll
       for (int m = 0; m < SUBTILES; ++m) boxes.relu(sums[m]);
     }
+    const auto pieces = boxes.pieces();
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
       const Corner at = part_of(corner, part);
       if (at.row < at.end_row && at.col < at.end_col) {
-        boxes.write(sums[part / CHUNKS], part % CHUNKS * STAGING_COLS / 2, at);
+        boxes.write(sums[part / CHUNKS], part % CHUNKS * STAGING_COLS / 2, pieces, at);
       }
     }
   }

@@ -46,6 +46,15 @@ CUtensorMap operand_map(const Source& source, DType dtype, const void* data, int
   return make_tensor_map(shape, STEP_K, source.major == Major::K ? rows / sharers : STEP_K);
 }
 
+/// The widest box, in pieces of 8 columns, that tiles of so many columns are made of. The only tile
+/// of a row may write beyond out's end, where the copy engine stops.
+int log_box_pieces(int tile_cols, int64_t N) {
+  if (N <= tile_cols) return 3;
+  int log = 3;
+  while (tile_cols % (8 << log) != 0) --log;
+  return log;
+}
+
 template <typename T>
 void launch_kernel(const Problem& problem, const Plan& plan, const void* a, const void* b,
                    float* partials, const Device& device) {
@@ -66,7 +75,8 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
                             members,
                             problem.out.row_stride,
                             members > 1 ? problem.batch.stride[OUT][0] : 8};
-    args.out = make_tensor_map(shape, STAGING_COLS, STAGING_ROWS);
+    args.log_box_pieces = log_box_pieces(plan.tile_cols, problem.N);
+    args.out = make_tensor_map(shape, 8 << args.log_box_pieces, STAGING_ROWS);
   }
   args.schedule = {static_cast<uint32_t>(ceil_div(problem.M, tile.rows * tile.cluster)),
                    static_cast<uint32_t>(ceil_div(problem.N, plan.tile_cols)),

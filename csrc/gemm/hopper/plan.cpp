@@ -159,7 +159,7 @@ int strip_of(const Plan& p, int64_t rows) {
   return best;
 }
 
-/// What does not depend on the tile. `boxes` still does.
+/// What does not depend on the tile.
 Plan untiled(const Problem& problem) {
   const Operand &a = problem.a, &b = problem.b;
   Plan p{};
@@ -176,8 +176,6 @@ Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, 
   const Tile& tile = TILES[index];
   p.tile = index;
   p.tile_cols = tile_cols;
-  // A box takes 64 columns: they must be the tile's own, or lie outside out.
-  p.boxes = p.boxes && (tile_cols % STAGING_COLS == 0 || problem.N <= tile_cols);
   p.clusters = static_cast<int>(
       std::min<int64_t>(pieces_of(problem, p), std::max(1, device.multiprocessors / tile.cluster)));
   p.strip = strip_of(p, ceil_div(problem.M, int64_t{tile.rows} * tile.cluster));

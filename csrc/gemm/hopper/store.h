@@ -55,29 +55,51 @@ struct BoxWriter {
     for (float& sum : sums) sum = activate(Activation::relu, sum);
   }
 
+  /// Where lane 16h + r finds the 16 bytes of row r that are piece 2i + h, for `write`. Boxes of 64
+  /// columns have rows of 128 bytes, swizzled; narrower ones lie one behind the other.
+  struct Pieces {
+    uint32_t at[STAGING_COLS / 16];
+  };
+  __device__ __forceinline__ Pieces pieces() const {
+    const int lane = threadIdx.x % WARP, row = lane % STAGING_ROWS, log = args.log_box_pieces;
+    const uint32_t swizzle = 1 << log == STAGING_COLS / 8 ? row % 8 * 16 : 0;
+    Pieces result;
+#pragma unroll
+    for (int i = 0; i < STAGING_COLS / 16; ++i) {
+      const int piece = 2 * i + lane / STAGING_ROWS, box = piece >> log,
+                within = piece - (box << log);
+      result.at[i] = (((box * STAGING_ROWS + row) << log) + within) * 16 ^ swizzle;
+    }
+    return result;
+  }
+
   /// The 16 x 64 sums from `first` on.
   template <int COUNT>
-  __device__ __forceinline__ void write(const float (&sums)[COUNT], int first,
+  __device__ __forceinline__ void write(const float (&sums)[COUNT], int first, const Pieces& pieces,
                                         const Corner& corner) {
-    const int lane = threadIdx.x % WARP, row = lane % STAGING_ROWS;
+    const int lane = threadIdx.x % WARP;
     unsigned char* const rows = staging + slot * STAGING_SLOT;
     slot ^= 1;
     // The copy before the last one began in this slot.
     if (lane == 0) wait_for_store_reads<1>();
     __syncwarp();
-    const uint32_t piece0 =
-        shared_address(rows) + row * ROW_BYTES + (lane / STAGING_ROWS ^ row % 8) * 16;
 #pragma unroll
-    for (int j = 0; j < STAGING_COLS / 8; j += 2) {
-      const float* v = sums + first + 4 * j;
-      store_four_tiles(piece0 ^ j * 16, pack<T>(v[0], v[1]), pack<T>(v[2], v[3]),
-                       pack<T>(v[4], v[5]), pack<T>(v[6], v[7]));
+    for (int i = 0; i < STAGING_COLS / 16; ++i) {
+      const float* v = sums + first + 8 * i;
+      store_four_tiles(shared_address(rows) + pieces.at[i], pack<T>(v[0], v[1]),
+                       pack<T>(v[2], v[3]), pack<T>(v[4], v[5]), pack<T>(v[6], v[7]));
     }
     fence_for_async_reads();
     __syncwarp();
     if (lane == 0) {
-      store_box(args.out,
-                {static_cast<int>(corner.col), static_cast<int>(corner.row), corner.batch}, rows);
+      const int cols = 8 << args.log_box_pieces;
+      const int end = min(static_cast<int>(corner.end_col - corner.col), STAGING_COLS);
+#pragma unroll 1
+      for (int col = 0; col < end; col += cols) {
+        store_box(args.out,
+                  {static_cast<int>(corner.col) + col, static_cast<int>(corner.row), corner.batch},
+                  rows + col * STAGING_ROWS * static_cast<int>(sizeof(T)));
+      }
       end_store_group();
     }
   }

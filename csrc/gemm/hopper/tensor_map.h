@@ -15,7 +15,7 @@ struct TensorShape {
   int64_t y_stride, z_stride;
 };
 
-/// A map whose boxes are box_x (64: rows of 128 bytes, swizzled) by box_y. Costs no GPU work.
+/// A map whose boxes are box_x by box_y; rows of 128 bytes are swizzled, shorter ones are not.
 CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y);
 
 }  // namespace smem::gemm::hopper
