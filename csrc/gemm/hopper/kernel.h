@@ -65,10 +65,9 @@ struct Worker {
 
   template <typename Visit>
   __device__ __forceinline__ void for_each_piece(const Visit& visit) const {
-    const Schedule& s = args.schedule;
-    const uint32_t pieces = s.rows * s.cols * s.chunks * s.batch;
-    for (uint32_t i = blockIdx.x / TILE.cluster; i < pieces; i += gridDim.x / TILE.cluster) {
-      visit(piece_at(s, i));
+    const uint32_t first = blockIdx.x / TILE.cluster, clusters = gridDim.x / TILE.cluster;
+    for (uint32_t i = first; i < args.schedule.pieces; i += clusters) {
+      visit(piece_at(args.schedule, i));
     }
   }
   __device__ __forceinline__ int first_row(const Piece& piece) const {
@@ -225,7 +224,7 @@ struct Worker {
 
 // nvcc cannot write the host's side of a kernel whose template argument is a struct.
 template <typename T, Major A_MAJOR, Major B_MAJOR, int INDEX>
-__global__ void __launch_bounds__(TILES[INDEX].threads(), 1)
+__global__ void __launch_bounds__(TILES[INDEX].threads(), TILES[INDEX].blocks)
     gemm_kernel(const __grid_constant__ Arguments<T> args) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Tile TILE = TILES[INDEX];

@@ -78,13 +78,11 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
     args.log_box_pieces = log_box_pieces(plan.tile_cols, problem.N);
     args.out = make_tensor_map(shape, 8 << args.log_box_pieces, STAGING_ROWS);
   }
-  args.schedule = {static_cast<uint32_t>(ceil_div(problem.M, tile.rows * tile.cluster)),
-                   static_cast<uint32_t>(ceil_div(problem.N, plan.tile_cols)),
-                   static_cast<uint32_t>(plan.chunks),
-                   members,
-                   static_cast<uint32_t>(plan.strip),
-                   static_cast<uint32_t>(ceil_div(problem.K, STEP_K)),
-                   static_cast<uint32_t>(plan.chunk_steps)};
+  args.schedule = Schedule(
+      static_cast<uint32_t>(ceil_div(problem.M, tile.rows * tile.cluster)),
+      static_cast<uint32_t>(ceil_div(problem.N, plan.tile_cols)),
+      static_cast<uint32_t>(plan.chunks), members, static_cast<uint32_t>(plan.strip),
+      static_cast<uint32_t>(ceil_div(problem.K, STEP_K)), static_cast<uint32_t>(plan.chunk_steps));
   args.epilogue = epilogue_of<T>(problem);
   args.strides = member_strides(problem);
   args.partials = partials;

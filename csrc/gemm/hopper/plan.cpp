@@ -122,7 +122,8 @@ double nanoseconds(const Problem& problem, const Plan& p) {
   const double multiply = 2.0 * tile.rows * tile.cols * STEP_K / model.flop;
   const double rows = static_cast<double>(std::min<int64_t>(problem.M, tile.rows)) +
                       double(p.tile_cols) / tile.cluster;
-  const double step = std::max(model.chain, together(model, {multiply, rows * model.row}));
+  const double step =
+      std::max(model.chain, tile.blocks * together(model, {multiply, rows * model.row}));
   const double out =
       double(tile.rows) / tile.consumers() * p.tile_cols * (p.boxes ? model.box : model.element);
   const double busy = rounds * (p.chunk_steps * step + model.piece + out);
@@ -132,8 +133,8 @@ double nanoseconds(const Problem& problem, const Plan& p) {
   const auto members = static_cast<double>(members_of(problem));
   const double bytes =
       ELEMENT_BYTES * (M * K * double(p.a.members) + N * K * double(p.b.members) + M * N * members);
-  const double dram =
-      bytes / std::min(model.dram, double(p.clusters) * tile.cluster * model.dram_to_one);
+  const double dram = bytes / std::min(model.dram, double(p.clusters) * tile.cluster / tile.blocks *
+                                                       model.dram_to_one);
   double others = 0;
   if (p.chunks > 1) others += model.second + 8 * M * N * members * p.chunks / model.dram;
   if (p.a.packed || p.b.packed) {
@@ -176,8 +177,8 @@ Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, 
   const Tile& tile = TILES[index];
   p.tile = index;
   p.tile_cols = tile_cols;
-  p.clusters = static_cast<int>(
-      std::min<int64_t>(pieces_of(problem, p), std::max(1, device.multiprocessors / tile.cluster)));
+  p.clusters = static_cast<int>(std::min<int64_t>(
+      pieces_of(problem, p), std::max(1, tile.blocks * device.multiprocessors / tile.cluster)));
   p.strip = strip_of(p, ceil_div(problem.M, int64_t{tile.rows} * tile.cluster));
   p.microseconds = nanoseconds(problem, p) / 1000;
   return p;
@@ -193,7 +194,7 @@ Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled
   constexpr int FEW_ROUNDS = 3, NARROWEST = 16;
   const int64_t in_a_column = pieces_of(problem, best) / ceil_div(problem.N, int64_t{widest});
   for (int rounds = 1; rounds <= FEW_ROUNDS; ++rounds) {
-    const int64_t columns = rounds * int64_t{device.multiprocessors} / in_a_column;
+    const int64_t columns = rounds * int64_t{tile.blocks} * device.multiprocessors / in_a_column;
     if (columns == 0) continue;
     const int64_t narrow = round_up(ceil_div(problem.N, columns), 8);
     for (const int64_t cols : {narrow, round_up(narrow, STAGING_COLS)}) {

@@ -1,7 +1,7 @@
 // Which tile a cluster computes when.
 #pragma once
 
-#include "device/platform.h"
+#include "device/divisor.h"
 #include "gemm/hopper/tile.h"
 
 namespace smem::gemm::hopper {
@@ -11,11 +11,27 @@ namespace smem::gemm::hopper {
 /// Inside a matrix the order goes through strips of `strip` rows, down the columns of a strip, so
 /// that pieces computed at the same time share what they read from L2.
 struct Schedule {
-  uint32_t rows, cols, chunks, batch, strip;
+  uint32_t rows, cols, chunks, strip;
+  uint32_t pieces;
   uint32_t steps, chunk_steps;  ///< along K: of the problem, and of one chunk
+  Divisor by_tiles, by_strip_tiles, by_chunks;
+  Divisor by_strip, by_last_strip;  ///< heights of strips
 
-  uint32_t tiles() const { return rows * cols; }
-  uint32_t pieces() const { return tiles() * chunks * batch; }
+  Schedule() = default;
+  Schedule(uint32_t rows, uint32_t cols, uint32_t chunks, uint32_t members, uint32_t strip,
+           uint32_t steps, uint32_t chunk_steps)
+      : rows(rows),
+        cols(cols),
+        chunks(chunks),
+        strip(strip),
+        pieces(rows * cols * chunks * members),
+        steps(steps),
+        chunk_steps(chunk_steps),
+        by_tiles(rows * cols),
+        by_strip_tiles(strip * cols),
+        by_chunks(chunks),
+        by_strip(strip),
+        by_last_strip((rows - 1) % strip + 1) {}
 };
 
 /// A piece: cluster tile (row, col), steps [step, step + steps) along K.
@@ -25,21 +41,19 @@ struct Piece {
 
 inline namespace SMEM_BUILD {
 
-__device__ __forceinline__ Piece piece_at(const Schedule& schedule, uint32_t index) {
-  const uint32_t tiles = schedule.rows * schedule.cols;
-  const uint32_t matrix = index / tiles, tile = index % tiles;
-  const uint32_t strip_tiles = schedule.strip * schedule.cols;
-  const uint32_t first = tile / strip_tiles * schedule.strip, within = tile % strip_tiles;
-  const uint32_t height =
-      schedule.rows - first < schedule.strip ? schedule.rows - first : schedule.strip;
-  const uint32_t chunk = matrix % schedule.chunks, step = chunk * schedule.chunk_steps;
-  const uint32_t left = schedule.steps - step;
-  return {static_cast<int>(first + within % height),
-          static_cast<int>(within / height),
-          static_cast<int>(step),
-          static_cast<int>(left < schedule.chunk_steps ? left : schedule.chunk_steps),
-          static_cast<int>(chunk),
-          static_cast<int>(matrix / schedule.chunks)};
+__device__ __forceinline__ Piece piece_at(const Schedule& s, uint32_t index) {
+  const uint32_t matrix = quotient(index, s.by_tiles);
+  const uint32_t tile = index - matrix * s.by_tiles.value;
+  const uint32_t strip = quotient(tile, s.by_strip_tiles);
+  const uint32_t within = tile - strip * s.by_strip_tiles.value, first = strip * s.strip;
+  const Divisor& height = s.rows - first < s.strip ? s.by_last_strip : s.by_strip;
+  const uint32_t col = quotient(within, height), row = within - col * height.value;
+  const uint32_t member = quotient(matrix, s.by_chunks), chunk = matrix - member * s.chunks;
+  const uint32_t step = chunk * s.chunk_steps, left = s.steps - step;
+  return {
+      static_cast<int>(first + row), static_cast<int>(col),
+      static_cast<int>(step),        static_cast<int>(left < s.chunk_steps ? left : s.chunk_steps),
+      static_cast<int>(chunk),       static_cast<int>(member)};
 }
 
 }  // namespace SMEM_BUILD

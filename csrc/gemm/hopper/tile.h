@@ -18,9 +18,9 @@ constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
 constexpr int STAGING_ROWS = 16, STAGING_COLS = 64, STAGING_SLOT = 2048, STAGING_BYTES = 4096;
 
 /// rows x cols of out a block. `steps` of K travel together, `stages` times. The blocks of a
-/// cluster stand below each other: each loads a part of B for all.
+/// cluster stand below each other: each loads a part of B for all. `blocks` share a multiprocessor.
 struct Tile {
-  int rows, cols, stages, steps = 1, cluster = 1;
+  int rows, cols, stages, steps = 1, cluster = 1, blocks = 1;
 
   /// Warpgroups that multiply. Another one, or a warp of it, has the copy engine load.
   constexpr int consumers() const { return rows >= 128 ? 2 : 1; }
@@ -36,8 +36,10 @@ struct Tile {
            2 * stages * sizeof(uint64_t);
   }
   constexpr bool is_valid() const {
+    constexpr size_t SYSTEM_BYTES = 1024;  // of each block, which the 227 KiB leave out once
     return rows_of_warpgroup() % PANEL == 0 && cols % PANEL == 0 && cols <= 256 &&
-           cols / 8 % cluster == 0 && shared_bytes() <= SHARED_BYTES;
+           cols / 8 % cluster == 0 &&
+           blocks * (shared_bytes() + SYSTEM_BYTES) <= SHARED_BYTES + SYSTEM_BYTES;
   }
 };
 
@@ -51,6 +53,7 @@ constexpr Tile TILES[] = {
     { 64, 256, 5},
     { 64, 128, 8},
     { 64,  64, 6, 2},
+    { 64,  64, 3, 1, 1, 3},
 };
 // clang-format on
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
