@@ -1,5 +1,5 @@
-// Division of small numbers by one that the launch knows: a multiplication and a shift instead of
-// some twenty instructions.
+// Division by a number that the host knows: a multiplication and a shift instead of some thirty
+// instructions. Granlund and Montgomery, "Division by Invariant Integers using Multiplication".
 #pragma once
 
 #include <cstdint>
@@ -8,29 +8,32 @@
 
 namespace smem {
 
-/// Exact for numbers n with n * by < 2^31.
+/// Divides numbers below 2^31.
 struct Divisor {
-  static constexpr int SHIFT = 31;
-
-  uint32_t by, factor;
+  uint32_t by = 1, multiplier = 1, shift = 0;
 
   Divisor() = default;
-  explicit Divisor(int64_t divisor)
-      : by(static_cast<uint32_t>(divisor)),
-        factor(static_cast<uint32_t>((int64_t{1} << SHIFT) / divisor + 1)) {}
+  explicit Divisor(int64_t divisor) : by(static_cast<uint32_t>(divisor)) {
+    while ((uint64_t{1} << shift) < by) ++shift;
+    multiplier = static_cast<uint32_t>((((uint64_t{1} << shift) - by) << 32) / by + 1);
+  }
 };
 
 inline namespace SMEM_BUILD {
+
+__device__ __forceinline__ uint32_t quotient(uint32_t number, const Divisor& divisor) {
+  const auto high = static_cast<uint32_t>(uint64_t{number} * divisor.multiplier >> 32);
+  return (high + number) >> divisor.shift;
+}
 
 struct Division {
   int quotient, rest;
 };
 
 __device__ __forceinline__ Division divide(int number, const Divisor& divisor) {
-  const auto quotient = static_cast<uint32_t>(
-      uint64_t{static_cast<uint32_t>(number)} * divisor.factor >> Divisor::SHIFT);
-  return {static_cast<int>(quotient),
-          static_cast<int>(static_cast<uint32_t>(number) - quotient * divisor.by)};
+  const uint32_t whole = quotient(static_cast<uint32_t>(number), divisor);
+  return {static_cast<int>(whole),
+          static_cast<int>(static_cast<uint32_t>(number) - whole * divisor.by)};
 }
 
 }  // namespace SMEM_BUILD

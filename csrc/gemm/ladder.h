@@ -8,11 +8,11 @@ namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
 extern const Kernel naive, panel, tiled16, tiled32, tiled32_padded, vectorized, register_tiled,
-    double_buffered, tensor_core;
+    double_buffered, tensor_core, wgmma;
 
 inline constexpr const Kernel* KERNELS[] = {
     &naive,      &panel,          &tiled16,         &tiled32,     &tiled32_padded,
-    &vectorized, &register_tiled, &double_buffered, &tensor_core,
+    &vectorized, &register_tiled, &double_buffered, &tensor_core, &wgmma,
 };
 
 }  // namespace SMEM_BUILD

@@ -1,0 +1,25 @@
+// Blocks that run at the same time on neighbouring multiprocessors and reach each other's shared
+// memory. PTX ISA, "barrier.cluster" and "Special Registers: %cluster_ctarank". sm_90.
+#pragma once
+
+#include <cstdint>
+
+#include "device/platform.h"
+
+namespace smem {
+inline namespace SMEM_BUILD {
+
+__device__ __forceinline__ uint32_t rank_in_cluster() {
+  uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+/// All threads of all blocks of the cluster. What they wrote before is seen after.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem

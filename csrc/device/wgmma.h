@@ -1,0 +1,132 @@
+// wgmma: a warpgroup multiplies two tiles in shared memory and adds the product to registers.
+// PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions". sm_90a.
+//
+// Tiles lie in shared memory as TMA writes them with 128-byte swizzle: rows of 128 bytes, whose
+// 16-byte pieces change places by (piece ^ row % 8), and eight rows make an atom of 1 KiB.
+#pragma once
+
+#include "device/major.h"
+#include "device/mbarrier.h"
+#include "device/number.h"
+
+namespace smem {
+inline namespace SMEM_BUILD {
+
+/// The two words that describe a tile to wgmma: the low one holds its address, in units of 16
+/// bytes, and may be moved by adding. K-major: a row of 128 bytes is 64 k of one m or n. MN-major:
+/// it is 64 neighbours m or n of one k, and a panel of 64 lies right after the one before.
+constexpr uint32_t ATOM_BYTES = 1024, PANEL_BYTES = 64 * 128;
+
+constexpr uint32_t descriptor_units(uint32_t bytes) { return bytes >> 4; }
+
+__device__ __forceinline__ uint32_t descriptor_at(uint32_t shared_address) {
+  return descriptor_units(PANEL_BYTES) << 16 | descriptor_units(shared_address);
+}
+__device__ __forceinline__ uint64_t tile_descriptor(uint32_t low) {
+  constexpr uint32_t SWIZZLE_128 = 1u << 30, HIGH = SWIZZLE_128 | descriptor_units(ATOM_BYTES);
+  return uint64_t{HIGH} << 32 | low;
+}
+
+/// What moves a tile on by 16 along K, in the same unit.
+template <Major MAJOR>
+constexpr uint32_t K16_STEP = descriptor_units(MAJOR == Major::K ? 32 : 2048);
+
+/// A value that all lanes have, in a uniform register, from which wgmma takes descriptors: left to
+/// itself the compiler moves four words for every wgmma, which held narrow tiles back to a third.
+__device__ __forceinline__ uint32_t uniform(uint32_t value) {
+  uint32_t result;
+  asm("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(result) : "r"(value));
+  return result;
+}
+
+/// Orders the warpgroup's earlier accesses to the accumulators before the products that follow.
+__device__ __forceinline__ void begin_products() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void end_product_group() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/// Until at most GROUPS of the latest groups of products still run.
+template <int GROUPS>
+__device__ __forceinline__ void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+}
+
+// Register lists of the instruction, which takes each accumulator as an operand of its own.
+// clang-format off
+#define SMEM_REGISTERS_0 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define SMEM_REGISTERS_1 "%8,%9,%10,%11,%12,%13,%14,%15"
+#define SMEM_REGISTERS_2 "%16,%17,%18,%19,%20,%21,%22,%23"
+#define SMEM_REGISTERS_3 "%24,%25,%26,%27,%28,%29,%30,%31"
+#define SMEM_REGISTERS_4 "%32,%33,%34,%35,%36,%37,%38,%39"
+#define SMEM_REGISTERS_5 "%40,%41,%42,%43,%44,%45,%46,%47"
+#define SMEM_REGISTERS_6 "%48,%49,%50,%51,%52,%53,%54,%55"
+#define SMEM_REGISTERS_7 "%56,%57,%58,%59,%60,%61,%62,%63"
+#define SMEM_REGISTERS_8 "%64,%65,%66,%67,%68,%69,%70,%71"
+#define SMEM_REGISTERS_9 "%72,%73,%74,%75,%76,%77,%78,%79"
+#define SMEM_REGISTERS_10 "%80,%81,%82,%83,%84,%85,%86,%87"
+#define SMEM_REGISTERS_11 "%88,%89,%90,%91,%92,%93,%94,%95"
+#define SMEM_REGISTERS_12 "%96,%97,%98,%99,%100,%101,%102,%103"
+#define SMEM_REGISTERS_13 "%104,%105,%106,%107,%108,%109,%110,%111"
+#define SMEM_REGISTERS_14 "%112,%113,%114,%115,%116,%117,%118,%119"
+#define SMEM_REGISTERS_15 "%120,%121,%122,%123,%124,%125,%126,%127"
+#define SMEM_OPERANDS(d, i) \
+  "+f"(d[i]), "+f"(d[i+1]), "+f"(d[i+2]), "+f"(d[i+3]), "+f"(d[i+4]), "+f"(d[i+5]), "+f"(d[i+6]), "+f"(d[i+7])
+#define SMEM_REGISTERS_N32 SMEM_REGISTERS_0 "," SMEM_REGISTERS_1
+#define SMEM_REGISTERS_N64 SMEM_REGISTERS_0 "," SMEM_REGISTERS_1 "," SMEM_REGISTERS_2 "," SMEM_REGISTERS_3
+#define SMEM_REGISTERS_N128 SMEM_REGISTERS_0 "," SMEM_REGISTERS_1 "," SMEM_REGISTERS_2 "," SMEM_REGISTERS_3 "," SMEM_REGISTERS_4 "," SMEM_REGISTERS_5 "," SMEM_REGISTERS_6 "," SMEM_REGISTERS_7
+#define SMEM_REGISTERS_N192 SMEM_REGISTERS_0 "," SMEM_REGISTERS_1 "," SMEM_REGISTERS_2 "," SMEM_REGISTERS_3 "," SMEM_REGISTERS_4 "," SMEM_REGISTERS_5 "," SMEM_REGISTERS_6 "," SMEM_REGISTERS_7 "," SMEM_REGISTERS_8 "," SMEM_REGISTERS_9 "," SMEM_REGISTERS_10 "," SMEM_REGISTERS_11
+#define SMEM_REGISTERS_N256 SMEM_REGISTERS_0 "," SMEM_REGISTERS_1 "," SMEM_REGISTERS_2 "," SMEM_REGISTERS_3 "," SMEM_REGISTERS_4 "," SMEM_REGISTERS_5 "," SMEM_REGISTERS_6 "," SMEM_REGISTERS_7 "," SMEM_REGISTERS_8 "," SMEM_REGISTERS_9 "," SMEM_REGISTERS_10 "," SMEM_REGISTERS_11 "," SMEM_REGISTERS_12 "," SMEM_REGISTERS_13 "," SMEM_REGISTERS_14 "," SMEM_REGISTERS_15
+#define SMEM_OPERANDS_N32(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8)
+#define SMEM_OPERANDS_N64(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8), SMEM_OPERANDS(d, 16), SMEM_OPERANDS(d, 24)
+#define SMEM_OPERANDS_N128(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8), SMEM_OPERANDS(d, 16), SMEM_OPERANDS(d, 24), SMEM_OPERANDS(d, 32), SMEM_OPERANDS(d, 40), SMEM_OPERANDS(d, 48), SMEM_OPERANDS(d, 56)
+#define SMEM_OPERANDS_N192(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8), SMEM_OPERANDS(d, 16), SMEM_OPERANDS(d, 24), SMEM_OPERANDS(d, 32), SMEM_OPERANDS(d, 40), SMEM_OPERANDS(d, 48), SMEM_OPERANDS(d, 56), SMEM_OPERANDS(d, 64), SMEM_OPERANDS(d, 72), SMEM_OPERANDS(d, 80), SMEM_OPERANDS(d, 88)
+#define SMEM_OPERANDS_N256(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8), SMEM_OPERANDS(d, 16), SMEM_OPERANDS(d, 24), SMEM_OPERANDS(d, 32), SMEM_OPERANDS(d, 40), SMEM_OPERANDS(d, 48), SMEM_OPERANDS(d, 56), SMEM_OPERANDS(d, 64), SMEM_OPERANDS(d, 72), SMEM_OPERANDS(d, 80), SMEM_OPERANDS(d, 88), SMEM_OPERANDS(d, 96), SMEM_OPERANDS(d, 104), SMEM_OPERANDS(d, 112), SMEM_OPERANDS(d, 120)
+// clang-format on
+
+#define SMEM_WGMMA(N, TYPE, A, B, ACCUMULATE, A_MN, B_MN)                                      \
+  asm volatile(                                                                                \
+      "{\n"                                                                                    \
+      ".reg .pred accumulate;\n"                                                               \
+      "setp.ne.b32 accumulate, " ACCUMULATE                                                    \
+      ", 0;\n"                                                                                 \
+      "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" SMEM_REGISTERS_N##N \
+      "}, " A ", " B ", accumulate, 1, 1, " A_MN ", " B_MN                                     \
+      ";\n"                                                                                    \
+      "}"                                                                                      \
+      : SMEM_OPERANDS_N##N(d)                                                                  \
+      : "l"(a), "l"(b), "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR))
+
+/// d += A (64 x 16) @ B (16 x N), or d = A @ B where `accumulate` is 0. Lane l of warp w holds, in
+/// d[4j] and d[4j + 1], row 16w + l / 4 and columns 8j + 2 (l % 4) and the next; in d[4j + 2] and
+/// d[4j + 3] the row eight below.
+template <typename T, Major A_MAJOR_, Major B_MAJOR_, int N>
+__device__ __forceinline__ void multiply_tiles(float (&d)[N / 2], uint64_t a, uint64_t b,
+                                               int accumulate) {
+  static_assert(std::is_same_v<T, half> || std::is_same_v<T, bfloat16>, "two-byte elements");
+  static_assert(N == 32 || N == 64 || N == 128 || N == 192 || N == 256, "a width listed here");
+  constexpr int A_MAJOR = A_MAJOR_ == Major::MN, B_MAJOR = B_MAJOR_ == Major::MN;
+#define SMEM_WGMMA_OF_TYPE(N, ...)         \
+  if constexpr (std::is_same_v<T, half>) { \
+    SMEM_WGMMA(N, "f16", __VA_ARGS__);     \
+  } else {                                 \
+    SMEM_WGMMA(N, "bf16", __VA_ARGS__);    \
+  }
+  if constexpr (N == 32) {
+    SMEM_WGMMA_OF_TYPE(32, "%16", "%17", "%18", "%19", "%20")
+  } else if constexpr (N == 64) {
+    SMEM_WGMMA_OF_TYPE(64, "%32", "%33", "%34", "%35", "%36")
+  } else if constexpr (N == 128) {
+    SMEM_WGMMA_OF_TYPE(128, "%64", "%65", "%66", "%67", "%68")
+  } else if constexpr (N == 192) {
+    SMEM_WGMMA_OF_TYPE(192, "%96", "%97", "%98", "%99", "%100")
+  } else if constexpr (N == 256) {
+    SMEM_WGMMA_OF_TYPE(256, "%128", "%129", "%130", "%131", "%132")
+  }
+#undef SMEM_WGMMA_OF_TYPE
+}
+
+#undef SMEM_WGMMA
+
+}  // namespace SMEM_BUILD
+}  // namespace smem

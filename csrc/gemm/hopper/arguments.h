@@ -1,0 +1,34 @@
+// What a Hopper kernel is told.
+#pragma once
+
+#include <cuda.h>
+
+#include "gemm/hopper/epilogue.h"
+#include "gemm/hopper/schedule.h"
+
+namespace smem::gemm::hopper {
+inline namespace SMEM_BUILD {
+
+/// How sums leave the kernel.
+enum class Output : int {
+  boxes,     ///< rounded, a bias and relu at most: through the copy engine
+  elements,  ///< everything else: element by element, as Epilogue has it
+  partials,  ///< a chunk's sums as floats, for a second kernel to add
+};
+
+template <typename T>
+struct Arguments {
+  CUtensorMap a, b, out;
+  Schedule schedule;
+  Epilogue<T> epilogue;  ///< of the first member of the batch
+  MemberStrides strides;
+  float* partials;     ///< batch x chunks x M x N
+  int tile_rows;       ///< rows of A that a tile needs: fewer than it has where M is
+  int tile_cols;       ///< a block's step along N, at most its tile's width
+  int log_box_pieces;  ///< of 16 bytes in a row of out's boxes
+  bool a_batched, b_batched;
+  Output output;
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::hopper

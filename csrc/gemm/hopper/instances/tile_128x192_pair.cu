@@ -1,0 +1,3 @@
+#include "gemm/hopper/instances.h"
+
+template const void* smem::gemm::hopper::kernel_of<2>(smem::DType, smem::Major, smem::Major);

@@ -1,0 +1,257 @@
+// GEMM on Hopper's tensor cores. One warp has the copy engine fill stages of shared memory, one or
+// two warpgroups multiply what has come, and each block goes on to the next tile while the copy
+// engine already loads it.
+//
+// Bits: an accumulator adds its products from zero, 16 k at a time in ascending order, whatever the
+// tile, so all tiles agree; what lies beyond K comes as zeros.
+#pragma once
+
+#include "device/wgmma.h"
+#include "gemm/hopper/pipeline.h"
+#include "gemm/hopper/store.h"
+
+namespace smem::gemm::hopper {
+inline namespace SMEM_BUILD {
+
+/// Loads an operand's tile of at most ROWS rows; or with the SHARERS blocks of a cluster, a part of
+/// it for all of them. Rows that nobody needs are not loaded, not even as zeros: those take the
+/// copy engine as long as others, and what stands in shared memory instead meets no row that is
+/// kept.
+template <Major MAJOR, int ROWS, int SHARERS = 1>
+struct Loader {
+  const CUtensorMap& map;
+  int rows;      ///< needed; all of them where the tile is shared
+  int part = 0;  ///< which of SHARERS this block loads
+
+  __device__ __forceinline__ void load(unsigned char* tile, int row, int k, int batch,
+                                       Barrier& barrier) const {
+    if constexpr (MAJOR == Major::K) {
+      const int first = part * (ROWS / SHARERS);
+      box(tile + first * ROW_BYTES, {k, row + first, batch}, barrier);
+    } else {
+#pragma unroll
+      for (int panel = 0; panel < ROWS / PANEL; ++panel) {
+        const int first = panel * PANEL;
+        if (panel % SHARERS != part || first >= rows) continue;
+        box(tile + first * ROW_BYTES, {row + first, k, batch}, barrier);
+      }
+    }
+  }
+  /// What arrives in this block, from all that share.
+  __device__ __forceinline__ uint32_t bytes() const {
+    return (MAJOR == Major::K ? rows : (rows + PANEL - 1) / PANEL * PANEL) * ROW_BYTES;
+  }
+
+ private:
+  __device__ __forceinline__ void box(unsigned char* to, Coordinates at, Barrier& barrier) const {
+    if constexpr (SHARERS > 1) {
+      load_box(to, map, at, barrier, (1 << SHARERS) - 1);
+    } else {
+      load_box(to, map, at, barrier);
+    }
+  }
+};
+
+template <typename T, Major A_MAJOR, Major B_MAJOR, Tile TILE>
+struct Worker {
+  const Arguments<T>& args;
+  Shared<TILE> shared;
+  uint32_t rank = TILE.cluster > 1 ? rank_in_cluster() : 0;
+
+  static constexpr int WARPGROUP_ROWS = TILE.rows_of_warpgroup();
+  static constexpr int SUBTILES = WARPGROUP_ROWS / PANEL;
+  static constexpr int SUMS = TILE.cols / 2;  ///< a thread's, of 64 rows
+  using Sums = float[SUBTILES][SUMS];
+
+  template <typename Visit>
+  __device__ __forceinline__ void for_each_piece(const Visit& visit) const {
+    const uint32_t first = blockIdx.x / TILE.cluster, clusters = gridDim.x / TILE.cluster;
+    for (uint32_t i = first; i < args.schedule.pieces; i += clusters) {
+      visit(piece_at(args.schedule, i));
+    }
+  }
+  __device__ __forceinline__ int first_row(const Piece& piece) const {
+    return (piece.row * TILE.cluster + rank) * TILE.rows;
+  }
+  __device__ __forceinline__ int first_col(const Piece& piece) const {
+    return piece.col * args.tile_cols;
+  }
+
+  /// By one thread.
+  __device__ __forceinline__ void load() const {
+    const Loader<A_MAJOR, TILE.rows> a{args.a, args.tile_rows};
+    const Loader<B_MAJOR, TILE.cols, TILE.cluster> b{args.b, args.tile_cols,
+                                                     static_cast<int>(rank)};
+    const uint32_t bytes = TILE.steps * (a.bytes() + b.bytes());
+    Turn<TILE.stages> turn;
+    for_each_piece([&](const Piece& piece) {
+      const int row = first_row(piece), col = first_col(piece);
+      const int a_member = args.a_batched ? piece.batch : 0;
+      const int b_member = args.b_batched ? piece.batch : 0;
+#pragma unroll 1
+      for (int step = 0; step < piece.steps; step += TILE.steps, turn.next()) {
+        shared.empty[turn.stage].wait(turn.parity ^ 1);
+        Barrier& full = shared.full[turn.stage];
+        full.arrive_expecting(bytes);
+#pragma unroll
+        for (int i = 0; i < TILE.steps; ++i) {
+          const int k = (piece.step + step + i) * STEP_K;
+          a.load(shared.a(turn.stage, i), row, k, a_member, full);
+          b.load(shared.b(turn.stage, i), col, k, b_member, full);
+        }
+      }
+    });
+  }
+
+  /// Waits for a stage and begins to add its products.
+  __device__ __forceinline__ void multiply(Sums& sums, uint32_t a0, uint32_t b0, int stage,
+                                           uint32_t parity, bool first) const {
+    const uint32_t moved = uniform(stage * descriptor_units(TILE.stage_bytes()));
+    const uint32_t a = a0 + moved, b = b0 + moved;
+    shared.full[stage].wait(parity);
+    begin_products();
+#pragma unroll
+    for (int i = 0; i < TILE.steps; ++i) {
+#pragma unroll
+      for (int k = 0; k < STEP_K / 16; ++k) {
+#pragma unroll
+        for (int m = 0; m < SUBTILES; ++m) {
+          const uint32_t a_at =
+              descriptor_units(i * TILE.a_bytes() + m * PANEL_BYTES) + k * K16_STEP<A_MAJOR>;
+          const uint32_t b_at = descriptor_units(i * TILE.b_bytes()) + k * K16_STEP<B_MAJOR>;
+          multiply_tiles<T, A_MAJOR, B_MAJOR, TILE.cols>(
+              sums[m], tile_descriptor(a + a_at), tile_descriptor(b + b_at), !first || i + k > 0);
+        }
+      }
+    }
+    end_product_group();
+  }
+
+  /// By a warpgroup.
+  __device__ __forceinline__ void compute() const {
+    const int warpgroup = threadIdx.x / WARPGROUP, warp = threadIdx.x / WARP;
+    unsigned char* const staging = shared.staging + warp * STAGING_BYTES;
+    const uint32_t a0 = uniform(
+        descriptor_at(shared_address(shared.a(0, 0)) + warpgroup * WARPGROUP_ROWS * ROW_BYTES));
+    const uint32_t b0 = uniform(descriptor_at(shared_address(shared.b(0, 0))));
+    BoxWriter<T> boxes{args, staging};
+    Turn<TILE.stages> turn;
+    for_each_piece([&](const Piece& piece) {
+      Sums sums;
+      int previous = 0;
+#pragma unroll 1
+      for (int step = 0; step < piece.steps; step += TILE.steps, turn.next()) {
+        multiply(sums, a0, b0, turn.stage, turn.parity, step == 0);
+        // One group of products keeps running while the stage before is given back.
+        wait_for_products<1>();
+        if (step > 0) release_stage(shared, previous);
+        previous = turn.stage;
+      }
+      wait_for_products<0>();
+      release_stage(shared, previous);
+
+      if (args.output == Output::boxes) {
+        write_boxes(sums, boxes, corner_of(piece));
+      } else {
+        write_elements(sums, staging, corner_of(piece), piece);
+      }
+    });
+    wait_for_store_reads<0>();
+  }
+
+  /// Of the calling warp's first 16 rows.
+  __device__ __forceinline__ Corner corner_of(const Piece& piece) const {
+    const int warpgroup = threadIdx.x / WARPGROUP, warp = threadIdx.x / WARP % 4;
+    const int64_t rows = args.epilogue.out.rows, cols = args.epilogue.out.cols;
+    const int64_t col = first_col(piece), end_col = col + args.tile_cols;
+    return {first_row(piece) + warpgroup * WARPGROUP_ROWS + warp * STAGING_ROWS, col, rows,
+            end_col < cols ? end_col : cols, piece.batch};
+  }
+
+  // The accumulators go 64 columns at a time.
+  static constexpr int CHUNKS = TILE.cols / STAGING_COLS, PARTS = SUBTILES * CHUNKS;
+
+  __device__ __forceinline__ static Corner part_of(Corner corner, int part) {
+    corner.row += part / CHUNKS * PANEL;
+    corner.col += part % CHUNKS * STAGING_COLS;
+    return corner;
+  }
+
+  __device__ __forceinline__ void write_boxes(Sums& sums, BoxWriter<T>& boxes,
+                                              const Corner& corner) const {
+    if (args.epilogue.bias) {
+#pragma unroll
+      for (int m = 0; m < SUBTILES; ++m) boxes.add_bias(sums[m], corner);
+    }
+    if (args.epilogue.activation == Activation::relu) {
+#pragma unroll
+      for (int m = 0; m < SUBTILES; ++m) boxes.relu(sums[m]);
+    }
+    const auto pieces = boxes.pieces();
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+      const Corner at = part_of(corner, part);
+      if (at.row < at.end_row && at.col < at.end_col) {
+        boxes.write(sums[part / CHUNKS], part % CHUNKS * STAGING_COLS / 2, pieces, at);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void write_elements(const Sums& sums, unsigned char* staging,
+                                                 const Corner& corner, const Piece& piece) const {
+    const ElementWriter<T> writer(args, staging, piece.batch);
+    const int64_t rows = args.epilogue.out.rows, cols = args.epilogue.out.cols;
+    // Not unrolled, but for the registers' sake: their numbers cannot be computed.
+#pragma unroll 1
+    for (int part = 0; part < PARTS; ++part) {
+      const Corner at = part_of(corner, part);
+      if (at.row >= at.end_row || at.col >= at.end_col) continue;
+#pragma unroll
+      for (int i = 0; i < PARTS; ++i) {
+        if (i == part) writer.stage(sums[i / CHUNKS], i % CHUNKS * STAGING_COLS / 2);
+      }
+      __syncwarp();
+      if (args.output == Output::partials) {
+        const int64_t chunk = int64_t{piece.batch} * args.schedule.chunks + piece.chunk;
+        writer.write_partials(at, args.partials + chunk * rows * cols);
+      } else {
+        writer.write(at);
+      }
+      __syncwarp();
+    }
+  }
+};
+
+// nvcc cannot write the host's side of a kernel whose template argument is a struct.
+template <typename T, Major A_MAJOR, Major B_MAJOR, int INDEX>
+__global__ void __launch_bounds__(TILES[INDEX].threads(), TILES[INDEX].blocks)
+    gemm_kernel(const __grid_constant__ Arguments<T> args) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr Tile TILE = TILES[INDEX];
+  const Worker<T, A_MAJOR, B_MAJOR, TILE> worker{args};
+  if (threadIdx.x == 0) {
+    prefetch_map(args.a);
+    prefetch_map(args.b);
+  }
+  prepare_barriers(worker.shared);
+  // Three warpgroups start with 168 registers a thread; the two that multiply want more.
+  constexpr bool MOVES_REGISTERS = TILE.consumers() == 2;
+  if (threadIdx.x >= TILE.consumers() * WARPGROUP) {
+    if constexpr (MOVES_REGISTERS) give_registers<40>();
+    if (threadIdx.x / WARP == TILE.consumers() * 4 && elect_one()) worker.load();
+  } else {
+    if constexpr (MOVES_REGISTERS) take_registers<232>();
+    worker.compute();
+  }
+  // A block that ends takes its shared memory away, where others of the cluster may still arrive.
+  if constexpr (TILE.cluster > 1) {
+    __syncwarp();
+    cluster_sync();
+  }
+#else
+  __trap();  // a build for several architectures holds this kernel for each
+#endif
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::hopper

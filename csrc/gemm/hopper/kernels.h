@@ -1,0 +1,14 @@
+// The table of instances: a file in instances/ for every tile.
+#pragma once
+
+#include "device/dtype.h"
+#include "device/major.h"
+#include "gemm/hopper/tile.h"
+
+namespace smem::gemm::hopper {
+
+/// The kernel that computes TILES[INDEX] of such operands.
+template <int INDEX>
+const void* kernel_of(DType dtype, Major a, Major b);
+
+}  // namespace smem::gemm::hopper

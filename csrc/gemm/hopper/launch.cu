@@ -1,0 +1,182 @@
+// From a problem and its plan to launches.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "gemm/hopper/arguments.h"
+#include "gemm/hopper/epilogue.h"
+#include "gemm/hopper/kernels.h"
+#include "gemm/hopper/pack.h"
+#include "gemm/hopper/plan.h"
+#include "gemm/hopper/reduce.h"
+#include "gemm/hopper/tensor_map.h"
+
+namespace smem::gemm::hopper {
+namespace {
+
+template <int... INDEX>
+const void* kernel_at(int tile, DType dtype, Major a, Major b,
+                      std::integer_sequence<int, INDEX...>) {
+  using Find = const void* (*)(DType, Major, Major);
+  constexpr Find FIND[] = {kernel_of<INDEX>...};
+  return FIND[tile](dtype, a, b);
+}
+
+/// Where the parts of the workspace begin.
+struct Workspace {
+  unsigned char* next;
+
+  void* take(int64_t bytes) {
+    void* part = next;
+    next += ceil_div(bytes, 256) * 256;
+    return part;
+  }
+};
+
+/// `rows` and `sharers`: of the tile, and blocks that load a part of it each.
+CUtensorMap operand_map(const Source& source, DType dtype, const void* data, int rows,
+                        int sharers) {
+  const TensorShape shape{dtype,
+                          data,
+                          source.length,
+                          source.lines,
+                          source.members,
+                          source.line_stride,
+                          source.member_stride};
+  return make_tensor_map(shape, STEP_K, source.major == Major::K ? rows / sharers : STEP_K);
+}
+
+/// The widest box, in pieces of 8 columns, that tiles of so many columns are made of. The only tile
+/// of a row may write beyond out's end, where the copy engine stops.
+int log_box_pieces(int tile_cols, int64_t N) {
+  if (N <= tile_cols) return 3;
+  int log = 3;
+  while (tile_cols % (8 << log) != 0) --log;
+  return log;
+}
+
+template <typename T>
+void launch_kernel(const Problem& problem, const Plan& plan, const void* a, const void* b,
+                   float* partials, const Device& device) {
+  const Tile& tile = TILES[plan.tile];
+  const auto members = static_cast<uint32_t>(problem.batch.rank == 0 ? 1 : problem.batch.size[0]);
+  Arguments<T> args{};
+  // Blocks of a cluster, of which some may have no rows of A at all, all load what a tile has.
+  args.tile_rows =
+      tile.cluster > 1 ? tile.rows : static_cast<int>(std::min<int64_t>(problem.M, tile.rows));
+  args.a = operand_map(plan.a, problem.dtype, a, args.tile_rows, 1);
+  args.b = operand_map(plan.b, problem.dtype, b, plan.tile_cols, tile.cluster);
+  args.output = plan.chunks > 1 ? Output::partials : plan.boxes ? Output::boxes : Output::elements;
+  if (plan.boxes) {
+    const TensorShape shape{problem.dtype,
+                            problem.out.data,
+                            problem.N,
+                            problem.M,
+                            members,
+                            problem.out.row_stride,
+                            members > 1 ? problem.batch.stride[OUT][0] : 8};
+    args.log_box_pieces = log_box_pieces(plan.tile_cols, problem.N);
+    args.out = make_tensor_map(shape, 8 << args.log_box_pieces, STAGING_ROWS);
+  }
+  args.schedule = Schedule(
+      static_cast<uint32_t>(ceil_div(problem.M, tile.rows * tile.cluster)),
+      static_cast<uint32_t>(ceil_div(problem.N, plan.tile_cols)),
+      static_cast<uint32_t>(plan.chunks), members, static_cast<uint32_t>(plan.strip),
+      static_cast<uint32_t>(ceil_div(problem.K, STEP_K)), static_cast<uint32_t>(plan.chunk_steps));
+  args.epilogue = epilogue_of<T>(problem);
+  args.strides = member_strides(problem);
+  args.partials = partials;
+  args.tile_cols = plan.tile_cols;
+  args.a_batched = plan.a.batched;
+  args.b_batched = plan.b.batched;
+
+  const void* kernel = kernel_function(problem.dtype, plan);
+  check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(tile.shared_bytes())),
+               "hopper");
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(plan.clusters * tile.cluster);
+  config.blockDim = dim3(tile.threads());
+  config.dynamicSmemBytes = tile.shared_bytes();
+  config.stream = static_cast<cudaStream_t>(device.stream);
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(tile.cluster), 1, 1};
+  config.attrs = &cluster;
+  config.numAttrs = tile.cluster > 1 ? 1 : 0;
+  void* arguments[] = {&args};
+  check_launch(cudaLaunchKernelExC(&config, kernel, arguments), "hopper");
+}
+
+/// At most one loop of the batch.
+void launch_members(const Problem& problem, const Plan& plan, Workspace workspace,
+                    const Device& device) {
+  const auto stride = [&](Tensor tensor) {
+    return problem.batch.rank == 0 ? 0 : problem.batch.stride[tensor][0];
+  };
+  Packing packings[2];
+  int count = 0;
+  const auto prepared = [&](const Source& source, const void* data, int64_t mn_stride,
+                            int64_t k_stride, Tensor tensor) {
+    if (!source.packed) return data;
+    void* packed = workspace.take(source.packed_bytes());
+    const bool k_major = source.major == Major::K;
+    packings[count++] = {
+        &source,        data,  k_major ? k_stride : mn_stride, k_major ? mn_stride : k_stride,
+        stride(tensor), packed};
+    return static_cast<const void*>(packed);
+  };
+  const void* a = prepared(plan.a, problem.a.data, problem.a.row_stride, problem.a.col_stride, A);
+  const void* b = prepared(plan.b, problem.b.data, problem.b.col_stride, problem.b.row_stride, B);
+  if (count > 0) pack(packings, count, device);
+  auto* partials = static_cast<float*>(workspace.take(0));
+  if (problem.dtype == DType::f16) {
+    launch_kernel<half>(problem, plan, a, b, partials, device);
+  } else {
+    launch_kernel<bfloat16>(problem, plan, a, b, partials, device);
+  }
+  if (plan.chunks > 1) {
+    const int64_t members = problem.batch.rank == 0 ? 1 : problem.batch.size[0];
+    reduce(problem, members, plan.chunks, partials, device);
+  }
+}
+
+}  // namespace
+
+const void* kernel_function(DType dtype, const Plan& plan) {
+  return kernel_at(plan.tile, dtype, plan.a.major, plan.b.major,
+                   std::make_integer_sequence<int, TILE_COUNT>());
+}
+
+void launch(const Problem& problem, const Plan& plan, void* workspace, const Device& device) {
+  const Loop<TENSORS>& batch = problem.batch;
+  if (batch.rank <= 1) {
+    return launch_members(problem, plan, {static_cast<unsigned char*>(workspace)}, device);
+  }
+  // A launch for each iteration of the outer loops. They follow each other in the stream and may
+  // use one workspace.
+  Problem member = problem;
+  member.batch.rank = 1;
+  member.batch.size[0] = batch.size[batch.rank - 1];
+  Loop<TENSORS> outer = batch;
+  outer.rank = batch.rank - 1;
+  for (int t = 0; t < TENSORS; ++t) member.batch.stride[t][0] = batch.stride[t][batch.rank - 1];
+  std::array<int64_t, MAX_RANK> at{};
+  for (int64_t i = 0; i < outer.count(); ++i) {
+    const auto moved = [&](const void* data, Tensor tensor, DType dtype) {
+      int64_t offset = 0;
+      for (int d = 0; d < outer.rank; ++d) offset += at[d] * outer.stride[tensor][d];
+      const auto* bytes = static_cast<const unsigned char*>(data);
+      return data ? bytes + offset * static_cast<int64_t>(size_of(dtype)) : nullptr;
+    };
+    member.a.data = moved(problem.a.data, A, problem.dtype);
+    member.b.data = moved(problem.b.data, B, problem.dtype);
+    member.c.data = moved(problem.c.data, C, problem.c_dtype);
+    member.out.data = moved(problem.out.data, OUT, problem.out_dtype);
+    member.pre = const_cast<unsigned char*>(moved(problem.pre, OUT, problem.dtype));
+    launch_members(member, plan, {static_cast<unsigned char*>(workspace)}, device);
+    for (int d = outer.rank - 1; d >= 0 && ++at[d] == outer.size[d]; --d) at[d] = 0;
+  }
+}
+
+}  // namespace smem::gemm::hopper

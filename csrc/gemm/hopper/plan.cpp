@@ -1,0 +1,242 @@
+#include "gemm/hopper/plan.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+
+namespace smem::gemm::hopper {
+namespace {
+
+constexpr int64_t VECTOR = 16 / ELEMENT_BYTES;  ///< elements in the copy engine's unit of address
+
+int64_t round_up(int64_t value, int64_t unit) { return ceil_div(value, unit) * unit; }
+
+bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+/// The members of the batch that one launch takes: its innermost loop.
+int64_t members_of(const Problem& problem) {
+  const auto& batch = problem.batch;
+  return batch.rank == 0 ? 1 : batch.size[batch.rank - 1];
+}
+int64_t member_stride(const Problem& problem, Tensor tensor) {
+  const auto& batch = problem.batch;
+  return batch.rank == 0 ? 0 : batch.stride[tensor][batch.rank - 1];
+}
+/// Whether all of a batch stays aligned where its first member is.
+bool batch_is_aligned(const Problem& problem, Tensor tensor) {
+  const auto& batch = problem.batch;
+  for (int d = 0; d < batch.rank; ++d) {
+    if (batch.stride[tensor][d] % VECTOR != 0 || batch.stride[tensor][d] < 0) return false;
+  }
+  return true;
+}
+
+/// `size` is M or N.
+Source source_of(const Problem& problem, Tensor tensor, const void* data, int64_t size,
+                 int64_t stride, int64_t k_stride) {
+  const int64_t K = problem.K;
+  const bool k_major = k_stride == 1 || K == 1, mn_major = stride == 1 || size == 1;
+  const bool aligned = is_aligned(data) && batch_is_aligned(problem, tensor);
+  const auto fits = [&](int64_t lines, int64_t line_stride) {
+    return lines == 1 || (line_stride % VECTOR == 0 && line_stride > 0);
+  };
+  Source s{};
+  s.batched = member_stride(problem, tensor) != 0;
+  s.members = s.batched ? members_of(problem) : 1;
+  const bool k_in_place = aligned && k_major && fits(size, stride);
+  const bool mn_in_place = aligned && mn_major && fits(K, k_stride);
+  s.packed = !k_in_place && !mn_in_place;
+  s.major = k_in_place || (s.packed && (k_major || !mn_major)) ? Major::K : Major::MN;
+  s.length = s.major == Major::K ? K : size;
+  s.lines = s.major == Major::K ? size : K;
+  if (s.packed) {
+    s.line_stride = round_up(s.length, VECTOR);
+    s.member_stride = round_up(s.lines * s.line_stride, 128);
+  } else {
+    // One line has no stride of its own; the map wants a legal one.
+    s.line_stride = s.lines == 1          ? round_up(s.length, VECTOR)
+                    : s.major == Major::K ? stride
+                                          : k_stride;
+    s.member_stride = s.batched ? member_stride(problem, tensor) : VECTOR;
+  }
+  return s;
+}
+
+/// The copy engine writes whole pieces of 16 bytes, even where the tensor ends within one.
+bool boxes_can_write(const Problem& problem) {
+  const bool bias_in_pairs = !problem.bias || (problem.bias_stride == 1 &&
+                                               reinterpret_cast<uintptr_t>(problem.bias) % 4 == 0);
+  return bias_in_pairs && problem.N % VECTOR == 0 && problem.out.col_stride == 1 &&
+         problem.out.row_stride % VECTOR == 0 && problem.out.row_stride > 0 &&
+         is_aligned(problem.out.data) && batch_is_aligned(problem, OUT) && problem.alpha == 1 &&
+         !problem.c.data && !problem.pre && problem.out_dtype == problem.dtype &&
+         (problem.activation == Activation::none || problem.activation == Activation::relu);
+}
+
+/// Chunks of K for outputs so narrow that tiles alone cannot keep the multiprocessors busy. Of N
+/// and K alone: M must not change the bits.
+int64_t chunk_steps_of(int64_t N, int64_t K) {
+  constexpr int64_t NARROW = 256, SHORTEST = 2048, MOST = 128;
+  const int64_t steps = ceil_div(K, STEP_K);
+  if (N > NARROW || K < 4 * SHORTEST) return steps;
+  return round_up(std::max(SHORTEST / STEP_K, ceil_div(steps, MOST)), 2);
+}
+
+/// What an H200 does, fitted to sweeps over all tiles; times in nanoseconds.
+struct Model {
+  double flop = 6300;  ///< of a multiprocessor in a nanosecond, held back by the power limit
+  double row = 1.35;   ///< for one to load a row of 128 bytes from L2
+  double chain = 115;  ///< the four wgmmas of a step, one after the other however narrow
+  double dram = 4000;  ///< bytes in a nanosecond, to all multiprocessors
+  double dram_to_one = 36;
+  double start = 5000;    ///< launch, first loads and end
+  double piece = 250;     ///< from a tile to the next
+  double box = 0.045;     ///< an element's way out through the copy engine, by a warpgroup
+  double element = 0.3;   ///< and the other way
+  double overlap = 0.8;   ///< the part of shorter work that hides behind longer
+  double second = 2500;   ///< a further launch
+  double packing = 3000;  ///< bytes in a nanosecond, read and written
+};
+
+int64_t pieces_of(const Problem& problem, const Plan& p) {
+  const Tile& tile = TILES[p.tile];
+  return ceil_div(problem.M, int64_t{tile.rows} * tile.cluster) *
+         ceil_div(problem.N, int64_t{p.tile_cols}) * members_of(problem) * p.chunks;
+}
+
+/// Of works that run at the same time.
+double together(const Model& model, std::initializer_list<double> works) {
+  double longest = 0, sum = 0;
+  for (const double work : works) {
+    longest = std::max(longest, work);
+    sum += work;
+  }
+  return longest + (1 - model.overlap) * (sum - longest);
+}
+
+double nanoseconds(const Problem& problem, const Plan& p) {
+  const Model model;
+  const Tile& tile = TILES[p.tile];
+  const auto rounds = static_cast<double>(ceil_div(pieces_of(problem, p), int64_t{p.clusters}));
+
+  const double multiply = 2.0 * tile.rows * tile.cols * STEP_K / model.flop;
+  const double rows = static_cast<double>(std::min<int64_t>(problem.M, tile.rows)) +
+                      double(p.tile_cols) / tile.cluster;
+  const double step =
+      std::max(model.chain, tile.blocks * together(model, {multiply, rows * model.row}));
+  const double out =
+      double(tile.rows) / tile.consumers() * p.tile_cols * (p.boxes ? model.box : model.element);
+  const double busy = rounds * (p.chunk_steps * step + model.piece + out);
+
+  const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
+  const auto K = static_cast<double>(problem.K);
+  const auto members = static_cast<double>(members_of(problem));
+  const double bytes =
+      ELEMENT_BYTES * (M * K * double(p.a.members) + N * K * double(p.b.members) + M * N * members);
+  const double dram = bytes / std::min(model.dram, double(p.clusters) * tile.cluster / tile.blocks *
+                                                       model.dram_to_one);
+  double others = 0;
+  if (p.chunks > 1) others += model.second + 8 * M * N * members * p.chunks / model.dram;
+  if (p.a.packed || p.b.packed) {
+    const auto packed = static_cast<double>(p.a.packed_bytes() + p.b.packed_bytes());
+    others += model.second + 2 * packed / model.packing;
+  }
+  return model.start + together(model, {busy, dram}) + others;
+}
+
+/// The strip that makes the tiles computed at one time read the fewest bytes.
+int strip_of(const Plan& p, int64_t rows) {
+  const Tile& tile = TILES[p.tile];
+  int best = 1;
+  double least = 0;
+  for (int strip = 1; strip < 2 * rows && strip <= 32; strip *= 2) {
+    const double read =
+        double(strip) * tile.rows * tile.cluster + double(p.clusters) / strip * p.tile_cols;
+    if (least == 0 || read < least) {
+      least = read;
+      best = strip;
+    }
+  }
+  return best;
+}
+
+/// What does not depend on the tile.
+Plan untiled(const Problem& problem) {
+  const Operand &a = problem.a, &b = problem.b;
+  Plan p{};
+  p.a = source_of(problem, A, a.data, problem.M, a.row_stride, a.col_stride);
+  p.b = source_of(problem, B, b.data, problem.N, b.col_stride, b.row_stride);
+  const int64_t chunk_steps = chunk_steps_of(problem.N, problem.K);
+  p.chunk_steps = static_cast<int>(chunk_steps);
+  p.chunks = static_cast<int>(ceil_div(ceil_div(problem.K, STEP_K), chunk_steps));
+  p.boxes = p.chunks == 1 && boxes_can_write(problem);
+  return p;
+}
+
+Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, int tile_cols) {
+  const Tile& tile = TILES[index];
+  p.tile = index;
+  p.tile_cols = tile_cols;
+  p.clusters = static_cast<int>(std::min<int64_t>(
+      pieces_of(problem, p), std::max(1, tile.blocks * device.multiprocessors / tile.cluster)));
+  p.strip = strip_of(p, ceil_div(problem.M, int64_t{tile.rows} * tile.cluster));
+  p.microseconds = nanoseconds(problem, p) / 1000;
+  return p;
+}
+
+Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled, int index) {
+  const Tile& tile = TILES[index];
+  if (tile.cluster > 1) return with_cols(problem, device, untiled, index, tile.cols);
+  const int widest = static_cast<int>(std::min<int64_t>(tile.cols, round_up(problem.N, 8)));
+  Plan best = with_cols(problem, device, untiled, index, widest);
+  // Narrower steps than the tile's width pay where they spread little work over more blocks: those
+  // that fill all multiprocessors once, twice or three times, or the next that boxes can write.
+  constexpr int FEW_ROUNDS = 3, NARROWEST = 16;
+  const int64_t in_a_column = pieces_of(problem, best) / ceil_div(problem.N, int64_t{widest});
+  for (int rounds = 1; rounds <= FEW_ROUNDS; ++rounds) {
+    const int64_t columns = rounds * int64_t{tile.blocks} * device.multiprocessors / in_a_column;
+    if (columns == 0) continue;
+    const int64_t narrow = round_up(ceil_div(problem.N, columns), 8);
+    for (const int64_t cols : {narrow, round_up(narrow, STAGING_COLS)}) {
+      if (cols < NARROWEST || cols >= widest) continue;
+      const Plan next = with_cols(problem, device, untiled, index, static_cast<int>(cols));
+      if (next.microseconds < 0.97 * best.microseconds) best = next;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+bool takes(const Problem& problem, const Device& device) {
+  constexpr int64_t LARGEST = int64_t{1} << 31, MOST_TILES = int64_t{1} << 30;
+  if (problem.dtype != DType::f16 && problem.dtype != DType::bf16) return false;
+  if (device.capability != 90 || device.shared_bytes < SHARED_BYTES) return false;
+  if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;
+  if (problem.M >= LARGEST || problem.N >= LARGEST || problem.K >= LARGEST) return false;
+  return ceil_div(problem.M, 64) * ceil_div(problem.N, 32) * members_of(problem) < MOST_TILES;
+}
+
+Plan plan_with_tile(const Problem& problem, const Device& device, int tile) {
+  return with_tile(problem, device, untiled(problem), tile);
+}
+
+Plan plan(const Problem& problem, const Device& device) {
+  const Plan base = untiled(problem);
+  Plan best = with_tile(problem, device, base, 0);
+  for (int tile = 1; tile < TILE_COUNT; ++tile) {
+    const Plan next = with_tile(problem, device, base, tile);
+    if (next.microseconds < best.microseconds) best = next;
+  }
+  return best;
+}
+
+size_t workspace_bytes(const Problem& problem, const Plan& plan) {
+  int64_t bytes = round_up(plan.a.packed_bytes(), 256) + round_up(plan.b.packed_bytes(), 256);
+  if (plan.chunks > 1) {
+    bytes += members_of(problem) * plan.chunks * problem.M * problem.N * int64_t{sizeof(float)};
+  }
+  return static_cast<size_t>(bytes);
+}
+
+}  // namespace smem::gemm::hopper

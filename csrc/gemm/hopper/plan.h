@@ -1,0 +1,52 @@
+// How the Hopper kernels solve a problem: a pure function of the problem and the device, that needs
+// no GPU.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "device/major.h"
+#include "gemm/gemm.h"
+#include "gemm/hopper/tile.h"
+
+namespace smem::gemm::hopper {
+
+/// An operand as the copy engine will read it: in place, or packed into the workspace first.
+struct Source {
+  Major major;
+  bool packed;
+  bool batched;                    ///< false where every member of the batch has the same
+  int64_t length, lines, members;  ///< contiguous elements, lines of them, matrices
+  int64_t line_stride, member_stride;
+
+  int64_t packed_bytes() const { return packed ? members * member_stride * ELEMENT_BYTES : 0; }
+};
+
+struct Plan {
+  int tile;       ///< index in TILES
+  int tile_cols;  ///< a block's step along N, at most its tile's width
+  int strip;      ///< cluster tiles, see Schedule
+  int chunks;     ///< of K, a function of N and K alone
+  int chunk_steps;
+  int clusters;  ///< launched
+  Source a, b;
+  bool boxes;           ///< out is written through the copy engine
+  double microseconds;  ///< what the model expects
+};
+
+/// Whether these kernels can solve the problem: dtype, device, K > 0, sizes within 32 bits.
+bool takes(const Problem& problem, const Device& device);
+
+/// The best plan, or the best with TILES[tile].
+Plan plan(const Problem& problem, const Device& device);
+Plan plan_with_tile(const Problem& problem, const Device& device, int tile);
+
+/// Bytes that `launch` needs, aligned to 256, uninitialised.
+size_t workspace_bytes(const Problem& problem, const Plan& plan);
+
+void launch(const Problem& problem, const Plan& plan, void* workspace, const Device& device);
+
+/// The function of the plan's main kernel, for cudaFuncGetAttributes.
+const void* kernel_function(DType dtype, const Plan& plan);
+
+}  // namespace smem::gemm::hopper

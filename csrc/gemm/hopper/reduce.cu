@@ -1,0 +1,56 @@
+#include "gemm/hopper/epilogue.h"
+#include "gemm/hopper/reduce.h"
+
+namespace smem::gemm::hopper {
+inline namespace SMEM_BUILD {
+namespace {
+
+constexpr int THREADS = 256;
+
+template <typename T>
+struct Reduction {
+  const float* partials;
+  int64_t elements;
+  int chunks;
+  Epilogue<T> epilogue;
+  MemberStrides strides;
+};
+
+/// A thread an element: chunks are added in order, from the first.
+template <typename T>
+__global__ void __launch_bounds__(THREADS) reduce_kernel(const Reduction<T> r) {
+  const int64_t index = int64_t{blockIdx.x} * THREADS + threadIdx.x;
+  const int64_t matrix = r.epilogue.out.rows * r.epilogue.out.cols;
+  if (index >= r.elements) return;
+  const int64_t member = index / matrix, at = index % matrix;
+  const float* from = r.partials + member * r.chunks * matrix + at;
+  float sum = *from;
+#pragma unroll 8
+  for (int i = 1; i < r.chunks; ++i) sum += from[i * matrix];
+  const auto epilogue = epilogue_of_member(r.epilogue, r.strides, member);
+  epilogue.store(at / r.epilogue.out.cols, at % r.epilogue.out.cols, sum);
+}
+
+template <typename T>
+void reduce_type(const Problem& problem, int64_t members, int chunks, const float* partials,
+                 const Device& device) {
+  const int64_t elements = members * problem.M * problem.N;
+  const Reduction<T> reduction{partials, elements, chunks, epilogue_of<T>(problem),
+                               member_strides(problem)};
+  smem::launch("hopper reduce", reduce_kernel<T>,
+               Geometry{ceil_div(elements, THREADS), dim3(THREADS)}, device, reduction);
+}
+
+}  // namespace
+}  // namespace SMEM_BUILD
+
+void reduce(const Problem& problem, int64_t members, int chunks, const float* partials,
+            const Device& device) {
+  if (problem.dtype == DType::f16) {
+    reduce_type<half>(problem, members, chunks, partials, device);
+  } else {
+    reduce_type<bfloat16>(problem, members, chunks, partials, device);
+  }
+}
+
+}  // namespace smem::gemm::hopper

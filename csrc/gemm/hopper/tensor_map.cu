@@ -1,0 +1,56 @@
+#include <cuda_runtime.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "gemm/hopper/tensor_map.h"
+#include "gemm/hopper/tile.h"
+
+namespace smem::gemm::hopper {
+namespace {
+
+using Encode = decltype(&cuTensorMapEncodeTiled);
+
+/// The driver's function, asked for at run time: the extension must load where there is no driver.
+Encode encoder() {
+  static const Encode found = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                               12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess || result != cudaDriverEntryPointSuccess || !function) {
+      throw std::runtime_error("smem: this GPU driver has no cuTensorMapEncodeTiled");
+    }
+    return reinterpret_cast<Encode>(function);
+  }();
+  return found;
+}
+
+}  // namespace
+
+CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y) {
+  const auto bytes = static_cast<cuuint64_t>(size_of(shape.dtype));
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(shape.x), static_cast<cuuint64_t>(shape.y),
+                              static_cast<cuuint64_t>(shape.z)};
+  const cuuint64_t strides[] = {shape.y_stride * bytes, shape.z_stride * bytes};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_x), static_cast<cuuint32_t>(box_y), 1};
+  const cuuint32_t every[] = {1, 1, 1};
+  CUtensorMap map;
+  const CUresult result =
+      encoder()(&map,
+                shape.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                          : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                3, const_cast<void*>(shape.data), sizes, strides, box, every,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) {
+    throw std::runtime_error(
+        "smem: the driver refused a tensor map (" + std::to_string(static_cast<int>(result)) +
+        ") of " + std::to_string(shape.x) + "x" + std::to_string(shape.y) + "x" +
+        std::to_string(shape.z) + " elements, strides " + std::to_string(shape.y_stride) + " and " +
+        std::to_string(shape.z_stride));
+  }
+  return map;
+}
+
+}  // namespace smem::gemm::hopper

@@ -1,0 +1,61 @@
+// The tiles of out that the Hopper kernels compute: their sizes, and what they need of a block.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/launch.h"
+
+namespace smem::gemm::hopper {
+
+/// One step along K: a row of 128 bytes, as wide as the widest swizzle.
+constexpr int STEP_K = 64;
+constexpr int ELEMENT_BYTES = 2, ROW_BYTES = STEP_K * ELEMENT_BYTES;
+constexpr int PANEL = 64;  ///< rows of wgmma's A; neighbours in a row of an MN-major tile
+constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
+/// Where a warp turns its sums into rows of out: twice 16 rows of 64 two-byte elements, or once of
+/// floats.
+constexpr int STAGING_ROWS = 16, STAGING_COLS = 64, STAGING_SLOT = 2048, STAGING_BYTES = 4096;
+
+/// rows x cols of out a block. `steps` of K travel together, `stages` times. The blocks of a
+/// cluster stand below each other: each loads a part of B for all. `blocks` share a multiprocessor.
+struct Tile {
+  int rows, cols, stages, steps = 1, cluster = 1, blocks = 1;
+
+  /// Warpgroups that multiply. Another one, or a warp of it, has the copy engine load.
+  constexpr int consumers() const { return rows >= 128 ? 2 : 1; }
+  constexpr int rows_of_warpgroup() const { return rows / consumers(); }
+  constexpr int threads() const { return consumers() == 2 ? 384 : 160; }
+  constexpr int a_bytes() const { return rows * ROW_BYTES; }
+  constexpr int b_bytes() const { return cols * ROW_BYTES; }
+  constexpr int stage_bytes() const { return steps * (a_bytes() + b_bytes()); }
+  constexpr int staging_bytes() const { return 4 * consumers() * STAGING_BYTES; }
+  constexpr size_t shared_bytes() const {
+    // The atom is for aligning the start, which only 16 bytes are promised for.
+    return SWIZZLE_ATOM + size_t(stages) * stage_bytes() + staging_bytes() +
+           2 * stages * sizeof(uint64_t);
+  }
+  constexpr bool is_valid() const {
+    constexpr size_t SYSTEM_BYTES = 1024;  // of each block, which the 227 KiB leave out once
+    return rows_of_warpgroup() % PANEL == 0 && cols % PANEL == 0 && cols <= 256 &&
+           cols / 8 % cluster == 0 &&
+           blocks * (shared_bytes() + SYSTEM_BYTES) <= SHARED_BYTES + SYSTEM_BYTES;
+  }
+};
+
+// clang-format off
+constexpr Tile TILES[] = {
+    {128, 256, 4, 1, 2},
+    {128, 256, 4},
+    {128, 192, 4, 1, 2},
+    {128, 128, 6},
+    {128,  64, 8},
+    { 64, 256, 5},
+    { 64, 128, 8},
+    { 64,  64, 6, 2},
+    { 64,  64, 3, 1, 1, 3},
+};
+// clang-format on
+constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
+
+}  // namespace smem::gemm::hopper

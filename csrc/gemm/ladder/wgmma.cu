@@ -1,0 +1,63 @@
+// wgmma: Hopper's tensor cores, fed by its copy engine (sm_90a).
+//
+// Over tensor_core: a warpgroup of four warps multiplies 64 x 256 by one instruction that reads
+// both operands from shared memory itself, so that no register and no ldmatrix stands between. One
+// warp only tells the copy engine (TMA) what to load, stages ahead; two warpgroups multiply; blocks
+// live for many tiles, and those of a cluster load B once for both. gemm/hopper/ has the parts:
+// kernel.h (the kernel), pipeline.h (the stages), store.h (the epilogue), tile.h and plan.h (which
+// tile, and why), pack.h (operands that the copy engine cannot read).
+//
+// Every sum is one chain of products with K ascending by 16, from zero, as tensor_core's is; where
+// N is at most 256 and K at least 8192, the sums of chunks of K are added in order. Reads: A
+// ceil(N/256) times, B ceil(M/256) times, out of L2 mostly. Writes: out once.
+#include "gemm/hopper/plan.h"
+#include "gemm/ladder.h"
+
+namespace smem::gemm {
+inline namespace SMEM_BUILD {
+
+#ifdef __CUDACC__
+
+void launch_wgmma(const Problem& problem, const Device& device) {
+  // No products to make, or sizes beyond 32 bits.
+  if (!hopper::takes(problem, device)) return tensor_core.launch(problem, device);
+  hopper::launch(problem, hopper::plan(problem, device), problem.workspace, device);
+}
+
+size_t wgmma_workspace_bytes(const Problem& problem, const Device& device) {
+  if (!hopper::takes(problem, device)) return 0;
+  return hopper::workspace_bytes(problem, hopper::plan(problem, device));
+}
+
+/// That of a large problem whose operands lie along K.
+const void* wgmma_function(DType dtype) {
+  Problem problem{};
+  problem.dtype = dtype;
+  problem.M = problem.N = problem.K = 8192;
+  problem.a = {nullptr, problem.K, 1};
+  problem.b = {nullptr, 1, problem.K};
+  problem.out = {nullptr, problem.N, 1};
+  problem.out_dtype = problem.c_dtype = dtype;
+  return hopper::kernel_function(dtype, hopper::plan(problem, HOST_DEVICE));
+}
+
+#else
+constexpr std::nullptr_t launch_wgmma = nullptr, wgmma_function = nullptr,
+                         wgmma_workspace_bytes = nullptr;
+#endif
+
+const Kernel wgmma = {
+    .name = "wgmma",
+    .summary = "wgmma: 64 x 256 x 16 products an instruction, the copy engine ahead of them",
+    .requires_ = "float16 or bfloat16, compute capability 9.0",
+    .launch = launch_wgmma,
+    .function = wgmma_function,
+    .symbol = nullptr,
+    .largest_k = nullptr,
+    .dtypes = dtypes(DType::f16, DType::bf16),
+    .tensor_cores = {.capability = 90, .alone = true},
+    .workspace_bytes = wgmma_workspace_bytes,
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm
