@@ -45,7 +45,7 @@ __device__ __forceinline__ Piece piece_at(const Schedule& s, uint32_t index) {
   const uint32_t matrix = quotient(index, s.by_tiles);
   const uint32_t tile = index - matrix * s.by_tiles.by;
   const uint32_t strip = quotient(tile, s.by_strip_tiles);
-  const uint32_t within = tile - strip * s.by_strip_tiles.value, first = strip * s.strip;
+  const uint32_t within = tile - strip * s.by_strip_tiles.by, first = strip * s.strip;
   const Divisor& height = s.rows - first < s.strip ? s.by_last_strip : s.by_strip;
   const uint32_t col = quotient(within, height), row = within - col * height.by;
   const uint32_t member = quotient(matrix, s.by_chunks), chunk = matrix - member * s.chunks;
