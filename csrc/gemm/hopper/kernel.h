@@ -127,6 +127,11 @@ struct Worker {
     end_product_group();
   }
 
+  // The accumulators leave 64 columns at a time.
+  static constexpr int CHUNKS = TILE.cols / STAGING_COLS, PARTS = SUBTILES * CHUNKS;
+  static constexpr int PART_PAIRS = STAGING_ROWS * STAGING_COLS / WARP / 2;
+  using Pairs = uint32_t[PARTS * PART_PAIRS];
+
   /// By a warpgroup.
   __device__ __forceinline__ void compute() const {
     const int warpgroup = threadIdx.x / WARPGROUP, warp = threadIdx.x / WARP;
@@ -135,41 +140,50 @@ struct Worker {
         descriptor_at(shared_address(shared.a(0, 0)) + warpgroup * WARPGROUP_ROWS * ROW_BYTES));
     const uint32_t b0 = uniform(descriptor_at(shared_address(shared.b(0, 0))));
     BoxWriter<T> boxes{args, staging};
+    Pairs pairs;
+    Corner waiting{};
+    bool waits = false;
     Turn<TILE.stages> turn;
     for_each_piece([&](const Piece& piece) {
       Sums sums;
-      int previous = 0;
+      multiply(sums, a0, b0, turn.stage, turn.parity, true);
+      int previous = turn.stage;
+      turn.next();
+      // The tensor cores have work again: time to write what the tile before has left.
+      if (waits) write_boxes<1, PARTS>(pairs, boxes, waiting);
 #pragma unroll 1
-      for (int step = 0; step < piece.steps; step += TILE.steps, turn.next()) {
-        multiply(sums, a0, b0, turn.stage, turn.parity, step == 0);
+      for (int step = TILE.steps; step < piece.steps; step += TILE.steps, turn.next()) {
+        multiply(sums, a0, b0, turn.stage, turn.parity, false);
         // One group of products keeps running while the stage before is given back.
         wait_for_products<1>();
-        if (step > 0) release_stage(shared, previous);
+        release_stage(shared, previous);
         previous = turn.stage;
       }
       wait_for_products<0>();
       release_stage(shared, previous);
 
       if (args.output == Output::boxes) {
-        write_boxes(sums, boxes, corner_of(piece));
+        waiting = corner_of(piece);
+        waits = true;
+        round_sums(sums, boxes, waiting, pairs);
+        // Where 128 accumulators are in use, the registers do not hold all parts any longer.
+        write_boxes<0, 1>(pairs, boxes, waiting);
       } else {
         write_elements(sums, staging, corner_of(piece), piece);
       }
     });
+    if (waits) write_boxes<1, PARTS>(pairs, boxes, waiting);
     wait_for_store_reads<0>();
   }
 
   /// Of the calling warp's first 16 rows.
   __device__ __forceinline__ Corner corner_of(const Piece& piece) const {
     const int warpgroup = threadIdx.x / WARPGROUP, warp = threadIdx.x / WARP % 4;
-    const int64_t rows = args.epilogue.out.rows, cols = args.epilogue.out.cols;
-    const int64_t col = first_col(piece), end_col = col + args.tile_cols;
+    const int rows = static_cast<int>(args.epilogue.out.rows);
+    const int cols = static_cast<int>(args.epilogue.out.cols), col = first_col(piece);
     return {first_row(piece) + warpgroup * WARPGROUP_ROWS + warp * STAGING_ROWS, col, rows,
-            end_col < cols ? end_col : cols, piece.batch};
+            min(col + args.tile_cols, cols), piece.batch};
   }
-
-  // The accumulators go 64 columns at a time.
-  static constexpr int CHUNKS = TILE.cols / STAGING_COLS, PARTS = SUBTILES * CHUNKS;
 
   __device__ __forceinline__ static Corner part_of(Corner corner, int part) {
     corner.row += part / CHUNKS * PANEL;
@@ -177,8 +191,9 @@ struct Worker {
     return corner;
   }
 
-  __device__ __forceinline__ void write_boxes(Sums& sums, BoxWriter<T>& boxes,
-                                              const Corner& corner) const {
+  /// From sums to elements, which take half the registers.
+  __device__ __forceinline__ void round_sums(Sums& sums, const BoxWriter<T>& boxes,
+                                             const Corner& corner, Pairs& pairs) const {
     if (args.epilogue.bias) {
 #pragma unroll
       for (int m = 0; m < SUBTILES; ++m) boxes.add_bias(sums[m], corner);
@@ -187,12 +202,22 @@ struct Worker {
 #pragma unroll
       for (int m = 0; m < SUBTILES; ++m) boxes.relu(sums[m]);
     }
+#pragma unroll
+    for (int i = 0; i < PARTS * PART_PAIRS; ++i) {
+      const float* pair = &sums[2 * i / SUMS][2 * i % SUMS];
+      pairs[i] = pack<T>(pair[0], pair[1]);
+    }
+  }
+
+  template <int FIRST, int END>
+  __device__ __forceinline__ void write_boxes(const Pairs& pairs, BoxWriter<T>& boxes,
+                                              const Corner& corner) const {
     const auto pieces = boxes.pieces();
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part) {
+    for (int part = FIRST; part < END; ++part) {
       const Corner at = part_of(corner, part);
       if (at.row < at.end_row && at.col < at.end_col) {
-        boxes.write(sums[part / CHUNKS], part % CHUNKS * STAGING_COLS / 2, pieces, at);
+        boxes.write(pairs, part * PART_PAIRS, pieces, at);
       }
     }
   }
@@ -237,10 +262,10 @@ __global__ void __launch_bounds__(TILES[INDEX].threads(), TILES[INDEX].blocks)
   // Three warpgroups start with 168 registers a thread; the two that multiply want more.
   constexpr bool MOVES_REGISTERS = TILE.consumers() == 2;
   if (threadIdx.x >= TILE.consumers() * WARPGROUP) {
-    if constexpr (MOVES_REGISTERS) give_registers<40>();
+    if constexpr (MOVES_REGISTERS) give_registers<24>();
     if (threadIdx.x / WARP == TILE.consumers() * 4 && elect_one()) worker.load();
   } else {
-    if constexpr (MOVES_REGISTERS) take_registers<232>();
+    if constexpr (MOVES_REGISTERS) take_registers<240>();
     worker.compute();
   }
   // A block that ends takes its shared memory away, where others of the cluster may still arrive.

@@ -94,6 +94,11 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
   check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(tile.shared_bytes())),
                "hopper");
+  if (tile.blocks > 1) {
+    check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                      cudaSharedmemCarveoutMaxShared),
+                 "hopper");
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(plan.clusters * tile.cluster);
   config.blockDim = dim3(tile.threads());

@@ -209,7 +209,8 @@ Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled
 }  // namespace
 
 bool takes(const Problem& problem, const Device& device) {
-  constexpr int64_t LARGEST = int64_t{1} << 31, MOST_TILES = int64_t{1} << 30;
+  // Rows and columns are counted in 32 bits, up to a tile beyond the last.
+  constexpr int64_t LARGEST = (int64_t{1} << 31) - 1024, MOST_TILES = int64_t{1} << 30;
   if (problem.dtype != DType::f16 && problem.dtype != DType::bf16) return false;
   if (device.capability != 90 || device.shared_bytes < SHARED_BYTES) return false;
   if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;

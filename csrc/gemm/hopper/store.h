@@ -13,8 +13,7 @@ inline namespace SMEM_BUILD {
 /// Where a warp's sums stand: the first of its 16 rows, the first column, and one past the last
 /// row and column that are its tile's.
 struct Corner {
-  int64_t row, col, end_row, end_col;
-  int batch;
+  int row, col, end_row, end_col, batch;
 };
 
 template <typename T>
@@ -35,7 +34,7 @@ struct BoxWriter {
   template <int COUNT>
   __device__ __forceinline__ void add_bias(float (&sums)[COUNT], const Corner& corner) const {
     const T* bias = args.epilogue.bias;
-    const int first = static_cast<int>(corner.col + threadIdx.x % 4 * 2);
+    const int first = corner.col + static_cast<int>(threadIdx.x % 4 * 2);
     const int last = static_cast<int>(args.epilogue.out.cols) - 2;
 #pragma unroll
     for (int i = 0; i < COUNT; i += 4) {
@@ -73,10 +72,10 @@ struct BoxWriter {
     return result;
   }
 
-  /// The 16 x 64 sums from `first` on.
+  /// The 16 x 64 elements whose pairs begin at `first`.
   template <int COUNT>
-  __device__ __forceinline__ void write(const float (&sums)[COUNT], int first, const Pieces& pieces,
-                                        const Corner& corner) {
+  __device__ __forceinline__ void write(const uint32_t (&pairs)[COUNT], int first,
+                                        const Pieces& pieces, const Corner& corner) {
     const int lane = threadIdx.x % WARP;
     unsigned char* const rows = staging + slot * STAGING_SLOT;
     slot ^= 1;
@@ -85,19 +84,17 @@ struct BoxWriter {
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < STAGING_COLS / 16; ++i) {
-      const float* v = sums + first + 8 * i;
-      store_four_tiles(shared_address(rows) + pieces.at[i], pack<T>(v[0], v[1]),
-                       pack<T>(v[2], v[3]), pack<T>(v[4], v[5]), pack<T>(v[6], v[7]));
+      const uint32_t* tile = pairs + first + 4 * i;
+      store_four_tiles(shared_address(rows) + pieces.at[i], tile[0], tile[1], tile[2], tile[3]);
     }
     fence_for_async_reads();
     __syncwarp();
     if (lane == 0) {
       const int cols = 8 << args.log_box_pieces;
-      const int end = min(static_cast<int>(corner.end_col - corner.col), STAGING_COLS);
+      const int end = min(corner.end_col - corner.col, STAGING_COLS);
 #pragma unroll 1
       for (int col = 0; col < end; col += cols) {
-        store_box(args.out,
-                  {static_cast<int>(corner.col) + col, static_cast<int>(corner.row), corner.batch},
+        store_box(args.out, {corner.col + col, corner.row, corner.batch},
                   rows + col * STAGING_ROWS * static_cast<int>(sizeof(T)));
       }
       end_store_group();
@@ -164,12 +161,10 @@ struct ElementWriter {
 
  private:
   __device__ __forceinline__ static int rows_of(const Corner& corner) {
-    const int64_t rows = corner.end_row - corner.row;
-    return rows < STAGING_ROWS ? static_cast<int>(rows) : STAGING_ROWS;
+    return min(corner.end_row - corner.row, STAGING_ROWS);
   }
   __device__ __forceinline__ static int cols_of(const Corner& corner) {
-    const int64_t cols = corner.end_col - corner.col;
-    return cols < STAGING_COLS ? static_cast<int>(cols) : STAGING_COLS;
+    return min(corner.end_col - corner.col, STAGING_COLS);
   }
 
   /// Unrounded sums, and what the activation is applied to: a lane takes two neighbours.
