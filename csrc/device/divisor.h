@@ -14,7 +14,8 @@ struct Divisor {
 
   Divisor() = default;
   explicit Divisor(int64_t divisor) : by(static_cast<uint32_t>(divisor)) {
-    while ((uint64_t{1} << shift) < by) ++shift;
+    for (; (uint64_t{1} << shift) < by; ++shift) {
+    }
     multiplier = static_cast<uint32_t>((((uint64_t{1} << shift) - by) << 32) / by + 1);
   }
 };

@@ -75,6 +75,16 @@ __device__ __forceinline__ Accumulator<T> to_accumulator(T value) {
   }
 }
 
+/// a * b, rounded: no compiler makes one fma of it and an addition that follows.
+template <typename Acc>
+__device__ __forceinline__ Acc rounded_product(Acc a, Acc b) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<Acc, double>) return __dmul_rn(a, b);
+  if constexpr (std::is_same_v<Acc, float>) return __fmul_rn(a, b);
+#endif
+  return a * b;
+}
+
 /// Rounds to nearest, ties to even; integers wrap as torch's do.
 template <typename T>
 __device__ __forceinline__ T from_accumulator(Accumulator<T> value) {

@@ -50,8 +50,8 @@ struct Epilogue {
 
   /// What the activation is applied to.
   __device__ __forceinline__ Acc preactivation(int64_t row, int64_t col, Acc sum) const {
-    // Written out as fma so that no kernel's compiler contracts it differently from another's.
-    Acc z = alpha * sum;
+    // Written out so that no kernel's compiler contracts it differently from another's.
+    Acc z = rounded_product(alpha, sum);
     if (c.data) z = fma(beta, element_of_c(row, col), z);
     if (bias) z += to_accumulator(load(bias + col * bias_stride));
     return z;

@@ -55,10 +55,9 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
 Choice choose(const Problem& problem, const Device& device) {
   const bool tf32 = problem.dtype == DType::f32 && problem.precision == Precision::tf32;
   if ((size_of(problem.dtype) == 2 || tf32) && device.capability >= 80 && !device.host) {
-    const bool hopper = !tf32 && device.capability == 90;
-    return {index_of(host_kernels(), hopper ? "wgmma" : "tensor_core"),
-            (tf32 ? "tf32" : name_of(problem.dtype)) + std::string(" on ") +
-                (hopper ? "Hopper's " : "") + "tensor cores, the same bits at every M"};
+    return {index_of(host_kernels(), "tensor_core"),
+            (tf32 ? "tf32" : name_of(problem.dtype)) +
+                std::string(" on tensor cores, the same bits at every M")};
   }
   const int64_t tile = problem.dtype == DType::f64 ? 64 : 128;
   const int64_t tiles =
