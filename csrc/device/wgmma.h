@@ -20,7 +20,8 @@ constexpr uint32_t ATOM_BYTES = 1024, PANEL_BYTES = 64 * 128;
 constexpr uint32_t descriptor_units(uint32_t bytes) { return bytes >> 4; }
 
 __device__ __forceinline__ uint32_t descriptor_at(uint32_t shared_address) {
-  return descriptor_units(PANEL_BYTES) << 16 | descriptor_units(shared_address);
+  constexpr uint32_t WITHIN_BLOCK = (1 << 18) - 1;  // above it, the block's rank in its cluster
+  return descriptor_units(PANEL_BYTES) << 16 | descriptor_units(shared_address & WITHIN_BLOCK);
 }
 __device__ __forceinline__ uint64_t tile_descriptor(uint32_t low) {
   constexpr uint32_t SWIZZLE_128 = 1u << 30, HIGH = SWIZZLE_128 | descriptor_units(ATOM_BYTES);

@@ -8,7 +8,6 @@
 #include "gemm/ladder/tensor_core.cu"
 #include "gemm/ladder/tiled.cu"
 #include "gemm/ladder/vectorized.cu"
-#include "gemm/ladder/wgmma.cu"
 
 namespace smem::gemm {
 

@@ -8,11 +8,11 @@ namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
 extern const Kernel naive, panel, tiled16, tiled32, tiled32_padded, vectorized, register_tiled,
-    double_buffered, tensor_core, wgmma;
+    double_buffered, tensor_core;
 
 inline constexpr const Kernel* KERNELS[] = {
     &naive,      &panel,          &tiled16,         &tiled32,     &tiled32_padded,
-    &vectorized, &register_tiled, &double_buffered, &tensor_core, &wgmma,
+    &vectorized, &register_tiled, &double_buffered, &tensor_core,
 };
 
 }  // namespace SMEM_BUILD

@@ -1,5 +1,6 @@
 """smem.gemm: activation(alpha * a @ b + beta * c + bias)."""
 
+import math
 from typing import Any
 
 import torch
@@ -201,7 +202,7 @@ def product_over_rows(
             z = product(x.mT, y, alpha, precision, kernel)
             return sum_to_shape(z, z.shape[-2:])
         x, y = x.movedim(first, 0), y.movedim(first, 0)
-    x, y = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
+    x, y = (z.reshape(math.prod(z.shape[:-1]), z.shape[-1]) for z in (x, y))
     return product(x.mT, y, alpha, precision, kernel)
 
 

@@ -23,15 +23,22 @@ struct Copies {
   uint32_t first_blocks;  ///< those that work on the first
 };
 
-/// 8 neighbours in a line as the one or two aligned pieces of 16 bytes that hold them. Neither is
-/// read unless some of it is the line's, so no access leaves the memory that the tensor lies in;
-/// what is read behind the line's end lands where nobody looks.
+__device__ __forceinline__ uint4 load_strided(const uint16_t* from, int64_t step, int64_t inside) {
+  Vector<uint16_t, LANE> values;
+#pragma unroll
+  for (int i = 0; i < LANE; ++i) values.lane[i] = i < inside ? from[i * step] : uint16_t{0};
+  return reinterpret_cast<const uint4&>(values);
+}
+
+/// 8 neighbours in a line as the one or two aligned pieces of 16 bytes that hold them. Where those
+/// go on behind the line's end, element by element: memory may end with the line.
 __device__ __forceinline__ uint4 load_unaligned(const uint16_t* from, int64_t inside) {
   const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from) % 16);
   const auto* aligned = reinterpret_cast<const uint4*>(reinterpret_cast<uintptr_t>(from) - shift);
+  if (inside < (shift > 0 ? 2 * LANE - shift / 2 : LANE)) return load_strided(from, 1, inside);
   const uint4 a = __ldg(aligned);
   uint4 b{};
-  if (shift > 0 && inside > (16 - shift) / 2) b = __ldg(aligned + 1);
+  if (shift > 0) b = __ldg(aligned + 1);
   uint32_t words[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
   if (shift & 8) {
 #pragma unroll
@@ -44,13 +51,6 @@ __device__ __forceinline__ uint4 load_unaligned(const uint16_t* from, int64_t in
   const uint32_t bits = (shift & 2) * 8;
   return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
           __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
-}
-
-__device__ __forceinline__ uint4 load_strided(const uint16_t* from, int64_t step, int64_t inside) {
-  Vector<uint16_t, LANE> values;
-#pragma unroll
-  for (int i = 0; i < LANE; ++i) values.lane[i] = i < inside ? from[i * step] : uint16_t{0};
-  return reinterpret_cast<const uint4&>(values);
 }
 
 __global__ void __launch_bounds__(THREADS) pack_kernel(const Copies copies) {

@@ -35,14 +35,16 @@ CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y) {
   const cuuint64_t strides[] = {shape.y_stride * bytes, shape.z_stride * bytes};
   const cuuint32_t box[] = {static_cast<cuuint32_t>(box_x), static_cast<cuuint32_t>(box_y), 1};
   const cuuint32_t every[] = {1, 1, 1};
+  // Swizzled rows lie 128 bytes apart, even in a narrower box.
+  const bool is_widest = box_x * bytes == ROW_BYTES;
   CUtensorMap map;
-  const CUresult result =
-      encoder()(&map,
-                shape.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                          : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                3, const_cast<void*>(shape.data), sizes, strides, box, every,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encoder()(
+      &map,
+      shape.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      3, const_cast<void*>(shape.data), sizes, strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      is_widest ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     throw std::runtime_error(
         "smem: the driver refused a tensor map (" + std::to_string(static_cast<int>(result)) +
