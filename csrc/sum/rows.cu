@@ -33,9 +33,11 @@ struct Rows {
   int warps_a_row, segments_a_warp;  ///< powers of two
 };
 
-template <typename T, typename Op, Lie LIE>
-__global__ void __launch_bounds__(THREADS, LIE == Lie::nested ? 2 : 3)
+/// LIE_ is a Lie: compilers agree on how an int is called in a kernel's name.
+template <typename T, typename Op, int LIE_>
+__global__ void __launch_bounds__(THREADS, Lie(LIE_) == Lie::nested ? 2 : 3)
     rows_kernel(const __grid_constant__ Rows rows) {
+  constexpr Lie LIE{LIE_};
   using Acc = Node<Op, T>;
   __shared__ Tile<Acc, 1, WARPS> nodes;
   const Problem& problem = rows.problem;
@@ -192,7 +194,7 @@ struct RowsOf {
   template <typename T, typename Op, Lie LIE>
   static void launch_rows(const Problem& problem, const Device& device) {
     const Shape shape = shape_of(problem, device);
-    launch(NAME, rows_kernel<T, Op, LIE>, {shape.blocks, {THREADS}}, device,
+    launch(NAME, rows_kernel<T, Op, int(LIE)>, {shape.blocks, {THREADS}}, device,
            Rows{problem, shape.warps_a_row, shape.segments_a_warp});
   }
 
@@ -254,13 +256,13 @@ const Kernel rows{
     [](DType in_dtype) -> const void* {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return reinterpret_cast<const void*>(rows_kernel<T, Sum, Lie::aligned>);
+        return reinterpret_cast<const void*>(rows_kernel<T, Sum, int(Lie::aligned)>);
       });
     },
     [](DType in_dtype) -> std::string_view {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return symbol_of<rows_kernel<T, Sum, Lie::aligned>>();
+        return symbol_of<rows_kernel<T, Sum, int(Lie::aligned)>>();
       });
     }};
 
