@@ -23,8 +23,9 @@ struct ByteGroup {
     const int64_t segment = leaf / LANES * LANES * problem.chain, first = segment + leaf % LANES;
     const int rounds = rounds_of(problem, problem.count - segment);
     int rows = 0;
-    for (int round = 0; round < rounds; ++round)
+    for (int round = 0; round < rounds; ++round) {
       rows += add(even, odd, first + round * LANES, site);
+    }
 #pragma unroll
     for (int v = 0; v < VEC; ++v) {
       const uint32_t word = v % 2 == 0 ? even[v / 4] : odd[v / 4];

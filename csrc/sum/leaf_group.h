@@ -22,10 +22,11 @@ __device__ __forceinline__ int rounds_of(const Problem& problem, int64_t left) {
   return rounds < problem.chain ? static_cast<int>(rounds) : problem.chain;
 }
 
-/// Elements a load: with 8 leaves of 4 elements, a thread holds 32 sums. Bytes are summed by words
-/// (sum/byte_group.h).
+/// Whether sum/byte_group.h serves, where columns can be read by 16 bytes.
 template <typename T, typename Op>
 constexpr bool BY_BYTES = sizeof(T) == 1 && std::is_same_v<Op, Sum>;
+
+/// Elements a load: with 8 leaves of 4 elements, a thread holds 32 sums.
 template <typename T, typename Op>
 constexpr int COLUMN_WIDTH = BY_BYTES<T, Op> ? 16 : std::min(4, VECTOR_WIDTH<T>);
 

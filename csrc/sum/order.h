@@ -23,6 +23,7 @@
 // torch's where the count is just above a power of two, whose tree is lopsided (1.2 times at 100).
 #pragma once
 
+#include <cstddef>
 #include <limits>
 
 #include "device/number.h"
@@ -35,10 +36,7 @@ constexpr int NARROW_LEVELS = 5;  ///< nodes above 2^5 leaves are the last ones 
 
 /// Sums and extrema of bytes, which any order leaves the same, take segments so many times as long:
 /// 16 loads of 16 bytes a lane.
-template <typename T>
-constexpr int span_of() {
-  return sizeof(T) == 1 ? 4 : 1;
-}
+constexpr int span_of(size_t element_bytes) { return element_bytes == 1 ? 4 : 1; }
 
 inline namespace SMEM_BUILD {
 

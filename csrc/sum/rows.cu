@@ -141,7 +141,6 @@ namespace {
 /// One load of every lane for a row, or a few single elements.
 constexpr int SHORT_COUNT = 256;
 
-template <typename T>
 bool is_short(const Problem& problem) {
   return problem.count > 0 && problem.count <= SHORT_COUNT && problem.reduced.rank <= 1;
 }
@@ -163,9 +162,8 @@ struct Shape {
 /// of five segments, say, goes to one warp where there are rows enough: eight warps would leave
 /// three idle.
 Shape shape_of(const Problem& problem, const Device& device) {
-  const int span = size_of(problem.in_dtype) == 1 ? span_of<uint8_t>() : 1;
-  const int64_t segments =
-      std::max<int64_t>(1, ceil_div(problem.count, int64_t{LANES} * span * problem.chain));
+  const int64_t segment = int64_t{LANES} * span_of(size_of(problem.in_dtype)) * problem.chain;
+  const int64_t segments = std::max<int64_t>(1, ceil_div(problem.count, segment));
   const auto cut = [&](int segments_a_warp) {
     const int64_t warps = ceil_div(segments, segments_a_warp);
     const auto warps_a_row = static_cast<int>(std::min<int64_t>(WARPS, power_of_two_from(warps)));
@@ -222,7 +220,7 @@ struct RowsOf {
 
   template <typename T, typename Op>
   static void run(const Problem& problem, const Device& device) {
-    if (is_short<T>(problem)) return run_short<T, Op>(problem, device);
+    if (is_short(problem)) return run_short<T, Op>(problem, device);
     switch (lie_of<T>(problem)) {
       case Lie::aligned:
         return launch_rows<T, Op, Lie::aligned>(problem, device);

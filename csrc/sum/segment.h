@@ -11,8 +11,8 @@ namespace smem::sum {
 inline namespace SMEM_BUILD {
 
 /// Loads of a thread that are under way before the first is needed. By Little's law an H200's
-/// multiprocessor hides its memory's latency with 26 to 40 KB in flight; with 1024 threads these
-/// are 128 KB by 16-byte loads.
+/// multiprocessor hides its memory's latency with 26 to 40 KB in flight; with 768 threads these
+/// are 96 KB by 16-byte loads.
 constexpr int LOADS = 8;
 
 /// How the elements of a row lie in memory.
@@ -30,7 +30,8 @@ struct Segment {
   static constexpr int VEC = LIE == Lie::anywhere ? 1 : VECTOR_WIDTH<T>;
   static constexpr int VECTORS = VEC * 32 < LANES ? LANES / (VEC * 32) : 1;  ///< a thread, a round
   static constexpr int ROUND = VECTORS * VEC * 32;
-  static constexpr int LENGTH = LANES * span_of<T>();  ///< elements of a segment over the chain's
+  static constexpr int LENGTH =
+      LANES * span_of(sizeof(T));  ///< elements of a segment over the chain's
   static constexpr int BATCH = std::min(LENGTH * CHAIN / ROUND, std::max(1, LOADS / VECTORS));
   static constexpr int LEVEL = std::bit_width(unsigned{VEC}) - 1;  ///< of a lane's node
 
@@ -43,12 +44,12 @@ struct Segment {
   const T* run = nullptr;
   int64_t run_end = 0;
 
-  /// The node above the segment's leaves; the identity for one beyond the end. Called by a
-  /// warp, for one segment after the other.
+  /// The node above the leaves of a segment that has any. Called by a warp, for one segment after
+  /// the other.
   __device__ __forceinline__ Node<Op, T> reduce(int64_t segment, Site site = Site::here()) {
     const int most = LENGTH * problem.chain;
     const int64_t begin = segment * most, left = problem.count - begin;
-    const int size = left < 0 ? 0 : left < most ? static_cast<int>(left) : most;
+    const int size = left < most ? static_cast<int>(left) : most;
     const int lane = threadIdx.x % 32;
 
     // Slot s of round r is element 256 r + s - shift: vectors begin where memory's do. The first
