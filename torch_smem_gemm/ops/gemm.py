@@ -7,7 +7,11 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
-from torch_smem_gemm.ops._activation import gradient_and_bias_gradient, needs_preactivation
+from torch_smem_gemm.ops._activation import (
+    gradient_and_bias_gradient,
+    needs_preactivation,
+    rules_of_both_forms,
+)
 from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_codes, check_gemm
 from torch_smem_gemm.ops._codes import (
     AUTO,
@@ -127,21 +131,6 @@ def _describe(
     return check_gemm(a, b, bias, c, beta, out_dtype)
 
 
-def _describe_with_preactivation(*args: Any) -> list[tuple[list[int], torch.dtype]]:
-    shape, dtype = _describe(*args)
-    return [(shape, dtype), (shape, args[0].dtype)]
-
-
-def _setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    _save(ctx, inputs, output if inputs[6] else None)  # relu: the result says enough
-
-
-def _setup_with_preactivation(ctx: Any, inputs: tuple, outputs: tuple[Tensor, Tensor]) -> None:
-    # An output, so that it is differentiated in its turn. What has no gradient stays without.
-    _save(ctx, inputs, outputs[1])
-    ctx.set_materialize_grads(False)
-
-
 def _save(ctx: Any, inputs: tuple, z: Tensor | None) -> None:
     a, b, _, c, *numbers, _ = inputs
     ctx.save_for_backward(a, b, z)
@@ -221,20 +210,6 @@ def _grad_b(
     return sum_to_shape(product(a.mT, grad, alpha, precision, kernel), b.shape)
 
 
-def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
-    tangent = _tangent_before_activation(output, args, tangents)
-    # None, or relu, whose slope has no derivative: with one the tangent would keep its own tensor.
-    return _aten.activation_gradient(tangent, output.detach(), args[6])
-
-
-def _jvp_with_preactivation(
-    op: Op, outputs: tuple[Tensor, Tensor], args: tuple, tangents: tuple
-) -> tuple[Tensor, Tensor]:
-    y, z = outputs
-    tangent = _tangent_before_activation(y, args, tangents)
-    return _aten.activation_gradient(tangent, z.to(y.dtype), args[6]), tangent.to(z.dtype)
-
-
 def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> Tensor:
     a, b, _, _, alpha, beta, _, *choices = args
     tangent_a, tangent_b, tangent_bias, tangent_c, *_ = tangents
@@ -249,6 +224,11 @@ def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> 
     if tangent_c is not None and beta != 0:
         tangent = tangent + beta * tangent_c
     return tangent
+
+
+_RULES, _RULES_WITH_PREACTIVATION = rules_of_both_forms(
+    describe=_describe, save=_save, tangent=_tangent_before_activation, activation_at=6
+)
 
 
 def _vmap(op: Op, info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
@@ -300,12 +280,10 @@ def _mapped(
 
 _gemm_with_preactivation = define(
     "gemm_with_preactivation",
-    describe=_describe_with_preactivation,
     cpu=_aten.gemm_with_preactivation,
     vmap=_vmap_with_preactivation,
-    setup=_setup_with_preactivation,
     backward=_backward,
-    jvp=_jvp_with_preactivation,
+    **_RULES_WITH_PREACTIVATION,
 )
 
 
@@ -315,11 +293,9 @@ def _first_of_both(*args: Any) -> Tensor:
 
 _gemm = define(
     "gemm",
-    describe=_describe,
     cpu=_aten.gemm,
     vmap=_vmap,
-    setup=_setup,
     backward=_backward,
-    jvp=_jvp,
     differentiable=lambda args: _first_of_both if needs_preactivation(args[6]) else None,
+    **_RULES,
 )

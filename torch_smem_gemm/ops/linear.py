@@ -7,7 +7,11 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
-from torch_smem_gemm.ops._activation import gradient_and_bias_gradient, needs_preactivation
+from torch_smem_gemm.ops._activation import (
+    gradient_and_bias_gradient,
+    needs_preactivation,
+    rules_of_both_forms,
+)
 from torch_smem_gemm.ops._checks import check_codes, check_linear
 from torch_smem_gemm.ops._codes import activation_code, precision_code, resolved
 from torch_smem_gemm.ops._dispatch import Op, autocast, define
@@ -65,21 +69,6 @@ def _describe(
     return check_linear(x, weight, bias, out_dtype)
 
 
-def _describe_with_preactivation(*args: Any) -> list[tuple[list[int], torch.dtype]]:
-    shape, dtype = _describe(*args)
-    return [(shape, dtype), (shape, args[0].dtype)]
-
-
-def _setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    _save(ctx, inputs, output if inputs[3] else None)  # relu: the result says enough
-
-
-def _setup_with_preactivation(ctx: Any, inputs: tuple, outputs: tuple[Tensor, Tensor]) -> None:
-    # An output, so that it is differentiated in its turn. What has no gradient stays without.
-    _save(ctx, inputs, outputs[1])
-    ctx.set_materialize_grads(False)
-
-
 def _save(ctx: Any, inputs: tuple, z: Tensor | None) -> None:
     x, weight, _, activation, precision, _ = inputs
     ctx.save_for_backward(x, weight, z)
@@ -104,20 +93,6 @@ def _backward(ctx: Any, grad: Tensor | None, grad_z: Tensor | None = None) -> tu
     )
 
 
-def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
-    tangent = _tangent_before_activation(output, args, tangents)
-    # None, or relu, whose slope has no derivative: with one the tangent would keep its own tensor.
-    return _aten.activation_gradient(tangent, output.detach(), args[3])
-
-
-def _jvp_with_preactivation(
-    op: Op, outputs: tuple[Tensor, Tensor], args: tuple, tangents: tuple
-) -> tuple[Tensor, Tensor]:
-    y, z = outputs
-    tangent = _tangent_before_activation(y, args, tangents)
-    return _aten.activation_gradient(tangent, z.to(y.dtype), args[3]), tangent.to(z.dtype)
-
-
 def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> Tensor:
     x, weight, _, _, *choices = args
     tangent_x, tangent_weight, tangent_bias, *_ = tangents
@@ -130,6 +105,11 @@ def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> 
     if tangent_bias is not None:
         tangent = tangent + tangent_bias
     return tangent
+
+
+_RULES, _RULES_WITH_PREACTIVATION = rules_of_both_forms(
+    describe=_describe, save=_save, tangent=_tangent_before_activation, activation_at=3
+)
 
 
 def _vmap(op: Op, info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
@@ -189,12 +169,10 @@ def _mapped(
 
 _linear_with_preactivation = define(
     "linear_with_preactivation",
-    describe=_describe_with_preactivation,
     cpu=_aten.linear_with_preactivation,
     vmap=_vmap_with_preactivation,
-    setup=_setup_with_preactivation,
     backward=_backward,
-    jvp=_jvp_with_preactivation,
+    **_RULES_WITH_PREACTIVATION,
 )
 
 
@@ -204,11 +182,9 @@ def _first_of_both(*args: Any) -> Tensor:
 
 _linear = define(
     "linear",
-    describe=_describe,
     cpu=_aten.linear,
     vmap=_vmap,
-    setup=_setup,
     backward=_backward,
-    jvp=_jvp,
     differentiable=lambda args: _first_of_both if needs_preactivation(args[3]) else None,
+    **_RULES,
 )
