@@ -16,7 +16,13 @@ class Reason:
     why: str
     where: Callable[[Mapping[str, Any]], bool]  # of rows of the results
     most: float  # that the counts differ by, as a share of ncu's count ...
-    share_of: str = ""  # ... of this counter, if not of the same
+    share_of: str = ""  # ... of this counter, or of the row's "from_l2", if not of the same
+
+    def whole(self, row: Mapping[str, Any], counter: str) -> float:
+        """What ``most`` is a share of."""
+        if self.share_of == "from_l2":
+            return row["from_l2"]
+        return row["counters"][self.share_of or counter]["ncu"]
 
 
 def _gemm(row: Mapping[str, Any]) -> bool:
@@ -29,6 +35,31 @@ def _ragged_gemm(row: Mapping[str, Any]) -> bool:
 
 def _ragged_sum(row: Mapping[str, Any]) -> bool:
     return row["op"] == "sum" and row["sizes"][-1] % 1024 != 0
+
+
+def _float32_sum(kernel: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda row: row["kernel"] == kernel and row["dtype"] == "float32"
+
+
+def _by_elements(row: Mapping[str, Any]) -> bool:
+    """Whether the kernel is `gathered`, and takes elements out of the runs that it copies."""
+    return row["kernel"] == "gathered" and row["dtype"] != "uint8"
+
+
+def _gathered(row: Mapping[str, Any]) -> bool:
+    """Where the hardware has counted the trace's sectors on their way from L2 to L1."""
+    pair = {"trace": row["counters"]["copy sectors"]["trace"], "ncu": row["from_l2"]}
+    return _by_elements(row) and difference(pair) <= TOLERANCE
+
+
+_FITTED = (
+    "the passes of 16-byte cp.async from rows that are not whole 128-byte lines apart, or of zeros "
+    "beyond an edge: the trace's rule was fitted, not found"
+)
+_UNSEEN = (
+    "ncu's counters by instruction see a part of what these 16-byte copies move, or nothing: no "
+    "byte at 256x256. The sectors that the hardware counts from L2 to L1 are the trace's"
+)
 
 
 def _conflicts(which: str) -> tuple[Reason, ...]:
@@ -64,6 +95,18 @@ REASONS: dict[str, tuple[Reason, ...]] = {
             lambda row: row["op"] == "sum" and row["kernel"] == "shuffle",
             0.02,
         ),
+        Reason(
+            "nvcc makes the first and the last addition of a counter of nodes at every segment, "
+            "and then selects (DADD, FSEL)",
+            _float32_sum("rows"),
+            0.05,
+        ),
+        Reason(
+            "the same; beside it, what lies behind a column's end is added and then not selected, "
+            "and so is a node's float32 sum where the float64 one is meant",
+            _float32_sum("columns"),
+            0.09,
+        ),
     ),
     "global load requests": (Reason(_UNROLLED, _ragged_sum, 0.1),),
     "global load sectors": (
@@ -82,14 +125,12 @@ REASONS: dict[str, tuple[Reason, ...]] = {
             _ragged_gemm,
             0.03,
         ),
+        Reason(_UNSEEN, _gathered, 1, "from_l2"),
     ),
     "copy wavefronts": (
-        Reason(
-            "the passes of 16-byte cp.async from rows that are not whole 128-byte lines apart, or "
-            "of zeros beyond an edge: the trace's rule was fitted, not found",
-            _ragged_gemm,
-            0.1,
-        ),
+        Reason(_FITTED, _ragged_gemm, 0.1),
+        Reason(_FITTED, lambda row: row["kernel"] == "gathered" and row["dtype"] == "uint8", 0.6),
+        Reason(_UNSEEN, _gathered, 1.2, "from_l2"),
     ),
     "shared load bytes": (
         Reason(
@@ -113,7 +154,7 @@ def reason(row: Mapping[str, Any], name: str) -> Reason | None:
     """What explains that a counter of this row of the results differs, by as much as it does."""
     pair = row["counters"][name]
     for known in REASONS.get(name, ()):
-        whole = row["counters"][known.share_of or name]["ncu"]
-        if known.where(row) and abs(pair["trace"] - pair["ncu"]) <= known.most * whole:
+        off = abs(pair["trace"] - pair["ncu"])
+        if known.where(row) and off <= known.most * known.whole(row, name):
             return known
     return None

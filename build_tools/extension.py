@@ -26,8 +26,6 @@ from build_tools.toolchain import CudaToolkit, gencode_flags, job_count
 TORCH_TARGET = (2, 11)
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ROOT / "build" / "generated"
-# Kernels for Hopper that have not yet given right results on a GPU: see bench/NOTES.md.
-UNFINISHED = Path("csrc/gemm/hopper")
 CUDA = CudaToolkit.find()
 
 COMMON = [
@@ -66,11 +64,7 @@ def make_extension() -> Extension:
     gencode = gencode_flags(CUDA) if CUDA else []
     return cpp_extension.CppExtension(
         "torch_smem_gemm._C",
-        sorted(
-            str(path)
-            for path in Path("csrc").rglob("*")
-            if path.suffix in suffixes and UNFINISHED not in path.parents
-        ),
+        sorted(str(path) for path in Path("csrc").rglob("*") if path.suffix in suffixes),
         # ninja compiles in another folder.
         include_dirs=[str(ROOT / "csrc"), str(GENERATED)],
         library_dirs=list(CUDA.library_dirs) if CUDA else [],

@@ -8,9 +8,10 @@ from helpers import FLOATS, GEMMS, TENSOR_CORE_GEMMS, short
 import torch_smem_gemm as smem
 
 
-def takes(kernel: str, dtype: torch.dtype, device: str) -> bool:
-    """Whether a GEMM kernel takes a dtype on a device; auto takes all."""
-    return all(row.takes(dtype, device) for row in smem.kernels("gemm") if row.name == kernel)
+def takes(kernel: str, dtype: torch.dtype, device: str, precision: str = "fp32") -> bool:
+    """Whether a GEMM kernel computes a dtype on a device in that precision; auto takes all."""
+    rows = (row for row in smem.kernels("gemm") if row.name == kernel)
+    return all(row.takes(dtype, device, precision) for row in rows)
 
 
 def floats_of(kernel: str) -> list[torch.dtype]:

@@ -6,6 +6,7 @@ Without torch's caching allocator every tensor is an allocation of its own, so t
 the bounds of each. Results are compared with torch's on the way.
 """
 
+import itertools
 import math
 import os
 
@@ -24,6 +25,12 @@ SHAPES = (
     ((), 129, 130, 36, True, True),
     ((), 128, 128, 32, False, False),
 )
+# For kernels with variants: several pieces of work a block, K in chunks, operands packed first.
+LONGER_SHAPES = (
+    ((), 700, 520, 200, False, True),
+    ((), 40, 24, 8200, False, False),
+    ((3,), 70, 129, 77, False, True),
+)
 
 
 def matrix(batch: tuple[int, ...], rows: int, cols: int, turned: bool, dtype: torch.dtype):
@@ -40,17 +47,22 @@ def gemms() -> int:
             precision = kernel.float32_precision
             if not kernel.takes(dtype, "cuda", precision):
                 continue
-            for batch, m, n, k, turn_a, turn_b in SHAPES:
+            names = (kernel.name, *(f"{kernel.name}:{variant}" for variant in kernel.variants))
+            shapes = SHAPES + (LONGER_SHAPES if kernel.variants else ())
+            for name, (batch, m, n, k, turn_a, turn_b) in itertools.product(names, shapes):
                 a, b = matrix(batch, m, k, turn_a, dtype), matrix((), k, n, turn_b, dtype)
                 bias, c = matrix((), 1, n, False, dtype)[0], matrix((), m, 1, False, dtype)
                 options = {"alpha": 0.5, "beta": 2.0, "activation": "gelu", "precision": precision}
-                result = smem.gemm(a, b, bias=bias, c=c, **options, kernel=kernel.name)
+                result = smem.gemm(a, b, bias=bias, c=c, **options, kernel=name)
                 z = 0.5 * (a.double() @ b.double()) + 2 * c.double() + bias.double()
                 expected = torch.nn.functional.gelu(z)
                 tolerance = 1e-1 if dtype.itemsize == 2 or precision == "tf32" else 1e-3
                 torch.testing.assert_close(
                     result.double(), expected, rtol=tolerance, atol=tolerance
                 )
+                if precision != "tf32" or dtype.itemsize == 2:
+                    plain = smem.gemm(a, b, kernel=name)  # another way out of the kernel
+                    torch.testing.assert_close(plain, a @ b, rtol=tolerance, atol=tolerance)
                 launches += 1
     return launches
 

@@ -17,7 +17,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import torch_smem_gemm as smem
 
 OPS = torch.ops.smem
-EVERY_GEMM = [row.name for row in smem.kernels("gemm")]
+EVERY_GEMM = [
+    name
+    for row in smem.kernels("gemm")
+    for name in (row.name, *(f"{row.name}:{variant}" for variant in row.variants))
+]
 NAMED = {"gemm": GEMMS[2], "transpose": TRANSPOSES[0], "sum": SUMS[0]}
 FLOAT = torch.float32
 

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +13,13 @@ from helpers import FLOATS, short
 import torch_smem_gemm as smem
 from torch_smem_gemm import _C
 from torch_smem_gemm._kernels import OPS, build_info
-from torch_smem_gemm.ops.plan import plan_problem, plan_transpose, transpose_problem
+from torch_smem_gemm.ops.plan import (
+    GemmProblem,
+    gemm_problem,
+    plan_problem,
+    plan_transpose,
+    transpose_problem,
+)
 
 DTYPES = {
     "gemm": ("float64", "float32", "float16", "bfloat16"),
@@ -35,8 +42,11 @@ def test_table() -> None:
             assert row.summary
             assert row.requires
             assert row.dtypes == DTYPES[op] or not row.on_cpu
-    ladder = "naive panel tiled16 tiled32 tiled32_padded vectorized register_tiled double_buffered"
-    assert [row.name for row in smem.kernels("gemm")][:8] == ladder.split()
+    ladder = (
+        "naive panel tiled16 tiled32 tiled32_padded vectorized register_tiled double_buffered "
+        "tensor_core wgmma"
+    )
+    assert [row.name for row in smem.kernels("gemm")] == ladder.split()
     transposes = "naive tiled padded swizzled runs gathered vectorized"
     assert [row.name for row in smem.kernels("transpose")] == transposes.split()
     assert [row.name for row in smem.kernels("sum")][:2] == ["tree", "shuffle"]
@@ -51,6 +61,8 @@ def test_tensor_cores_in_the_table() -> None:
     assert row.float32_precision == "tf32"
     assert {row.float32_precision for row in smem.kernels() if row.on_cpu} == {"ieee"}
     assert (row.capability, row.capability_alone) == ((8, 0), False)
+    assert (gemms[-1].capability, gemms[-1].capability_alone) == ((9, 0), True)
+    assert "128x256" in gemms[-1].variants
     assert not row.takes(torch.float16, "cpu")
     assert gemms[0].takes(torch.float16, "cpu")
     assert smem.kernels("transpose")[0].takes(torch.complex64, "cpu")
@@ -89,8 +101,9 @@ def test_auto_chooses_a_kernel_that_takes_the_problem(dtype: torch.dtype) -> Non
     takes_all = {row.name for row in smem.kernels("gemm") if row.any_k}
     for m, n, k, batch in itertools.product(SIZES, SIZES, (0, *SIZES), (1, 1000)):
         for capability, multiprocessors in (((7, 5), 40), ((9, 0), 132)):
+            problem = GemmProblem.contiguous(m, n, k, batch)
             plan = plan_problem(
-                dtype, m, n, k, batch=batch, capability=capability, multiprocessors=multiprocessors
+                dtype, problem, capability=capability, multiprocessors=multiprocessors
             )
             assert plan.kernel in takes_all
             assert plan.reason
@@ -108,7 +121,9 @@ def test_the_kind_of_arithmetic_does_not_depend_on_m(dtype: torch.dtype, precisi
         options = {"capability": capability, "precision": precision}
         for n, k in itertools.product(SIZES, (0, *SIZES)):
             kinds = {
-                on_cpu[plan_problem(dtype, m, n, k, **options, batch=batch).kernel]
+                on_cpu[
+                    plan_problem(dtype, GemmProblem.contiguous(m, n, k, batch), **options).kernel
+                ]
                 for m in SIZES
                 for batch in (1, 1000)
             }
@@ -124,15 +139,17 @@ PLANS = [
     (torch.float32, (256, 256, 4096, 64), "double_buffered", "256 tiles"),
     (torch.float32, (1, 4096, 4096, 1), "vectorized", "M or N fills at most a quarter"),
     (torch.float32, (4096, 7, 4096, 1), "vectorized", "M or N fills at most a quarter"),
-    (torch.bfloat16, (1, 4096, 4096, 1), "tensor_core", "bfloat16 on tensor cores"),
-    (torch.float16, (4096, 4096, 4096, 1), "tensor_core", "float16 on tensor cores"),
+    (torch.bfloat16, (1, 4096, 4096, 1), "wgmma", "bfloat16 on Hopper's tensor cores; tiles 64x"),
+    (torch.float16, (4096, 4096, 4096, 1), "wgmma", "; tiles 128x256"),
+    (torch.float16, (4096, 4096, 4097, 1), "wgmma", ", a packed first"),
+    (torch.float16, (64, 64, 262144, 1), "wgmma", "K in 128 chunks"),
+    (torch.float16, (64, 64, 0, 1), "wgmma", "left to tensor_core"),
 ]
 
 
 @pytest.mark.parametrize(("dtype", "sizes", "kernel", "reason"), PLANS, ids=short)
 def test_plans_on_an_h200(dtype: torch.dtype, sizes: tuple, kernel: str, reason: str) -> None:
-    m, n, k, batch = sizes
-    plan = plan_problem(dtype, m, n, k, batch=batch)
+    plan = plan_problem(dtype, GemmProblem.contiguous(*sizes))
     assert plan.kernel == kernel
     assert reason in plan.reason
 
@@ -156,16 +173,13 @@ def test_the_problem_that_shapes_make(
     shape_a: tuple, shape_b: tuple, problem: tuple, device: str
 ) -> None:
     a, b = torch.empty(shape_a, device=device), torch.empty(shape_b, device=device)
-    assert tuple(torch.ops.smem._gemm_problem(a, b)) == problem
-    m, n, k, batch = problem
+    found = gemm_problem(a, b)
+    assert (found.m, found.n, found.k, math.prod(size for size, *_ in found.batch)) == problem
     if device == "cuda":
         card = torch.cuda.get_device_properties(0)
         assert smem.plan(a, b) == plan_problem(
             torch.float32,
-            m,
-            n,
-            k,
-            batch=batch,
+            found,
             capability=(card.major, card.minor),
             multiprocessors=card.multi_processor_count,
             shared_bytes=card.shared_memory_per_block_optin,
@@ -176,7 +190,15 @@ def test_the_problem_that_shapes_make(
 
 def test_rows_that_lie_apart_stay_a_batch() -> None:
     a = torch.empty(8, 6, 4)[:, :3]
-    assert tuple(torch.ops.smem._gemm_problem(a, torch.empty(4, 5))) == (3, 5, 4, 8)
+    assert gemm_problem(a, torch.empty(4, 5)) == GemmProblem(
+        3, 5, 4, ((4, 1), (5, 1), (5, 1)), (0, 0), ((8, 24, 0, 15),)
+    )
+
+
+def test_operands_lie_as_the_tensors_do() -> None:
+    problem = gemm_problem(torch.empty(7, 70).mT, torch.empty(50, 8)[:, 1:].mT[:, :7].mT)
+    assert problem.strides == ((1, 70), (8, 1), (7, 1))
+    assert problem.misaligned == (0, 4)
 
 
 def test_plan_raises_what_gemm_raises(device: str) -> None:

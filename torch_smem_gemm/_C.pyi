@@ -8,14 +8,11 @@ def active_blocks(
 def begin_trace() -> str: ...
 def end_trace() -> str: ...
 def plan_gemm(
-    dtype: int,
-    m: int,
-    n: int,
-    k: int,
-    batch: int,
+    numbers: list[int],
     capability: int,
     multiprocessors: int,
     shared_bytes: int,
+    dtype: int,
     precision: int,
     /,
 ) -> str: ...

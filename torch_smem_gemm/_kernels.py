@@ -18,7 +18,8 @@ class KernelInfo:
     capability whose tensor cores it runs on, and the only one if ``capability_alone``; None where
     it needs none, and then runs on the CPU, too. ``float32_precision`` is what it keeps of float32:
     "ieee", "fp32" or "tf32". ``any_k`` is False where it bounds the length of K
-    (GEMM), ``any_operator`` where it sums only, and finds no mean, amax or amin.
+    (GEMM), ``any_operator`` where it sums only, and finds no mean, amax or amin. ``variants`` are
+    what it chooses among by itself; ``kernel="name:variant"`` names one. All give the same bits.
     """
 
     op: str
@@ -26,6 +27,7 @@ class KernelInfo:
     summary: str
     requires: str
     dtypes: tuple[str, ...]
+    variants: tuple[str, ...]
     capability: tuple[int, int] | None
     capability_alone: bool
     float32_precision: str
@@ -56,7 +58,7 @@ class KernelInfo:
 
 
 def _info(row: dict[str, Any]) -> KernelInfo:
-    row["dtypes"] = tuple(row["dtypes"])
+    row |= {key: tuple(row[key]) for key in ("dtypes", "variants")}
     row["capability"] = divmod(row["capability"], 10) if row["capability"] else None
     return KernelInfo(**row)
 

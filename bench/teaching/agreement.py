@@ -67,9 +67,9 @@ def _worst(group: list[Difference]) -> tuple[str, str, str]:
     """The run that differs most, relative to the count that is compared with."""
 
     def size(each: Difference) -> float:
-        whole = each.reason.share_of if each.reason and each.reason.share_of else each.counter
         off = abs(each.pair["trace"] - each.pair["ncu"])
-        return off / max(each.row["counters"][whole]["ncu"], 1)
+        whole = each.reason.whole(each.row, each.counter) if each.reason else each.pair["ncu"]
+        return off / max(whole, 1)
 
     each = max(group, key=size)
     sizes = " × ".join(map(str, each.row["sizes"]))

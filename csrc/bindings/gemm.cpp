@@ -220,6 +220,16 @@ Batched build_problem(const Arguments& args, const MatrixView& out) {
   return built;
 }
 
+/// -1 where the kernel shall choose.
+int variant_of(const Arguments& args, const gemm::Kernel& kernel) {
+  const int64_t variant = args.kernel / VARIANT_STEP - 1;
+  if (variant >= kernel.variant_count) {
+    fail(std::string("smem.") + args.op + ": kernel '" + kernel.name + "' has " +
+         std::to_string(kernel.variant_count) + " variants, got number " + std::to_string(variant));
+  }
+  return static_cast<int>(variant);
+}
+
 /// Writes `out` and, where there is one, `pre`, which is laid out alike.
 void run(const Arguments& args, const MatrixView& out, const OptionalTensor& pre = {}) {
   if (out.tensor->numel() == 0) return;
@@ -228,8 +238,9 @@ void run(const Arguments& args, const MatrixView& out, const OptionalTensor& pre
   const OnDeviceOf place(args.op, *args.a.tensor);
   const auto table = gemm::kernels(place.build());
   const int automatic = args.kernel == 0 ? gemm::choose(problem, place.device()).kernel : 0;
-  const int index = kernel_index(args.op, args.kernel, table.count, automatic);
+  const int index = kernel_index(args.op, args.kernel % VARIANT_STEP, table.count, automatic);
   const gemm::Kernel& kernel = *table.kernels[index];
+  problem.variant = variant_of(args, kernel);
   gemm::check_requirements(kernel, problem, place.device());
   std::optional<Tensor> workspace;
   if (const size_t bytes =
@@ -350,8 +361,28 @@ std::vector<int64_t> gemm_problem(const Tensor& a, const Tensor& b) {
   MatrixView out(a);  // for its shape and strides only
   out.sizes = check_gemm(args);
   out.strides = contiguous_strides(out.sizes);
-  const Problem problem = build_problem(args, out).problem;
-  return {problem.M, problem.N, problem.K, problem.batch.count()};
+  const Problem p = build_problem(args, out).problem;
+  const auto misaligned = [](const gemm::Operand& operand) {
+    return static_cast<int64_t>(reinterpret_cast<uintptr_t>(operand.data) % 16);
+  };
+  std::vector<int64_t> numbers{p.M,
+                               p.N,
+                               p.K,
+                               p.a.row_stride,
+                               p.a.col_stride,
+                               p.b.row_stride,
+                               p.b.col_stride,
+                               p.out.row_stride,
+                               p.out.col_stride,
+                               misaligned(p.a),
+                               misaligned(p.b)};
+  for (int d = 0; d < p.batch.rank; ++d) {
+    for (const int64_t number : {p.batch.size[d], p.batch.stride[gemm::A][d],
+                                 p.batch.stride[gemm::B][d], p.batch.stride[gemm::OUT][d]}) {
+      numbers.push_back(number);
+    }
+  }
+  return numbers;
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias, int64_t activation,

@@ -34,6 +34,14 @@ gemm::TensorCores tensor_cores_of(const gemm::Kernel& kernel) { return kernel.te
 gemm::TensorCores tensor_cores_of(const transpose::Kernel&) { return {}; }
 gemm::TensorCores tensor_cores_of(const sum::Kernel&) { return {}; }
 
+std::vector<std::string> variants_of(const gemm::Kernel& kernel) {
+  std::vector<std::string> names;
+  for (int i = 0; i < kernel.variant_count; ++i) names.push_back(json(kernel.variants[i]));
+  return names;
+}
+std::vector<std::string> variants_of(const transpose::Kernel&) { return {}; }
+std::vector<std::string> variants_of(const sum::Kernel&) { return {}; }
+
 /// What a kernel is built for, by name, and the argument of its `function` and `symbol` for that.
 template <typename Key>
 using Instances = std::vector<std::pair<std::string, Key>>;
@@ -73,6 +81,7 @@ void describe(const char* op, const Table& table, std::vector<std::string>& rows
                                 {"summary", json(kernel.summary)},
                                 {"requires", json(kernel.requires_)},
                                 {"dtypes", json_array(dtypes)},
+                                {"variants", json_array(variants_of(kernel))},
                                 {"capability", json(int64_t{capability})},
                                 {"capability_alone", alone ? "true" : "false"},
                                 {"float32_precision", json(float32_precision_of(kernel))},
@@ -177,23 +186,29 @@ std::string active_blocks(int64_t, int64_t, int64_t, int64_t, int64_t) {
 }
 #endif
 
-/// What `auto` runs for a GEMM of this size on such a device.
-std::string plan_gemm(int64_t dtype, int64_t M, int64_t N, int64_t K, int64_t batch,
-                      int64_t capability, int64_t multiprocessors, int64_t shared_bytes,
-                      int64_t precision) {
+/// What `auto` runs for a GEMM, described as torch.ops.smem._gemm_problem does.
+std::string plan_gemm(const std::vector<int64_t>& numbers, const Device& device, DType dtype,
+                      gemm::Precision precision) {
   gemm::Problem problem{};
-  problem.precision = static_cast<gemm::Precision>(precision);
-  problem.dtype = problem.c_dtype = problem.out_dtype = static_cast<DType>(dtype);
-  problem.M = M;
-  problem.N = N;
-  problem.K = K;
-  problem.batch.rank = 1;
-  problem.batch.size[0] = batch;
-  const Choice choice =
-      gemm::choose(problem, {static_cast<int>(capability), static_cast<int>(multiprocessors),
-                             static_cast<size_t>(shared_bytes), nullptr});
-  return json_object({{"kernel", json(gemm::host_kernels().kernels[choice.kernel]->name)},
-                      {"reason", json(choice.reason)}});
+  problem.precision = precision;
+  problem.dtype = problem.c_dtype = problem.out_dtype = dtype;
+  problem.M = numbers[0];
+  problem.N = numbers[1];
+  problem.K = numbers[2];
+  problem.a = {reinterpret_cast<const void*>(numbers[9]), numbers[3], numbers[4]};
+  problem.b = {reinterpret_cast<const void*>(numbers[10]), numbers[5], numbers[6]};
+  problem.out = {nullptr, numbers[7], numbers[8]};
+  for (size_t i = 11; i + 3 < numbers.size(); i += 4) {
+    const int d = problem.batch.rank++;
+    problem.batch.size[d] = numbers[i];
+    problem.batch.stride[gemm::A][d] = numbers[i + 1];
+    problem.batch.stride[gemm::B][d] = numbers[i + 2];
+    problem.batch.stride[gemm::OUT][d] = numbers[i + 3];
+  }
+  const Choice choice = gemm::choose(problem, device);
+  const gemm::Kernel& kernel = *gemm::host_kernels().kernels[choice.kernel];
+  const std::string approach = kernel.approach ? "; " + kernel.approach(problem, device) : "";
+  return json_object({{"kernel", json(kernel.name)}, {"reason", json(choice.reason + approach)}});
 }
 
 /// What `auto` runs for a transpose, described as torch.ops.smem._transpose_problem does.
@@ -234,32 +249,43 @@ PyObject* py_kernel_table(PyObject*, PyObject*) { return to_python(kernel_table)
 PyObject* py_build_info(PyObject*, PyObject*) { return to_python(build_info); }
 PyObject* py_kernel_resources(PyObject*, PyObject*) { return to_python(kernel_resources); }
 
-PyObject* py_plan_gemm(PyObject*, PyObject* arguments) {
-  long long v[9];
-  if (!PyArg_ParseTuple(arguments, "LLLLLLLLL", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6],
-                        &v[7], &v[8])) {
-    return nullptr;
-  }
-  return to_python([&] { return plan_gemm(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]); });
-}
-
-PyObject* py_plan_transpose(PyObject*, PyObject* arguments) {
-  PyObject* list;
-  long long capability, multiprocessors, shared_bytes;
-  if (!PyArg_ParseTuple(arguments, "OLLL", &list, &capability, &multiprocessors, &shared_bytes)) {
-    return nullptr;
-  }
+std::vector<int64_t> numbers_of(PyObject* list) {
   std::vector<int64_t> numbers;
   for (Py_ssize_t i = 0; i < PySequence_Size(list); ++i) {
     PyObject* const item = PySequence_GetItem(list, i);
     numbers.push_back(PyLong_AsLongLong(item));
     Py_XDECREF(item);
   }
+  return numbers;
+}
+
+Device device_of(long long capability, long long multiprocessors, long long shared_bytes) {
+  return {static_cast<int>(capability), static_cast<int>(multiprocessors),
+          static_cast<size_t>(shared_bytes), nullptr};
+}
+
+PyObject* py_plan_gemm(PyObject*, PyObject* arguments) {
+  PyObject* list;
+  long long chip[3], dtype, precision;
+  if (!PyArg_ParseTuple(arguments, "OLLLLL", &list, &chip[0], &chip[1], &chip[2], &dtype,
+                        &precision)) {
+    return nullptr;
+  }
+  const std::vector<int64_t> numbers = numbers_of(list);
   if (PyErr_Occurred()) return nullptr;
   return to_python([&] {
-    return plan_transpose(numbers, {static_cast<int>(capability), static_cast<int>(multiprocessors),
-                                    static_cast<size_t>(shared_bytes), nullptr});
+    return plan_gemm(numbers, device_of(chip[0], chip[1], chip[2]), static_cast<DType>(dtype),
+                     static_cast<gemm::Precision>(precision));
   });
+}
+
+PyObject* py_plan_transpose(PyObject*, PyObject* arguments) {
+  PyObject* list;
+  long long chip[3];
+  if (!PyArg_ParseTuple(arguments, "OLLL", &list, &chip[0], &chip[1], &chip[2])) return nullptr;
+  const std::vector<int64_t> numbers = numbers_of(list);
+  if (PyErr_Occurred()) return nullptr;
+  return to_python([&] { return plan_transpose(numbers, device_of(chip[0], chip[1], chip[2])); });
 }
 
 PyObject* py_kernel_symbols(PyObject*, PyObject*) { return to_python(kernel_symbols); }
@@ -292,8 +318,8 @@ PyMethodDef methods[] = {
      "From now on kernels that this thread runs on CPU tensors are traced."},
     {"end_trace", py_end_trace, METH_NOARGS, "JSON: what they did."},
     {"plan_gemm", py_plan_gemm, METH_VARARGS,
-     "JSON: the kernel `auto` takes for (dtype, M, N, K, batch, capability, SMs, shared bytes, "
-     "precision)."},
+     "JSON: the kernel `auto` takes for (the numbers of torch.ops.smem._gemm_problem, capability, "
+     "SMs, shared bytes, dtype, precision)."},
     {"plan_transpose", py_plan_transpose, METH_VARARGS,
      "JSON: the kernel `auto` takes for (the numbers of torch.ops.smem._transpose_problem, "
      "capability, SMs, shared bytes)."},

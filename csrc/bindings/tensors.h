@@ -89,6 +89,9 @@ void write_out(const char* op, const Tensor& out, bool overlaps, const Write& wr
 /// The index in a kernel table that an op's `kernel_id` stands for; `automatic` for 0.
 int kernel_index(const char* op, int64_t kernel_id, int kernels, int automatic);
 
+/// A kernel's variant v has its `kernel_id` plus (v + 1) times this.
+constexpr int64_t VARIANT_STEP = 256;
+
 /// Tells a trace in progress which memory the tensor has. Nothing where none is.
 void trace_tensor(const char* name, const Tensor& tensor);
 

@@ -51,6 +51,7 @@ struct Problem {
   Precision precision = Precision::fp32;
   DType out_dtype = dtype;    ///< or f32 where `dtype` is f16 or bf16: the sums, not rounded
   DType c_dtype = dtype;      ///< or that of out
+  int variant = -1;           ///< of the kernel's variants; below 0 it chooses by itself
   Loop<TENSORS> batch;        ///< offsets of A, B, C and out over the batch dimensions
   void* workspace = nullptr;  ///< the bytes the kernel asked for
 };
@@ -87,6 +88,10 @@ struct Kernel {
   Precision float32 = Precision::ieee;  ///< what it keeps of float32's products and sums
   /// Device memory the kernel needs to work in; null where it needs none.
   size_t (*workspace_bytes)(const Problem&, const Device&) = nullptr;
+  /// Names of what it chooses among by itself, and its choice for a problem in words.
+  const char* const* variants = nullptr;
+  int variant_count = 0;
+  std::string (*approach)(const Problem&, const Device&) = nullptr;
 
   bool takes(DType dtype) const { return (dtypes >> static_cast<int>(dtype) & 1) != 0; }
   bool keeps(Precision precision) const {

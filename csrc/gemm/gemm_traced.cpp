@@ -3,6 +3,7 @@
 
 #include <iterator>
 
+#include "gemm/hopper/wgmma.cu"
 #include "gemm/ladder/double_buffered.cu"
 #include "gemm/ladder/naive.cu"
 #include "gemm/ladder/panel.cu"

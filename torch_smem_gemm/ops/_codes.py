@@ -53,9 +53,19 @@ def _torchs_precision() -> int:
 _torchs_precision._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-_KERNEL_CODES = {
-    op: {"auto": AUTO} | {row.name: i + 1 for i, row in enumerate(kernels(op))} for op in OPS
-}
+_VARIANT_STEP = 256  # of the codes of a kernel's variants; C++ has it in bindings/tensors.h
+
+
+def _codes_of(op: str) -> dict[str, int]:
+    codes = {"auto": AUTO}
+    for code, row in enumerate(kernels(op), 1):
+        codes[row.name] = code
+        for i, variant in enumerate(row.variants, 1):
+            codes[f"{row.name}:{variant}"] = code + i * _VARIANT_STEP
+    return codes
+
+
+_KERNEL_CODES = {op: _codes_of(op) for op in OPS}
 _KERNEL_CODES |= dict.fromkeys(
     ("mean", "amax", "amin"),
     {"auto": AUTO} | {row.name: i + 1 for i, row in enumerate(kernels("sum")) if row.any_operator},
@@ -70,4 +80,4 @@ def kernel_code(op: str, kernel: str) -> int:
 
 def kernel_for_any_k(code: int) -> int:
     """Return ``code`` if that GEMM kernel takes every K, else auto: for a gradient's products."""
-    return code if _ANY_K[code] else AUTO
+    return code if _ANY_K[code % _VARIANT_STEP] else AUTO

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -21,24 +22,55 @@ class Plan:
     reason: str
 
 
+@dataclass(frozen=True)
+class GemmProblem:
+    """What a GEMM comes to: M x K by K x N, once for each iteration of ``batch``.
+
+    Each entry of ``strides`` has the steps, in elements, between rows and between columns of a, b
+    and out; each entry of ``batch`` a size and the steps in the three. ``misaligned`` has the
+    addresses of a and b modulo 16.
+    """
+
+    m: int
+    n: int
+    k: int
+    strides: tuple[tuple[int, int], ...]
+    misaligned: tuple[int, int] = (0, 0)
+    batch: tuple[tuple[int, int, int, int], ...] = ()
+
+    @classmethod
+    def contiguous(cls, m: int, n: int, k: int, batch: int = 1) -> "GemmProblem":
+        """Return the problem of row-major matrices."""
+        loops = ((batch, m * k, k * n, m * n),) if batch > 1 else ()
+        return cls(m, n, k, ((k, 1), (n, 1), (n, 1)), batch=loops)
+
+
+def gemm_problem(a: Tensor, b: Tensor) -> GemmProblem:
+    """Return the problem that ``smem.gemm(a, b)`` comes to, out being contiguous."""
+    n = torch.ops.smem._gemm_problem(a, b)
+    batch = tuple((n[i], n[i + 1], n[i + 2], n[i + 3]) for i in range(11, len(n), 4))
+    return GemmProblem(
+        n[0], n[1], n[2], ((n[3], n[4]), (n[5], n[6]), (n[7], n[8])), (n[9], n[10]), batch
+    )
+
+
 def plan_problem(
     dtype: torch.dtype,
-    m: int,
-    n: int,
-    k: int,
+    problem: GemmProblem,
     *,
-    batch: int = 1,
     capability: tuple[int, int] = (9, 0),
     multiprocessors: int = 132,
     shared_bytes: int = 227 * 1024,
     precision: str = "fp32",
 ) -> Plan:
-    """Return the plan for a GEMM of that size on such a GPU (default: H200). Needs no GPU."""
+    """Return the plan for a GEMM on such a GPU (default: H200). Needs no GPU."""
+    p = problem
+    nested = (p.m, p.n, p.k), *p.strides, p.misaligned, *p.batch
+    numbers = list(chain.from_iterable(nested))
     major, minor = capability
-    code = precision_code("plan", precision) - 1  # C++ has none for None
     chip = 10 * major + minor, multiprocessors, shared_bytes
-    text = _C.plan_gemm(_DTYPE_CODES[dtype], m, n, k, batch, *chip, code)
-    return Plan(**json.loads(text))
+    code = precision_code("plan", precision) - 1  # C++ has none for None
+    return Plan(**json.loads(_C.plan_gemm(numbers, *chip, _DTYPE_CODES[dtype], code)))
 
 
 def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
@@ -47,14 +79,10 @@ def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
     check_gemm(a, b, None, None, 0.0)
     if a.is_cpu:
         return Plan("aten", "CPU tensors: ATen, unless a kernel is named")
-    m, n, k, batch = torch.ops.smem._gemm_problem(a, b)
     device = torch.cuda.get_device_properties(a.device)
     return plan_problem(
         a.dtype,
-        m,
-        n,
-        k,
-        batch=batch,
+        gemm_problem(a, b),
         capability=(device.major, device.minor),
         multiprocessors=device.multi_processor_count,
         shared_bytes=device.shared_memory_per_block_optin,  # type: ignore[attr-defined]

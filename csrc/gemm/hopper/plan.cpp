@@ -1,6 +1,7 @@
 #include "gemm/hopper/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 
@@ -218,18 +219,28 @@ bool takes(const Problem& problem, const Device& device) {
   return ceil_div(problem.M, 64) * ceil_div(problem.N, 32) * members_of(problem) < MOST_TILES;
 }
 
-Plan plan_with_tile(const Problem& problem, const Device& device, int tile) {
-  return with_tile(problem, device, untiled(problem), tile);
-}
-
 Plan plan(const Problem& problem, const Device& device) {
   const Plan base = untiled(problem);
+  if (problem.variant >= 0) return with_tile(problem, device, base, problem.variant);
   Plan best = with_tile(problem, device, base, 0);
   for (int tile = 1; tile < TILE_COUNT; ++tile) {
     const Plan next = with_tile(problem, device, base, tile);
     if (next.microseconds < best.microseconds) best = next;
   }
   return best;
+}
+
+std::string text_of(const Plan& plan) {
+  const Tile& tile = TILES[plan.tile];
+  std::string text = "tiles " + std::string(TILE_NAMES[plan.tile]);
+  if (plan.tile_cols < tile.cols) text += " of " + std::to_string(plan.tile_cols) + " columns";
+  text += " by " + std::to_string(plan.clusters * tile.cluster) + " blocks";
+  if (plan.chunks > 1) text += ", K in " + std::to_string(plan.chunks) + " chunks";
+  if (plan.a.packed || plan.b.packed) {
+    text += plan.a.packed && plan.b.packed ? ", a and b" : plan.a.packed ? ", a" : ", b";
+    text += " packed first";
+  }
+  return text + ": " + std::to_string(std::lround(plan.microseconds)) + " us expected";
 }
 
 size_t workspace_bytes(const Problem& problem, const Plan& plan) {

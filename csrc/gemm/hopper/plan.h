@@ -37,9 +37,14 @@ struct Plan {
 /// Whether these kernels can solve the problem: dtype, device, K > 0, sizes within 32 bits.
 bool takes(const Problem& problem, const Device& device);
 
-/// The best plan, or the best with TILES[tile].
+/// The best plan, or the best with TILES[problem.variant].
 Plan plan(const Problem& problem, const Device& device);
-Plan plan_with_tile(const Problem& problem, const Device& device, int tile);
+
+/// The same, remembered by the calling thread: a plan takes some microseconds to make.
+const Plan& remembered_plan(const Problem& problem, const Device& device);
+
+/// A plan in words.
+std::string text_of(const Plan& plan);
 
 /// Bytes that `launch` needs, aligned to 256, uninitialised.
 size_t workspace_bytes(const Problem& problem, const Plan& plan);

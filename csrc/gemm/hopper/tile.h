@@ -57,5 +57,10 @@ constexpr Tile TILES[] = {
 };
 // clang-format on
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
+/// Apart from the tiles, which are template arguments and can hold no pointer.
+constexpr const char* TILE_NAMES[TILE_COUNT] = {
+    "128x256_pair", "128x256", "128x192_pair", "128x128",      "128x64",
+    "64x256",       "64x128",  "64x64",        "64x64_thrice",
+};
 
 }  // namespace smem::gemm::hopper

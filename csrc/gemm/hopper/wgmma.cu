@@ -21,12 +21,12 @@ inline namespace SMEM_BUILD {
 void launch_wgmma(const Problem& problem, const Device& device) {
   // No products to make, or sizes beyond 32 bits.
   if (!hopper::takes(problem, device)) return tensor_core.launch(problem, device);
-  hopper::launch(problem, hopper::plan(problem, device), problem.workspace, device);
+  hopper::launch(problem, hopper::remembered_plan(problem, device), problem.workspace, device);
 }
 
 size_t wgmma_workspace_bytes(const Problem& problem, const Device& device) {
   if (!hopper::takes(problem, device)) return 0;
-  return hopper::workspace_bytes(problem, hopper::plan(problem, device));
+  return hopper::workspace_bytes(problem, hopper::remembered_plan(problem, device));
 }
 
 /// That of a large problem whose operands lie along K.
@@ -46,6 +46,11 @@ constexpr std::nullptr_t launch_wgmma = nullptr, wgmma_function = nullptr,
                          wgmma_workspace_bytes = nullptr;
 #endif
 
+std::string wgmma_approach(const Problem& problem, const Device& device) {
+  if (!hopper::takes(problem, device)) return "left to tensor_core";
+  return hopper::text_of(hopper::plan(problem, device));
+}
+
 const Kernel wgmma = {
     .name = "wgmma",
     .summary = "wgmma: 64 x 256 x 16 products an instruction, the copy engine ahead of them",
@@ -57,6 +62,9 @@ const Kernel wgmma = {
     .dtypes = dtypes(DType::f16, DType::bf16),
     .tensor_cores = {.capability = 90, .alone = true},
     .workspace_bytes = wgmma_workspace_bytes,
+    .variants = hopper::TILE_NAMES,
+    .variant_count = hopper::TILE_COUNT,
+    .approach = wgmma_approach,
 };
 
 }  // namespace SMEM_BUILD

@@ -1,0 +1,114 @@
+"""smem.gemm on Hopper's tensor cores: every tile is right, and all of them give the same bits."""
+
+import itertools
+
+import pytest
+import torch
+from gemm_kernels import takes
+from helpers import laid_out, normal, poisoned_out, same_bits, short
+from torch import Tensor
+
+import torch_smem_gemm as smem
+
+(WGMMA,) = (row for row in smem.kernels("gemm") if row.name == "wgmma")
+TILES = [f"wgmma:{variant}" for variant in WGMMA.variants]
+
+pytestmark = pytest.mark.gpu
+every_dtype = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=short)
+every_tile = pytest.mark.parametrize("tile", ["wgmma", *TILES])
+
+
+@pytest.fixture(autouse=True)
+def _on_hopper() -> None:
+    if not takes("wgmma", torch.float16, "cuda"):
+        pytest.skip("wgmma needs a GPU of compute capability 9.0")
+
+
+# M, N, K: single elements, tiles' edges, sizes that the copy engine cannot read or write in place,
+# K in chunks (N at most 256, K at least 8192).
+SHAPES = (
+    ((1, 1, 1), (3, 2, 1), (4, 16, 16), (7, 40, 64), (65, 72, 72), (129, 257, 100)),
+    ((1, 4096, 4096), (16, 1024, 512), (130, 264, 136), (200, 8, 2048), (31, 4096, 24)),
+    ((333, 511, 255), (1000, 1001, 999), (300, 4104, 300), (513, 1032, 4096)),
+    ((5, 3, 9000), (64, 64, 20000), (77, 250, 8200), (2000, 24, 64), (2048, 4096, 512)),
+)
+
+
+def products(a: Tensor, b: Tensor, kernel: str) -> dict[str, Tensor]:
+    """Every way in which sums leave the kernel."""
+    m, n = a.shape[0], b.shape[1]
+    like = {"dtype": a.dtype, "device": "cuda"}
+    bias = torch.linspace(-2, 2, n, **like)
+    c = torch.linspace(-3, 3, m * n, **like).view(m, n)
+    return {
+        "plain": smem.gemm(a, b, kernel=kernel),
+        "relu": smem.gemm(a, b, bias=bias, activation="relu", kernel=kernel),
+        "gelu": smem.gemm(a, b, bias=bias, activation="gelu_tanh", kernel=kernel),
+        "c": smem.gemm(a, b, c=c, alpha=0.5, beta=2.0, kernel=kernel),
+        "float32": smem.gemm(a, b, out_dtype=torch.float32, kernel=kernel),
+    }
+
+
+@every_dtype
+@pytest.mark.parametrize("shapes", SHAPES, ids=["small", "thin", "odd", "chunks"])
+def test_every_tile_is_right_and_gives_the_same_bits(
+    shapes: tuple[tuple[int, int, int], ...], dtype: torch.dtype
+) -> None:
+    for m, n, k in shapes:
+        a = normal(m, k, dtype=dtype, device="cuda")
+        b = normal(k, n, dtype=dtype, device="cuda")
+        in_chunks = n <= 256 and k >= 8192
+        first = products(a, b, TILES[0] if in_chunks else "tensor_core")
+        magnitude = a.double().abs() @ b.double().abs()
+        error = ((first["float32"] - a.double() @ b.double()).abs() / magnitude).max()
+        assert error <= 2e-6, (m, n, k)
+        for turn_a, turn_b in itertools.product(("contiguous", "transposed"), repeat=2):
+            operands = laid_out(a, turn_a), laid_out(b, turn_b)
+            for tile in TILES:
+                for name, result in products(*operands, tile).items():
+                    assert same_bits(result, first[name]), (m, n, k, turn_a, turn_b, tile, name)
+
+
+@every_tile
+def test_rows_do_not_depend_on_m(tile: str) -> None:
+    sizes = (1, 2, 3, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257)
+    for n, k in ((4096, 4096), (1000, 1000), (64, 16384), (257, 8200), (4097, 333), (8, 64)):
+        x = normal(2048, k, dtype=torch.bfloat16, device="cuda")
+        w = normal(k, n, dtype=torch.bfloat16, device="cuda")
+        whole = smem.gemm(x, w, kernel="wgmma")
+        for m in (*sizes, 500, 1000, 1024, 1500, 2048):
+            assert same_bits(smem.gemm(x[:m], w, kernel=tile), whole[:m]), (n, k, m)
+        assert same_bits(smem.gemm(x[1000:1077], w, kernel=tile), whole[1000:1077]), (n, k)
+
+
+BATCHES = (
+    ((8, 64, 128), (8, 128, 96)),
+    ((5, 33, 70), (70, 50)),
+    ((33, 72), (6, 72, 40)),
+    ((2, 1, 40, 64), (3, 64, 72)),
+    ((2, 3, 40, 64), (2, 3, 64, 72)),
+    ((300, 16, 16), (300, 16, 16)),
+    ((4, 100, 128), (4, 128, 8)),
+)
+
+
+@every_tile
+@pytest.mark.parametrize("shapes", BATCHES, ids=short)
+def test_batches_and_outputs_of_every_layout(shapes: tuple, tile: str) -> None:
+    a, b = (normal(*shape, dtype=torch.bfloat16, device="cuda") for shape in shapes)
+    first = smem.gemm(a, b, kernel="tensor_core")
+    torch.testing.assert_close(first, a @ b, rtol=2e-2, atol=1e-1)
+    assert same_bits(smem.gemm(a, b, kernel=tile), first)
+    for layout in ("transposed", "unaligned", "step2", "apart"):
+        out, check_gaps = poisoned_out(first.shape, first.dtype, "cuda", layout)
+        smem.gemm(a, b, kernel=tile, out=out)
+        assert same_bits(out, first), layout
+        check_gaps()
+
+
+def test_an_unknown_variant_is_refused() -> None:
+    a = torch.ones(2, 2, dtype=torch.float16, device="cuda")
+    with pytest.raises(ValueError, match=r"^smem.gemm: kernel is 'wgmma:3x3', expected one of"):
+        smem.gemm(a, a, kernel="wgmma:3x3")
+    with pytest.raises(RuntimeError, match=r"^smem.gemm: kernel 'naive' has 0 variants, got numb"):
+        torch.ops.smem.gemm(a, a, kernel_id=257)
