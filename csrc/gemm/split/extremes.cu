@@ -17,7 +17,8 @@ static_assert(CHUNK_LINES <= CHUNK_THREADS, "a thread stores the extremes of one
 
 struct Chunks {
   Split split;
-  uint32_t tiles, chunks;  ///< of a member: CHUNK_LINES lines each, CHUNK elements of a line each
+  int64_t chunk_length;
+  uint32_t tiles, chunks;  ///< of a member: CHUNK_LINES lines each, chunk_length of a line each
 };
 
 template <bool WIDE>
@@ -29,23 +30,25 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
   const uint32_t chunk = row % arguments.chunks, member = row / arguments.chunks;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t first_line = int64_t{tile} * CHUNK_LINES, line = first_line + lane * RUN;
-  const int64_t first = int64_t{chunk} * CHUNK, left = split.length - first;
-  const int length = static_cast<int>(left < CHUNK ? left : CHUNK);
+  const int64_t first = chunk * arguments.chunk_length;
+  const int64_t end = first + arguments.chunk_length;
+  const int64_t length = end < split.length ? end : split.length;
+  const int64_t line_stride = WIDE ? 1 : split.line_stride;
   const int64_t step = CHUNK_WARPS * split.stride;
-  const float* from = split.from + member * split.member_stride + line * split.line_stride +
+  const float* from = split.from + member * split.member_stride + line * line_stride +
                       (first + warp) * split.stride;
 
   Extremes of_lines[RUN];
-  for (int i = warp; i < length; i += AT_ONCE * CHUNK_WARPS) {
+  for (int64_t position = first + warp; position < length; position += AT_ONCE * CHUNK_WARPS) {
     Run runs[AT_ONCE];
 #pragma unroll
-    for (int j = 0; j < AT_ONCE; ++j) {
-      const bool exists = i + j * CHUNK_WARPS < length;
-      runs[j] = load_run<WIDE>(from, split.line_stride, exists ? split.lines - line : 0);
+    for (int i = 0; i < AT_ONCE; ++i) {
+      const bool exists = position + i * CHUNK_WARPS < length;
+      runs[i] = load_run<WIDE>(from, line_stride, exists ? split.lines - line : 0);
       from += step;
     }
 #pragma unroll
-    for (int j = 0; j < AT_ONCE * RUN; ++j) of_lines[j % RUN].add(runs[j / RUN].lane[j % RUN]);
+    for (int i = 0; i < AT_ONCE * RUN; ++i) of_lines[i % RUN].add(runs[i / RUN].lane[i % RUN]);
   }
   Vector<uint32_t, RUN> warps_largest, warps_least;
 #pragma unroll
@@ -69,11 +72,12 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
 }  // namespace
 
 void extremes(const Split& split, const Device& device) {
-  const int64_t tiles = ceil_div(split.lines, CHUNK_LINES), chunks = ceil_div(split.length, CHUNK);
+  const int64_t tiles = ceil_div(split.lines, CHUNK_LINES), length = chunk_length(split.length);
+  const int64_t chunks = ceil_div(split.length, length);
   const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
   smem::launch("split_extremes", wide ? extremes_kernel<true> : extremes_kernel<false>,
                {tiles * chunks * split.members, {CHUNK_THREADS}}, device,
-               Chunks{split, static_cast<uint32_t>(tiles), static_cast<uint32_t>(chunks)});
+               Chunks{split, length, static_cast<uint32_t>(tiles), static_cast<uint32_t>(chunks)});
 }
 
 }  // namespace SMEM_BUILD

@@ -5,8 +5,14 @@
 
 namespace smem::gemm::split {
 
-/// The elements of a line whose extremes a block of `extremes` finds.
-constexpr int64_t CHUNK = 256;
+/// The elements of a line whose extremes a block of `extremes` finds: 256, which at 4096 lines of
+/// 4096 is 512 blocks, but no more than 64 chunks a line, for each block of `turned` reads them
+/// all.
+constexpr int64_t chunk_length(int64_t length) {
+  constexpr int64_t LEAST = 256, MOST_CHUNKS = 64;
+  const int64_t needed = ceil_div(length, MOST_CHUNKS);
+  return needed > LEAST ? needed : LEAST;
+}
 
 using Launch = void (*)(const Split&, const Device&);
 
@@ -14,7 +20,7 @@ struct Kernels {
   Launch rows;  ///< the whole split
 
   // The same in two launches, for lines that lie side by side.
-  Launch extremes;  ///< finds the extremes of each CHUNK elements of each line
+  Launch extremes;  ///< finds the extremes of each chunk of each line
   Launch turned;    ///< splits the lines by what that found
 };
 

@@ -9,7 +9,6 @@
 #include <bit>
 #include <utility>
 
-#include "device/loop.h"
 #include "device/tile.h"
 #include "gemm/split/kernels.h"
 #include "gemm/split/scale.h"
@@ -24,43 +23,47 @@ constexpr int BLOCK_THREADS = 256, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS /
 constexpr int MIN_LINE_THREADS = 4;
 /// 128 bytes under way a thread, in 32 of its registers: of 64, with which 1024 threads run at once
 /// on a multiprocessor and have 128 KB under way, several times what its latency takes.
-constexpr int64_t MAX_RUNS = 8;
+constexpr int MAX_RUNS = 8;
 
 struct Rows {
   Split split;
   int64_t pitch;
-  Loop<1> lines;  ///< of all members
-  int64_t all_lines;
-  int line_threads;  ///< a power of two
+  uint32_t member_blocks;  ///< those of a member
+  int line_threads;        ///< a power of two
   int64_t stretches;
 };
 
-template <bool WIDE, int RUNS>
-__global__ void __launch_bounds__(MAX_THREADS) rows_kernel(const __grid_constant__ Rows rows) {
+/// LONG: a line has several stretches.
+template <bool WIDE, int RUNS, bool LONG>
+__global__ void __launch_bounds__(MAX_THREADS, RUNS <= 2 ? 2 : 1)
+    rows_kernel(const __grid_constant__ Rows rows) {
   __shared__ Tile<uint32_t, 2, MAX_WARPS> of_warps;
   const Split& split = rows.split;
   const int line_threads = rows.line_threads, lane = threadIdx.x % 32;
   const int thread = static_cast<int>(threadIdx.x) & (line_threads - 1);
-  const int64_t line =
-      int64_t{blockIdx.x} * (blockDim.x / line_threads) + threadIdx.x / line_threads;
-  const bool exists = line < rows.all_lines;
-  const int64_t length = exists ? split.length : 0;
-  const float* const from = split.from + offsets_at(rows.lines, line).of[0];
+  const uint32_t member = blockIdx.x / rows.member_blocks;
+  const uint32_t block = blockIdx.x - member * rows.member_blocks;
+  const int64_t line = int64_t{block} * (blockDim.x / line_threads) + threadIdx.x / line_threads;
+  using Position = std::conditional_t<LONG, int64_t, int>;
+  const Position stretches = LONG ? rows.stretches : 1;
+  const Position length = line < split.lines ? static_cast<Position>(split.length) : 0;
+  const int64_t stride = WIDE ? 1 : split.stride;
+  const float* const from = split.from + member * split.member_stride + line * split.line_stride;
 
   Run runs[RUNS] = {};
-  const auto position_of = [&](int64_t stretch, int run) {
-    return ((stretch * RUNS + run) * line_threads + thread) * RUN;
+  const auto position_of = [&](Position stretch, int run) {
+    return stretch * (RUNS * RUN * line_threads) + (run * line_threads + thread) * RUN;
   };
-  const auto load_stretch = [&](int64_t stretch) {
+  const auto load_stretch = [&](Position stretch) {
 #pragma unroll
     for (int r = 0; r < RUNS; ++r) {
-      const int64_t position = position_of(stretch, r);
-      runs[r] = load_run<WIDE>(from + position * split.stride, split.stride, length - position);
+      const Position position = position_of(stretch, r);
+      runs[r] = load_run<WIDE>(from + position * stride, stride, length - position);
     }
   };
 
   Extremes line_extremes;
-  for (int64_t stretch = 0; stretch < rows.stretches; ++stretch) {
+  for (Position stretch = 0; stretch < stretches; ++stretch) {
     load_stretch(stretch);
 #pragma unroll
     for (int i = 0; i < RUNS * RUN; ++i) line_extremes.add(runs[i / RUN].lane[i % RUN]);
@@ -78,16 +81,17 @@ __global__ void __launch_bounds__(MAX_THREADS) rows_kernel(const __grid_constant
     line_extremes = line_extremes.over_lanes(warps);
   }
 
-  if (!exists) return;
+  if (line >= split.lines) return;
   const Scale scale = scale_of(line_extremes);
-  if (thread == 0) store_scale(split, line, scale);
-  half* const hi = static_cast<half*>(split.hi) + line * rows.pitch;
-  half* const lo = static_cast<half*>(split.lo) + line * rows.pitch;
-  for (int64_t stretch = rows.stretches - 1; stretch >= 0; --stretch) {
-    if (stretch < rows.stretches - 1) load_stretch(stretch);
+  const int64_t stored = member * split.lines + line;
+  if (thread == 0) store_scale(split, stored, scale);
+  half* const hi = static_cast<half*>(split.hi) + stored * rows.pitch;
+  half* const lo = static_cast<half*>(split.lo) + stored * rows.pitch;
+  for (Position stretch = stretches - 1; stretch >= 0; --stretch) {
+    if (stretch < stretches - 1) load_stretch(stretch);
 #pragma unroll
     for (int r = 0; r < RUNS; ++r) {
-      const int64_t position = position_of(stretch, r);
+      const Position position = position_of(stretch, r);
       if (position >= rows.pitch) continue;
       const Halves<RUN> halves(runs[r], scale);
       store_global_vector<RUN>(hi + position, halves.hi);
@@ -96,15 +100,24 @@ __global__ void __launch_bounds__(MAX_THREADS) rows_kernel(const __grid_constant
   }
 }
 
-template <int RUNS>
-void launch_rows(const Rows& rows, const Device& device) {
-  const Split& split = rows.split;
-  const int threads = std::max(BLOCK_THREADS, rows.line_threads);
-  const bool wide =
-      runs_are_wide(split, split.stride, split.length, split.lines > 1 ? split.line_stride : 0);
-  smem::launch("split_rows", wide ? rows_kernel<true, RUNS> : rows_kernel<false, RUNS>,
-               {ceil_div(rows.all_lines, threads / rows.line_threads), dim3(threads)}, device,
-               rows);
+/// Members whose lines follow on each other as one: fewer blocks have lines too few.
+Split merged(Split split) {
+  if (split.lines == 1) split.line_stride = split.member_stride;
+  if (split.member_stride == split.lines * split.line_stride) {
+    split.lines *= std::exchange(split.members, 1);
+  }
+  return split;
+}
+
+template <int RUNS, bool LONG>
+void launch_rows(const Split& split, int line_threads, const Device& device) {
+  const int threads = std::max(BLOCK_THREADS, line_threads);
+  const int64_t blocks = ceil_div(split.lines, threads / line_threads);
+  const int64_t stretches = ceil_div(split.pitch(), int64_t{RUNS * RUN} * line_threads);
+  const bool wide = runs_are_wide(split, split.stride, split.length, split.line_stride);
+  smem::launch("split_rows", wide ? rows_kernel<true, RUNS, LONG> : rows_kernel<false, RUNS, LONG>,
+               {blocks * split.members, dim3(threads)}, device,
+               Rows{split, split.pitch(), static_cast<uint32_t>(blocks), line_threads, stretches});
 }
 
 }  // namespace
@@ -112,27 +125,17 @@ void launch_rows(const Rows& rows, const Device& device) {
 void rows(const Split& split, const Device& device) {
   const int64_t runs = split.pitch() / RUN;
   const auto power_from = [](int64_t count) {
-    return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+    return static_cast<int>(std::bit_ceil(static_cast<uint64_t>(count)));
   };
-  const int64_t line_threads =
-      std::clamp<int64_t>(power_from(ceil_div(runs, MAX_RUNS)), MIN_LINE_THREADS, MAX_THREADS);
-  const int64_t runs_a_thread = std::min(power_from(ceil_div(runs, line_threads)), MAX_RUNS);
-  Rows rows{split,
-            split.pitch(),
-            {},
-            split.all_lines(),
-            static_cast<int>(line_threads),
-            ceil_div(runs, line_threads * runs_a_thread)};
-  for (const auto& [size, stride] :
-       {std::pair{split.members, split.member_stride}, std::pair{split.lines, split.line_stride}}) {
-    if (size == 1) continue;
-    rows.lines.size[rows.lines.rank] = size;
-    rows.lines.stride[0][rows.lines.rank++] = stride;
-  }
-  if (runs_a_thread == 1) return launch_rows<1>(rows, device);
-  if (runs_a_thread == 2) return launch_rows<2>(rows, device);
-  if (runs_a_thread == 4) return launch_rows<4>(rows, device);
-  launch_rows<MAX_RUNS>(rows, device);
+  const int64_t needed = std::min<int64_t>(ceil_div(runs, MAX_RUNS), MAX_THREADS);
+  const int threads = std::max(power_from(needed), MIN_LINE_THREADS);
+  const int64_t runs_a_thread = ceil_div(runs, threads);
+  const Split lines = merged(split);
+  if (runs_a_thread <= 1) return launch_rows<1, false>(lines, threads, device);
+  if (runs_a_thread <= 2) return launch_rows<2, false>(lines, threads, device);
+  if (runs_a_thread <= 4) return launch_rows<4, false>(lines, threads, device);
+  if (runs_a_thread <= MAX_RUNS) return launch_rows<MAX_RUNS, false>(lines, threads, device);
+  launch_rows<MAX_RUNS, true>(lines, threads, device);
 }
 
 }  // namespace SMEM_BUILD

@@ -27,7 +27,7 @@ Workspace::Workspace(const Split& split) {
   constexpr size_t ALIGNMENT = 256;
   constexpr size_t HALF_BYTES = 2, BYTES_OF_EXTREMES = 8;
   const auto lines = static_cast<size_t>(split.all_lines());
-  const auto chunks = static_cast<size_t>(ceil_div(split.length, CHUNK));
+  const auto chunks = static_cast<size_t>(ceil_div(split.length, chunk_length(split.length)));
   const auto halves_bytes = lines * static_cast<size_t>(split.pitch()) * HALF_BYTES;
   extremes_bytes = lines_lie_side_by_side(split) ? lines * chunks * BYTES_OF_EXTREMES : 0;
   bytes = 0;

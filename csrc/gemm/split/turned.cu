@@ -56,14 +56,15 @@ __global__ void __launch_bounds__(TILE_THREADS, 3)
   const int unit = static_cast<int>(threadIdx.x) / (TILE_LINES / RUN);
   const int64_t lines_left = split.lines - first_line - line;
   const int64_t elements_left = split.length - first - unit * UNIT;
+  const int64_t line_stride = WIDE ? 1 : split.line_stride;
   const float* const from = split.from + member * split.member_stride +
-                            (first_line + line) * split.line_stride +
+                            (first_line + line) * line_stride +
                             (first + unit * UNIT) * split.stride;
   Run runs[UNIT];
 #pragma unroll
   for (int i = 0; i < UNIT; ++i) {
-    runs[i] = load_run<WIDE>(from + i * split.stride, split.line_stride,
-                             i < elements_left ? lines_left : 0);
+    runs[i] =
+        load_run<WIDE>(from + i * split.stride, line_stride, i < elements_left ? lines_left : 0);
   }
 
   // Loads by which a line's extremes are found are under way together, beside those above.
@@ -129,7 +130,7 @@ void turned(const Split& split, const Device& device) {
       "split_turned", wide ? turned_kernel<true> : turned_kernel<false>,
       {across * along * split.members, {TILE_THREADS}}, device,
       Tiles{split, split.pitch(), static_cast<uint32_t>(across), static_cast<uint32_t>(along),
-            static_cast<uint32_t>(ceil_div(split.length, CHUNK))});
+            static_cast<uint32_t>(ceil_div(split.length, chunk_length(split.length)))});
 }
 
 }  // namespace SMEM_BUILD
