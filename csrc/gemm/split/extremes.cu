@@ -1,7 +1,7 @@
-// extremes: the first launch where lines lie side by side. A warp reads 4 neighbouring lines a
-// thread, 512 bytes, at one element of the lines after the other, every eighth of a chunk; the
-// warps' extremes meet in shared memory. A chunk's extremes go to memory, 8 bytes a line for 1 KiB
-// read: `turned` combines them, so that nothing need be cleared before and no atomics are needed.
+// extremes: the first launch where lines lie side by side. A warp reads 512 bytes at a time, an
+// element each of 128 neighbouring lines, and goes along the lines, eight warps in turn; what they
+// find meets in shared memory. The extremes of a chunk of a line go to memory, 8 bytes for 1 KiB or
+// more that was read, and `turned` combines them: no atomics, and nothing to clear beforehand.
 #include "device/tile.h"
 #include "gemm/split/kernels.h"
 #include "gemm/split/scale.h"
@@ -13,6 +13,7 @@ namespace {
 constexpr int CHUNK_WARPS = 8, CHUNK_THREADS = 32 * CHUNK_WARPS;
 constexpr int CHUNK_LINES = 32 * RUN;  ///< of a block
 constexpr int AT_ONCE = 4;             ///< loads of a thread that are unrolled
+static_assert(sizeof(Extremes) == EXTREMES_BYTES, "the workspace has room for them");
 static_assert(CHUNK_LINES <= CHUNK_THREADS, "a thread stores the extremes of one line");
 
 struct Chunks {
@@ -64,8 +65,9 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
   if (stored >= CHUNK_LINES || first_line + stored >= split.lines) return;
   Extremes of_line;
 #pragma unroll
-  for (int w = 0; w < CHUNK_WARPS; ++w)
+  for (int w = 0; w < CHUNK_WARPS; ++w) {
     of_line.add({largest(w, stored), least_less_one(w, stored)});
+  }
   store(static_cast<Extremes*>(split.extremes) + row * split.lines + first_line + stored, of_line);
 }
 

@@ -5,14 +5,17 @@
 
 namespace smem::gemm::split {
 
-/// The elements of a line whose extremes a block of `extremes` finds: 256, which at 4096 lines of
-/// 4096 is 512 blocks, but no more than 64 chunks a line, for each block of `turned` reads them
-/// all.
+/// The elements of a line whose extremes a block of `extremes` finds. 256 of them make 512 blocks
+/// of an operand of 4096²; but a line has 64 chunks at most, for every block of `turned` reads the
+/// extremes of them all.
 constexpr int64_t chunk_length(int64_t length) {
   constexpr int64_t LEAST = 256, MOST_CHUNKS = 64;
   const int64_t needed = ceil_div(length, MOST_CHUNKS);
   return needed > LEAST ? needed : LEAST;
 }
+
+/// What `extremes` leaves of a chunk.
+constexpr size_t EXTREMES_BYTES = 8;
 
 using Launch = void (*)(const Split&, const Device&);
 

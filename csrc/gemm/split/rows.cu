@@ -21,8 +21,8 @@ namespace {
 constexpr int BLOCK_THREADS = 256, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32;
 /// Threads that share a line at least: 64 bytes of it.
 constexpr int MIN_LINE_THREADS = 4;
-/// 128 bytes under way a thread, in 32 of its registers: of 64, with which 1024 threads run at once
-/// on a multiprocessor and have 128 KB under way, several times what its latency takes.
+/// Runs of a thread at most: 128 bytes, in 32 of the 64 registers with which 1024 threads run at
+/// once on a multiprocessor. They have 128 KiB under way, where 26 to 40 cover the latency.
 constexpr int MAX_RUNS = 8;
 
 struct Rows {
@@ -100,7 +100,8 @@ __global__ void __launch_bounds__(MAX_THREADS, RUNS <= 2 ? 2 : 1)
   }
 }
 
-/// Members whose lines follow on each other as one: fewer blocks have lines too few.
+/// Takes members whose lines follow on each other as one, since no block serves two: with a line
+/// or a few each, most threads of a block would have none.
 Split merged(Split split) {
   if (split.lines == 1) split.line_stride = split.member_stride;
   if (split.member_stride == split.lines * split.line_stride) {

@@ -25,11 +25,11 @@ const Kernels& kernels(Build build) {
 
 Workspace::Workspace(const Split& split) {
   constexpr size_t ALIGNMENT = 256;
-  constexpr size_t HALF_BYTES = 2, BYTES_OF_EXTREMES = 8;
+  constexpr size_t HALF_BYTES = 2;
   const auto lines = static_cast<size_t>(split.all_lines());
   const auto chunks = static_cast<size_t>(ceil_div(split.length, chunk_length(split.length)));
   const auto halves_bytes = lines * static_cast<size_t>(split.pitch()) * HALF_BYTES;
-  extremes_bytes = lines_lie_side_by_side(split) ? lines * chunks * BYTES_OF_EXTREMES : 0;
+  extremes_bytes = lines_lie_side_by_side(split) ? lines * chunks * EXTREMES_BYTES : 0;
   bytes = 0;
   const auto take = [&](size_t part) {
     const size_t offset = bytes;

@@ -3,8 +3,9 @@
 // splits them: 16 bytes of hi and of lo for each line. Shared memory only regroups these, so that a
 // line's part is written as 256 bytes: whole sectors, 16 bytes an access everywhere.
 //
-// A line's unit u of 8 halves lies at place u ^ line / 4. The 8 lanes that the banks serve together
-// write one unit of every fourth line, at 8 places by the XOR, and read 8 units of one line.
+// A line's unit u of 8 halves lies at place u ^ line / 4 % 8. The 8 lanes that the banks serve
+// together write one unit of every fourth line, at 8 places by the XOR, and read 8 units of one
+// line.
 //
 // Blocks go through the operand from its end: what `extremes` read last may still be in the L2
 // cache.
@@ -19,10 +20,12 @@ namespace {
 constexpr int TILE_THREADS = 256;
 constexpr int TILE_LINES = 64, TILE_LENGTH = 128;    ///< of a tile
 constexpr int UNIT = 8, UNITS = TILE_LENGTH / UNIT;  ///< halves in 16 bytes; such units a line
+constexpr int PLACES = 8;                            ///< for units, in the 32 banks
 constexpr int PARTS = TILE_THREADS / TILE_LINES;     ///< lanes that combine a line's chunks
 constexpr int CHUNKS_AT_ONCE = 4;
 static_assert(TILE_LINES / RUN * UNITS == TILE_THREADS,
               "a thread splits a unit of each of RUN lines");
+static_assert(UNITS % PLACES == 0, "the XOR leaves a unit in its line");
 static_assert(TILE_LINES % (TILE_THREADS / UNITS) == 0, "all threads store equally often");
 
 struct Tiles {
@@ -32,13 +35,13 @@ struct Tiles {
   uint32_t chunks;
 };
 
-/// Units of a tile's lines.
+/// The halves of a tile, hi or lo.
 struct Units {
   Tile<half, TILE_LINES, TILE_LENGTH> halves;
 
-  __device__ __forceinline__ half* at(int line, int unit, Site site = Site::here()) {
-    return halves.at(
-        line, (unit ^ static_cast<int>(static_cast<unsigned>(line) / RUN % UNIT)) * UNIT, site);
+  __device__ __forceinline__ half* at(unsigned line, unsigned unit, Site site = Site::here()) {
+    const unsigned place = unit ^ line / RUN % PLACES;
+    return halves.at(static_cast<int>(line), static_cast<int>(place * UNIT), site);
   }
 };
 
