@@ -33,9 +33,10 @@ struct Rows {
   int64_t stretches;
 };
 
-/// LONG: a line has several stretches.
+/// RUNS: of a thread, fewer than MAX_RUNS only where MIN_LINE_THREADS share a line. LONG: a line
+/// has several stretches.
 template <bool WIDE, int RUNS, bool LONG>
-__global__ void __launch_bounds__(MAX_THREADS, RUNS <= 2 ? 2 : 1)
+__global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
     rows_kernel(const __grid_constant__ Rows rows) {
   __shared__ Tile<uint32_t, 2, MAX_WARPS> of_warps;
   const Split& split = rows.split;
