@@ -51,7 +51,7 @@ struct alignas(8) Extremes {
   }
 
   /// Those of `lanes` neighbouring lanes, a power of two, in each of them.
-  __device__ __forceinline__ Extremes over_lanes(int lanes, Site = Site::here()) const {
+  __device__ __forceinline__ Extremes over_lanes(int lanes) const {
     Extremes all = *this;
     for (int step = lanes / 2; step > 0; step /= 2) {
       all.add({__shfl_xor_sync(~0u, all.largest, step),
