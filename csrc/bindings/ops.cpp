@@ -15,6 +15,7 @@
 #include "bindings/activation.h"
 #include "bindings/ceilings.h"
 #include "bindings/gemm.h"
+#include "bindings/split.h"
 #include "bindings/sum.h"
 #include "bindings/transpose.h"
 
@@ -80,6 +81,7 @@ STABLE_TORCH_LIBRARY(smem, m) {
     }
   }
   m.def("_activation_backward(Tensor grad, Tensor z, int activation) -> (Tensor, Tensor)");
+  m.def("_split(Tensor x, bool lines_last=False) -> (Tensor, Tensor, Tensor, Tensor)");
   m.def("_gemm_problem(Tensor a, Tensor b) -> int[]");
   m.def("_transpose_problem(Tensor x, int dim0, int dim1, Tensor out) -> int[]");
   m.def("_ffma(Tensor(a!) out, int rounds) -> ()");
@@ -89,6 +91,7 @@ STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
   implement(m, "");
   implement(m, "_");
   m.impl("_activation_backward", TORCH_BOX(&activation_backward));
+  m.impl("_split", TORCH_BOX(&split));
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
   m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
   m.impl("_ffma", TORCH_BOX(&ffma));
@@ -97,6 +100,7 @@ STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
 STABLE_TORCH_LIBRARY_IMPL(smem, CPU, m) {
   implement(m, "_");
   m.impl("_activation_backward", TORCH_BOX(&activation_backward));
+  m.impl("_split", TORCH_BOX(&split));
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
   m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
 }

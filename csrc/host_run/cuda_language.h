@@ -1,6 +1,7 @@
 // The CUDA words that the kernels use, given a meaning in plain C++.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -65,6 +66,9 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
   return smem::host_run::shuffle(mask, value, source >= (lane & -width) + width ? lane : source,
                                  site);
 }
+
+inline uint32_t __float_as_uint(float number) { return std::bit_cast<uint32_t>(number); }
+inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 
 /// c plus the products of the four bytes of a with those of b.
 inline int32_t __dp4a(int32_t a, int32_t b, int32_t c) {

@@ -211,6 +211,14 @@ def check_activation_backward(grad: Tensor, z: Tensor, activation: int) -> None:
         _fail(op, f"grad is {shape_text(grad.shape)}, expected {shape_text(z.shape)} as z is")
 
 
+def check_split(x: Tensor) -> None:
+    """Check the arguments of _split."""
+    if x.dim() < 2:
+        _fail("_split", f"x is {shape_text(x.shape)}, expected at least 2 dimensions")
+    if x.dtype != torch.float32:
+        _fail("_split", f"x has dtype {dtype_text(x.dtype)}, expected float32")
+
+
 def check_transpose(x: Tensor, dim0: int, dim1: int) -> list[int]:
     """Check the arguments of transpose and return the result's shape."""
     limit = max(x.dim(), 1)

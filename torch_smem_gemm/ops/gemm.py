@@ -12,7 +12,7 @@ from torch_smem_gemm.ops._activation import (
     needs_preactivation,
     rules_of_both_forms,
 )
-from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_codes, check_gemm
+from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_codes, check_gemm, check_split
 from torch_smem_gemm.ops._codes import (
     AUTO,
     activation_code,
@@ -26,6 +26,7 @@ from torch_smem_gemm.ops._dispatch import (
     autocast,
     define,
     refuse_grad_with_out,
+    register_fake,
 )
 from torch_smem_gemm.ops.sum import sum_to_shape
 
@@ -299,3 +300,19 @@ _gemm = define(
     differentiable=lambda args: _first_of_both if needs_preactivation(args[6]) else None,
     **_RULES,
 )
+
+
+def _describe_split(x: Tensor, lines_last: bool = False) -> list[tuple[Any, torch.dtype]]:
+    """The operand's lines as two of fp16 each, filled up to 16 bytes; see csrc/gemm/split."""
+    check_split(x)
+    *of_lines, length = (x.mT if lines_last else x).shape
+    of_halves = [*of_lines, -(-length // 8) * 8]
+    return [
+        (of_halves, torch.float16),
+        (of_halves, torch.float16),
+        (of_lines, torch.int32),
+        (of_lines, torch.uint8),
+    ]
+
+
+register_fake("_split", _describe_split)

@@ -1,0 +1,81 @@
+#include "bindings/split.h"
+
+#include "gemm/split/split.h"
+
+namespace smem::bindings {
+namespace {
+
+using gemm::split::Split;
+using gemm::split::Workspace;
+
+constexpr const char* OP = "_split";
+
+void check(const Tensor& x) {
+  if (x.dim() < 2) {
+    fail(std::string("smem.") + OP + ": x is " + shape_text(sizes_of(x)) +
+         ", expected at least 2 dimensions");
+  }
+  if (x.scalar_type() != ScalarType::Float) {
+    fail(std::string("smem.") + OP + ": x has dtype " + dtype_text(x.scalar_type()) +
+         ", expected float32");
+  }
+}
+
+/// All dimensions but the last two as one; a copy where strides do not allow that.
+Tensor as_members(const Tensor& x) {
+  if (x.dim() <= 3) return x;
+  const Sizes sizes = sizes_of(x);
+  int64_t members = 1;
+  for (int d = 0; d < sizes.count - 2; ++d) members *= sizes.at[d];
+  return torch::stable::reshape(x, {members, sizes.last(2), sizes.last(1)});
+}
+
+Split split_of(const Tensor& matrices, bool lines_last) {
+  const int dims = static_cast<int>(matrices.dim());
+  const int along = dims - (lines_last ? 2 : 1), across = dims - (lines_last ? 1 : 2);
+  const bool batched = dims > 2;
+  return {static_cast<const float*>(matrices.const_data_ptr()),
+          batched ? matrices.size(0) : 1,
+          matrices.size(across),
+          matrices.size(along),
+          batched ? matrices.stride(0) : 0,
+          matrices.stride(across),
+          matrices.stride(along)};
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last) {
+  check(x);
+  const Tensor matrices = as_members(x);
+  Split split = split_of(matrices, lines_last);
+  Sizes of_lines = sizes_of(x);
+  of_lines.count -= 2;
+  of_lines.push(split.lines);
+  Sizes of_halves = of_lines;
+  of_halves.push(split.pitch());
+  Sizes of_extremes;
+  of_extremes.push(static_cast<int64_t>(Workspace(split).extremes_bytes));
+
+  const Tensor hi = empty(OP, of_halves, ScalarType::Half, x);
+  const Tensor lo = empty(OP, of_halves, ScalarType::Half, x);
+  const Tensor exponent = empty(OP, of_lines, ScalarType::Int, x);
+  const Tensor exact = empty(OP, of_lines, ScalarType::Byte, x);
+  const Tensor extremes = empty(OP, of_extremes, ScalarType::Byte, x);
+  const OnDeviceOf place(OP, x);
+  trace_tensor("x", matrices);
+  trace_tensor("hi", hi);
+  trace_tensor("lo", lo);
+  trace_tensor("exponent", exponent);
+  trace_tensor("exact", exact);
+  trace_tensor("extremes", extremes);
+  split.hi = hi.mutable_data_ptr();
+  split.lo = lo.mutable_data_ptr();
+  split.exponent = static_cast<int32_t*>(exponent.mutable_data_ptr());
+  split.exact = static_cast<uint8_t*>(exact.mutable_data_ptr());
+  split.extremes = extremes.mutable_data_ptr();
+  gemm::split::run(split, place.device(), place.build());
+  return {hi, lo, exponent, exact};
+}
+
+}  // namespace smem::bindings

@@ -1,0 +1,86 @@
+// extremes: the first launch where lines lie side by side. A warp reads 512 bytes at a time, an
+// element each of 128 neighbouring lines, and goes along the lines, eight warps in turn; what they
+// find meets in shared memory. The extremes of a chunk of a line go to memory, 8 bytes for 1 KiB or
+// more that was read, and `turned` combines them: no atomics, and nothing to clear beforehand.
+#include "device/tile.h"
+#include "gemm/split/kernels.h"
+#include "gemm/split/scale.h"
+
+namespace smem::gemm::split {
+inline namespace SMEM_BUILD {
+namespace {
+
+constexpr int CHUNK_WARPS = 8, CHUNK_THREADS = 32 * CHUNK_WARPS;
+constexpr int CHUNK_LINES = 32 * RUN;  ///< of a block
+constexpr int AT_ONCE = 4;             ///< loads of a thread that are unrolled
+static_assert(sizeof(Extremes) == EXTREMES_BYTES, "the workspace has room for them");
+static_assert(CHUNK_LINES <= CHUNK_THREADS, "a thread stores the extremes of one line");
+
+struct Chunks {
+  Split split;
+  int64_t chunk_length;
+  uint32_t tiles, chunks;  ///< of a member: CHUNK_LINES lines each, chunk_length of a line each
+};
+
+template <bool WIDE>
+__global__ void __launch_bounds__(CHUNK_THREADS)
+    extremes_kernel(const __grid_constant__ Chunks arguments) {
+  __shared__ Tile<uint32_t, CHUNK_WARPS, CHUNK_LINES> largest, least_less_one;
+  const Split& split = arguments.split;
+  const uint32_t tile = blockIdx.x % arguments.tiles, row = blockIdx.x / arguments.tiles;
+  const uint32_t chunk = row % arguments.chunks, member = row / arguments.chunks;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t first_line = int64_t{tile} * CHUNK_LINES, line = first_line + lane * RUN;
+  const int64_t first = chunk * arguments.chunk_length;
+  const int64_t end = first + arguments.chunk_length;
+  const int64_t length = end < split.length ? end : split.length;
+  const int64_t line_stride = WIDE ? 1 : split.line_stride;
+  const int64_t step = CHUNK_WARPS * split.stride;
+  const float* from = split.from + member * split.member_stride + line * line_stride +
+                      (first + warp) * split.stride;
+
+  Extremes of_lines[RUN];
+  for (int64_t position = first + warp; position < length; position += AT_ONCE * CHUNK_WARPS) {
+    Run runs[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      const bool exists = position + i * CHUNK_WARPS < length;
+      runs[i] = load_run<WIDE>(from, line_stride, exists ? split.lines - line : 0);
+      from += step;
+    }
+#pragma unroll
+    for (int i = 0; i < AT_ONCE * RUN; ++i) of_lines[i % RUN].add(runs[i / RUN].lane[i % RUN]);
+  }
+  Vector<uint32_t, RUN> warps_largest, warps_least;
+#pragma unroll
+  for (int i = 0; i < RUN; ++i) {
+    warps_largest.lane[i] = of_lines[i].largest;
+    warps_least.lane[i] = of_lines[i].least_less_one;
+  }
+  store_vector<RUN>(largest.at(warp, lane * RUN), warps_largest);
+  store_vector<RUN>(least_less_one.at(warp, lane * RUN), warps_least);
+  __syncthreads();
+
+  const int stored = threadIdx.x;
+  if (stored >= CHUNK_LINES || first_line + stored >= split.lines) return;
+  Extremes of_line;
+#pragma unroll
+  for (int w = 0; w < CHUNK_WARPS; ++w) {
+    of_line.add({largest(w, stored), least_less_one(w, stored)});
+  }
+  store(static_cast<Extremes*>(split.extremes) + row * split.lines + first_line + stored, of_line);
+}
+
+}  // namespace
+
+void extremes(const Split& split, const Device& device) {
+  const int64_t tiles = ceil_div(split.lines, CHUNK_LINES), length = chunk_length(split.length);
+  const int64_t chunks = ceil_div(split.length, length);
+  const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
+  smem::launch("split_extremes", wide ? extremes_kernel<true> : extremes_kernel<false>,
+               {tiles * chunks * split.members, {CHUNK_THREADS}}, device,
+               Chunks{split, length, static_cast<uint32_t>(tiles), static_cast<uint32_t>(chunks)});
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::split

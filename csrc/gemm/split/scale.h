@@ -1,0 +1,148 @@
+// When two fp16 numbers can carry a line, by which power of two it is scaled for them, and the
+// split of its elements.
+//
+// The line's largest magnitude is scaled to [2^14, 2^15), the highest binade that still is fp16
+// when rounded up. Take an element scaled to y, 2^e <= |y| < 2^(e+1), of 24 bits and so a multiple
+// of u = 2^(e-23).
+//
+//   hi = y rounded to 11 bits. y - hi is n * u with |n| <= 2^12, and exact in float.
+//   lo = (y - hi) * 2^11 rounded to 11 bits: exact unless n takes 12 bits, and then off by u (times
+//   2^11) at most: u <= 2^-23 |y|. |lo| <= 2^14.
+//
+// So it is until fp16's numbers end: they are multiples of 2^-24, so that lo / 2^11 is a multiple
+// of 2^-35 and off by up to 2^-36. That still is 2^-23 |y| or less where |y| >= 2^-13; below, an
+// error of 2^-36 is more (y = 2^-13 - 2^-36 has it). Hence the rule, by exponents alone: two fp16
+// numbers carry a line of finite elements none of which, zeros aside, is more than 27 binades below
+// the largest.
+#pragma once
+
+#include "device/vector.h"
+#include "gemm/split/split.h"
+
+namespace smem::gemm::split {
+inline namespace SMEM_BUILD {
+
+/// Elements that a thread reads at once, 16 bytes.
+constexpr int RUN = 4;
+using Run = Vector<float, RUN>;
+
+/// The binades of the largest element scaled, and of the smallest that is carried.
+constexpr int TOP = 14, BOTTOM = -13;
+constexpr int BINADES_BELOW = TOP - BOTTOM;
+static_assert(BOTTOM == -24 - LO_SHIFT - 1 + 23,
+              "an error of half of fp16's least number, LO_SHIFT binades down, is 2^-23 of it");
+
+constexpr uint32_t INFINITE = 0x7f800000, LEAST_NORMAL = 0x00800000;
+constexpr int BIAS = 127, MANTISSA_BITS = 23;
+
+/// The magnitudes of some elements: floats' bits without the sign, which order as they do.
+struct alignas(8) Extremes {
+  uint32_t largest = 0;
+  /// The least that is not zero, less one: what a zero becomes less one is above all others.
+  uint32_t least_less_one = UINT32_MAX;
+
+  __device__ __forceinline__ void add(const Extremes& other) {
+    if (other.largest > largest) largest = other.largest;
+    if (other.least_less_one < least_less_one) least_less_one = other.least_less_one;
+  }
+  __device__ __forceinline__ void add(float element) {
+    const uint32_t magnitude = __float_as_uint(element) & ~(1u << 31);
+    add({magnitude, magnitude - 1});
+  }
+
+  /// Those of `lanes` neighbouring lanes, a power of two, in each of them.
+  __device__ __forceinline__ Extremes over_lanes(int lanes) const {
+    Extremes all = *this;
+    for (int step = lanes / 2; step > 0; step /= 2) {
+      all.add({__shfl_xor_sync(~0u, all.largest, step),
+               __shfl_xor_sync(~0u, all.least_less_one, step)});
+    }
+    return all;
+  }
+};
+
+/// floor(log2) of a magnitude that is neither 0 nor infinite.
+__device__ __forceinline__ int binade_of(uint32_t magnitude) {
+  constexpr int UP = 24;  // makes the least subnormal number, 2^-149, a normal one
+  if (magnitude >= LEAST_NORMAL) return static_cast<int>(magnitude >> MANTISSA_BITS) - BIAS;
+  const float normal = __uint_as_float(magnitude) * float{1 << UP};
+  return static_cast<int>(__float_as_uint(normal) >> MANTISSA_BITS) - BIAS - UP;
+}
+
+/// 2^exponent, a normal number.
+__device__ __forceinline__ float power_of_two(int exponent) {
+  return __uint_as_float(static_cast<uint32_t>(BIAS + exponent) << MANTISSA_BITS);
+}
+
+/// How a line is scaled.
+struct Scale {
+  static constexpr int NONE = INT32_MIN;
+  int binades_up;  ///< -113 to 163; NONE for a line that cannot be carried
+
+  __device__ __forceinline__ bool carries() const { return binades_up != NONE; }
+  __device__ __forceinline__ int32_t exponent() const { return carries() ? -binades_up : 0; }
+};
+
+__device__ __forceinline__ Scale scale_of(const Extremes& line) {
+  if (line.largest == 0) return {0};
+  if (line.largest >= INFINITE) return {Scale::NONE};
+  const int top = binade_of(line.largest);
+  if (binade_of(line.least_less_one + 1) < top - BINADES_BELOW) return {Scale::NONE};
+  return {TOP - top};
+}
+
+__device__ __forceinline__ void store_scale(const Split& split, int64_t line, Scale scale,
+                                            Site site = Site::here()) {
+  store(split.exponent + line, scale.exponent(), site);
+  store(split.exact + line, static_cast<uint8_t>(!scale.carries()), site);
+}
+
+/// Some neighbours in a line, split.
+template <int N>
+struct Halves {
+  Vector<half, N> hi, lo;
+
+  __device__ __forceinline__ Halves(const Vector<float, N>& elements, Scale scale) {
+    using Acc = Accumulator<float>;
+    // In two steps, neither of which overflows by itself: 2^163 is no float.
+    const int up = scale.carries() ? scale.binades_up : 0;
+    const Acc first = power_of_two(up / 2), second = power_of_two(up - up / 2);
+    const Acc lift = power_of_two(LO_SHIFT);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      // Nothing of a line that is not carried: what is not finite would stay so.
+      const Acc x = scale.carries() ? elements.lane[i] : 0.0f;
+      const Acc y = x * first * second;
+      hi.lane[i] = from_accumulator<half>(y);
+      lo.lane[i] = from_accumulator<half>((y - to_accumulator(hi.lane[i])) * lift);
+    }
+  }
+};
+
+/// The first `inside` of RUN elements `stride` apart; zeros for the others, which are not read.
+/// WIDE: they are neighbours at a multiple of 16 bytes, and all inside or none.
+template <bool WIDE>
+__device__ __forceinline__ Run load_run(const float* from, int64_t stride, int64_t inside,
+                                        Site site = Site::here()) {
+  Run run{};
+  if constexpr (WIDE) {
+    if (inside > 0) run = load_vector<RUN>(from, site);
+  } else {
+#pragma unroll
+    for (int i = 0; i < RUN; ++i) {
+      if (i < inside) run.lane[i] = load(from + i * stride, site);
+    }
+  }
+  return run;
+}
+
+/// Whether load_run<true> may read runs along lines, or across them where `stride` and `size` are
+/// those from line to line and `apart` is the stride in a line.
+inline bool runs_are_wide(const Split& split, int64_t stride, int64_t size, int64_t apart) {
+  return stride == 1 && size % RUN == 0 && apart % RUN == 0 &&
+         (split.members <= 1 || split.member_stride % RUN == 0) &&
+         reinterpret_cast<uintptr_t>(split.from) % sizeof(Run) == 0;
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::split

@@ -1,0 +1,63 @@
+// Which kernels split an operand, and where their results lie in a workspace.
+#include "gemm/split/split.h"
+
+#include <cstdlib>
+
+#include "gemm/split/kernels.h"
+
+namespace smem::gemm::split {
+namespace {
+
+/// Whether the elements of a line lie further apart than the lines do.
+bool lines_lie_side_by_side(const Split& split) {
+  return split.lines > 1 && split.length > 1 &&
+         std::abs(split.line_stride) < std::abs(split.stride);
+}
+
+const Kernels& kernels(Build build) {
+#ifdef SMEM_WITH_CUDA
+  if (build == Build::device) return device_kernels();
+#endif
+  return build == Build::traced ? traced_kernels() : host_kernels();
+}
+
+}  // namespace
+
+Workspace::Workspace(const Split& split) {
+  constexpr size_t ALIGNMENT = 256;
+  constexpr size_t HALF_BYTES = 2;
+  const auto lines = static_cast<size_t>(split.all_lines());
+  const auto chunks = static_cast<size_t>(ceil_div(split.length, chunk_length(split.length)));
+  const auto halves_bytes = lines * static_cast<size_t>(split.pitch()) * HALF_BYTES;
+  extremes_bytes = lines_lie_side_by_side(split) ? lines * chunks * EXTREMES_BYTES : 0;
+  bytes = 0;
+  const auto take = [&](size_t part) {
+    const size_t offset = bytes;
+    bytes += (part + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return offset;
+  };
+  hi = take(halves_bytes);
+  lo = take(halves_bytes);
+  exponent = take(lines * sizeof(int32_t));
+  exact = take(lines * sizeof(uint8_t));
+  extremes = take(extremes_bytes);
+}
+
+Split Workspace::place(Split split, void* memory) const {
+  auto* const begin = static_cast<unsigned char*>(memory);
+  split.hi = begin + hi;
+  split.lo = begin + lo;
+  split.exponent = reinterpret_cast<int32_t*>(begin + exponent);
+  split.exact = begin + exact;
+  split.extremes = begin + extremes;
+  return split;
+}
+
+void run(const Split& split, const Device& device, Build build) {
+  const Kernels& launches = kernels(build);
+  if (!lines_lie_side_by_side(split)) return launches.rows(split, device);
+  launches.extremes(split, device);
+  launches.turned(split, device);
+}
+
+}  // namespace smem::gemm::split

@@ -1,0 +1,56 @@
+// Two fp16 numbers for a float32 one, so that tensor cores can multiply with float32's accuracy.
+// For each line of an operand, a row of A or a column of B:
+//
+//   x = (hi + lo / 2^11) * 2^exponent     to a relative error below 2^-23
+//
+// and a product of two such lines is hi·hi + (hi·lo + lo·hi) / 2^11, times both powers of two. The
+// idea is Ootomo and Yokota's; a power of two for each line keeps it within fp16's narrow range.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/launch.h"
+
+namespace smem::gemm::split {
+
+/// lo holds what hi leaves of an element, this many binades up.
+constexpr int LO_SHIFT = 11;
+
+/// Lines of hi and lo begin at multiples of this many elements, 16 bytes; zeros fill them up.
+constexpr int PITCH_UNIT = 8;
+
+/// An operand to split: `members` matrices of `lines` lines of `length` elements. Strides in
+/// elements, any value.
+struct Split {
+  const float* from;
+  int64_t members, lines, length;
+  int64_t member_stride, line_stride, stride;  ///< from member to member, line to line, in a line
+
+  // The results, line after line; hi and lo, of pitch() elements a line, begin at multiples of 16
+  // bytes. A line that they cannot carry, by scale.h's rule, is zeros there.
+  void *hi = nullptr, *lo = nullptr;
+  int32_t* exponent = nullptr;
+  uint8_t* exact = nullptr;  ///< 1 for such a line, whose products must be computed exactly
+  void* extremes = nullptr;  ///< to work in, where Workspace has bytes for them
+
+  int64_t pitch() const { return ceil_div(length, PITCH_UNIT) * PITCH_UNIT; }
+  int64_t all_lines() const { return members * lines; }
+};
+
+/// Where the results of a Split lie in one stretch of memory: offsets in bytes, multiples of 256.
+struct Workspace {
+  size_t hi, lo, exponent, exact, extremes;
+  size_t bytes;           ///< in all
+  size_t extremes_bytes;  ///< 0 where the split needs none
+
+  explicit Workspace(const Split& split);
+  /// The split with its results in the `bytes` from `memory` on, a multiple of 256.
+  Split place(Split split, void* memory) const;
+};
+
+/// Splits in one launch, or in two where lines lie side by side. Nothing in the workspace needs to
+/// be initialised.
+void run(const Split& split, const Device& device, Build build);
+
+}  // namespace smem::gemm::split

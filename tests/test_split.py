@@ -1,0 +1,369 @@
+"""float32 operands as two fp16 numbers an element: every layout, every number, and the limits."""
+
+import itertools
+import json
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from helpers import LAYOUTS, any_bits, laid_out, need_memory, normal, poisoned, same_bits, short
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.library import opcheck
+
+from torch_smem_gemm import _C
+
+OPS = torch.ops.smem
+Split = tuple[Tensor, Tensor, Tensor, Tensor]
+LARGEST, LEAST_NORMAL, LEAST = torch.finfo(torch.float32).max, 2.0**-126, 2.0**-149
+TOP, BINADES = 14, 27  # the largest element's binade once scaled; how far below it one may be
+
+
+def split(x: Tensor, lines_last: bool = False) -> Split:
+    """Call the op where results of before lie poisoned in the memory that it is likely to get."""
+    length = x.shape[-2] if lines_last else x.shape[-1]
+    lines = x.numel() // max(length, 1)
+    halves = lines * (length + 7) // 8 * 8
+    for count, dtype in (
+        (halves, torch.float16),
+        (halves, torch.float16),
+        (lines, torch.int32),
+        (lines, torch.uint8),
+    ):
+        poisoned((count,), dtype, x.device)
+    return OPS._split(x, lines_last)
+
+
+def power_of_two(exponent: Tensor) -> Tensor:
+    """2^exponent in float64, exactly."""
+    return ((exponent.long() + 1023) << 52).view(torch.float64)
+
+
+def binade(magnitude: Tensor) -> Tensor:
+    """floor(log2), of subnormal numbers too."""
+    return torch.frexp(magnitude).exponent - 1
+
+
+def expected(x: Tensor) -> Split:
+    """What csrc/gemm/split/scale.h says, in float64."""
+    wide = x.cpu().double()
+    magnitude = wide.abs()
+    largest = magnitude.amax(-1)
+    least = torch.where(magnitude == 0, math.inf, magnitude).amin(-1)
+    some = largest > 0
+    carried = ~some & ~largest.isnan()
+    carried |= some & largest.isfinite() & (binade(least) >= binade(largest) - BINADES)
+    up = torch.where(carried & some, TOP - binade(largest), 0)
+    y = torch.where(carried[..., None], wide, 0.0) * power_of_two(up)[..., None]
+    hi = y.half()
+    lo = ((y - hi.double()) * 2**11).half()
+    padding = (0, -x.shape[-1] % 8)
+    hi, lo = (torch.nn.functional.pad(half, padding) for half in (hi, lo))
+    return hi, lo, -up.int(), (~carried).byte()
+
+
+def assert_same(results: Split, wanted: Split, what: object = None) -> None:
+    for name, result, want in zip(("hi", "lo", "exponent", "exact"), results, wanted, strict=True):
+        assert same_bits(result.cpu(), want), (name, what)
+
+
+def value(results: Split, length: int) -> Tensor:
+    """What the halves stand for, in float64."""
+    hi, lo, exponent, _ = (result.cpu() for result in results)
+    return ((hi.double() + lo.double() / 2**11) * power_of_two(exponent)[..., None])[..., :length]
+
+
+def lines_of_all_kinds(*shape: int, device: str = "cpu") -> Tensor:
+    """Normal numbers; some lines of them are scaled, some hold zeros, some cannot be split."""
+    x = normal(*shape)
+    last = x[..., -1]
+    for i in range(shape[-2]):
+        last[..., i] *= (1.0, 1e-30, 0.0, 1e30, 2.0**-20, math.inf, 2.0**-30, 1e-38, math.nan)[
+            i % 9
+        ]
+        x[..., i, :] *= (1.0, 1.0, 1e30, 1e-38, 0.0)[i % 5]
+    return x.to(device)
+
+
+# ------------------------------------------------------------------------------------- layouts
+
+SHAPES = [
+    *itertools.product((1, 3, 33, 130), (1, 7, 8, 9, 64)),
+    *itertools.product((1, 33, 130), (1000,)),
+    *((1, 5000), (33, 5000), (3, 40_000)),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=short)
+def test_every_layout_gives_the_same_bits(shape: tuple[int, int], device: str) -> None:
+    x = lines_of_all_kinds(*shape, device=device)
+    for layout in LAYOUTS:
+        view = laid_out(x, layout)
+        wanted = expected(view)
+        assert_same(split(view), wanted, layout)
+        assert_same(split(view.mT, lines_last=True), wanted, layout)
+
+
+def test_batches(device: str) -> None:
+    x = lines_of_all_kinds(2, 3, 40, 72, device=device)
+    views = [
+        x,
+        x[0],
+        x.transpose(0, 1),  # a copy: no one stride steps through both dimensions
+        x[:, 1],  # members apart
+        x[..., 1:, :],
+        x[..., :2, :],  # few lines a member, which do not follow on those of the last
+        x[..., 1:2, :],  # one
+        x[..., ::2, 3:],
+        x[0, :1].expand(4, -1, -1),
+        x[0].permute(1, 0, 2),
+        x[0].permute(2, 0, 1),
+        x[0].permute(2, 1, 0),
+        x.mT,
+        x[:, 1, :, 5:10].mT,
+    ]
+    for i, view in enumerate(views):
+        wanted = expected(view)
+        assert_same(split(view), wanted, i)
+        assert_same(split(view.mT, lines_last=True), wanted, i)
+
+
+def test_nothing_to_split(device: str) -> None:
+    for shape in ((0, 5), (2, 0, 5), (0, 3, 5)):
+        results = split(torch.empty(shape, device=device))
+        assert [tuple(result.shape) for result in results] == [
+            (*shape[:-1], 8),
+            (*shape[:-1], 8),
+            shape[:-1],
+            shape[:-1],
+        ]
+    for lines_last in (False, True):
+        x = torch.empty((0, 3) if lines_last else (3, 0), device=device)
+        hi, _, exponent, exact = split(x, lines_last)
+        assert hi.shape == (3, 0)
+        assert exponent.tolist() == exact.tolist() == [0, 0, 0]
+
+
+def test_a_line_does_not_depend_on_the_others(device: str) -> None:
+    x = normal(70, 300, device=device)
+    for view, lines_last in ((x, False), (x.t().contiguous(), True)):
+        whole = split(view, lines_last)
+        some = view[:, 9:50] if lines_last else view[9:50]
+        assert_same(split(some, lines_last), tuple(part[9:50].cpu() for part in whole))
+
+
+def test_strides_beyond_32_bits() -> None:
+    """Of the memory, little is ever touched."""
+    far = 2**31 + 4
+    base = torch.empty(2 * far + 100)
+    for size, stride in (((3, 40), (far, 1)), ((40, 3), (1, far)), ((3, 40), (far, 2))):
+        view = base.as_strided(size, stride)
+        view.copy_(normal(*size))
+        assert_same(split(view), expected(view))
+    members = base.as_strided((3, 9, 4), (far, 4, 1))
+    members.copy_(normal(3, 9, 4))
+    assert_same(split(members), expected(members))
+
+
+# ------------------------------------------------------------------------------------- numbers
+
+NUMBERS: dict[str, Callable[[], Tensor]] = {
+    "normal": lambda: normal(30, 500),
+    "uniform": lambda: torch.rand(30, 500),
+    "lognormal": lambda: (2 * normal(30, 500)).exp(),
+    "wide": lambda: normal(30, 500) * 2.0 ** -torch.randint(0, 12, (30, 500)),
+    "widest": lambda: (1 + torch.rand(300, 20)) * 2.0 ** -torch.randint(0, 28, (300, 20)),
+    "scaled up": lambda: normal(30, 500) * 1e30,
+    "scaled down": lambda: normal(30, 500) * 1e-30,
+    "subnormal": lambda: torch.randint(-(2**23), 2**23, (30, 500)).float() * LEAST,
+    "least": lambda: torch.randint(-1, 2, (30, 500)).float() * LEAST,
+    "around the least normal": lambda: normal(30, 500) * LEAST_NORMAL,
+    "largest": lambda: LARGEST * (1 - torch.rand(30, 500) / 2),
+    "powers": lambda: 2.0 ** torch.randint(-13, 15, (100, 60)),
+    "beside powers": lambda: torch.nextafter(
+        2.0 ** torch.randint(-10, 15, (100, 60)), torch.tensor([0.0, math.inf]).repeat(30)
+    ),
+}
+
+
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_an_element_keeps_23_bits(numbers: str, device: str) -> None:
+    x = NUMBERS[numbers]()
+    for view, lines_last in ((x, False), (x.t().contiguous(), True)):
+        results = split(view.to(device), lines_last)
+        assert_same(results, expected(x))
+        carried = results[3].cpu() == 0
+        assert carried.sum() >= 0.9 * len(x)
+        wide = x.double()[carried]
+        error = (value(results, x.shape[1])[carried] - wide).abs()
+        assert (error <= 2.0**-23 * wide.abs()).all()
+
+
+def test_halves_are_scaled_to_the_top(device: str) -> None:
+    x = normal(50, 100) * 2.0 ** torch.randint(-140, 120, (50, 1))
+    hi, lo, _, _ = split(x.to(device))
+    assert (hi.abs().amax(-1) >= 2**TOP).all()
+    assert (hi.abs().amax(-1) <= 2 ** (TOP + 1)).all()
+    assert (lo.abs() <= 2**TOP).all()
+
+
+@pytest.mark.parametrize("mantissa", [1.0, 2 - 2.0**-23])
+@pytest.mark.parametrize("exponent", [0, 14, 127, 126, -30, -98, -99, -100, -120, -121, -122, -149])
+def test_27_binades_and_no_more(exponent: int, mantissa: float, device: str) -> None:
+    largest = torch.tensor(mantissa * 2.0**exponent, dtype=torch.float32)
+    last = torch.tensor(2.0 ** (exponent - BINADES))  # 0 where there are no such numbers
+    below = torch.nextafter(last, torch.tensor(0.0))
+    x = torch.zeros(6, 45)
+    x[:, 3] = largest
+    x[1, 44], x[2, 0] = last, -last
+    x[3, 44], x[4, 0], x[5, 7] = below, -below, LEAST
+    for view, lines_last in ((x, False), (x.t().contiguous(), True)):
+        results = split(view.to(device), lines_last)
+        assert_same(results, expected(x))
+        lost = int(below > 0)
+        assert results[3].tolist() == [0, 0, 0, lost, lost, int(last > LEAST)]
+        assert not results[0][3:5].any() or not lost
+
+
+def test_below_27_binades_an_error_can_be_larger() -> None:
+    """So the rule gives nothing away: two halves of 2^-13 - 2^-36, scaled, are too few."""
+    y = torch.tensor(2.0**-13 - 2.0**-36, dtype=torch.float64)
+    assert y.float().double() == y
+    hi = y.half().double()
+    lo = ((y - hi) * 2**11).half().double()
+    assert (hi + lo / 2**11 - y).abs() > 2.0**-23 * y
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("length", [1, 9, 300, 3000])
+def test_what_is_not_finite_is_left_out(length: int, number: float, device: str) -> None:
+    for place in {0, length // 2, length - 1}:
+        x = normal(5, length)
+        x[2, place] = number
+        for view, lines_last in ((x, False), (x.t().contiguous(), True)):
+            results = split(view.to(device), lines_last)
+            assert results[3].tolist() == [0, 0, 1, 0, 0]
+            assert results[2][2] == 0
+            assert not results[0][2].any()
+            assert not results[1][2].any()
+            assert_same(results, expected(x))
+
+
+def test_any_bits(device: str) -> None:
+    for length in (1, 2, 3):
+        x = any_bits(3000, length, dtype=torch.float32)
+        assert_same(split(x.to(device)), expected(x))
+        assert_same(split(x.t().contiguous().to(device), lines_last=True), expected(x))
+
+
+# ---------------------------------------------------------------------------------- the tracer
+
+
+def traced(x: Tensor, lines_last: bool = False) -> list[dict]:
+    _C.begin_trace()
+    try:
+        OPS._split(x, lines_last)
+    finally:
+        launches = json.loads(_C.end_trace())["launches"]
+    for launch in launches:
+        assert not launch["faults"]
+    return launches
+
+
+def sectors(launch: dict, memory: str) -> int:
+    return sum(row["sectors"] for row in launch["rows"] if row["memory"] == memory)
+
+
+def conflicts(launch: dict) -> int:
+    return sum(row["conflicts"] for row in launch["rows"])
+
+
+@pytest.mark.parametrize("shape", [(256, 16), (100, 64), (24, 1008), (6, 4096), (2, 32_768)])
+def test_rows_read_and_write_whole_sectors_once(shape: tuple[int, int]) -> None:
+    x = normal(*shape)
+    (launch,) = traced(x)
+    assert sectors(launch, "x") == x.numel() * 4 // 32
+    for half in ("hi", "lo"):
+        assert sectors(launch, half) == x.numel() * 2 // 32
+    assert conflicts(launch) == 0
+
+
+def test_long_rows_are_read_again_but_for_their_end() -> None:
+    """32768 elements are what the threads of a block keep."""
+    (launch,) = traced(normal(1, 80_000))
+    assert sectors(launch, "x") == (2 * 80_000 - (80_000 - 2 * 32_768)) * 4 // 32
+    assert sectors(launch, "hi") == 80_000 * 2 // 32
+
+
+def test_whole_tiles_are_turned_without_conflicts() -> None:
+    """Two launches read the operand, by whole sectors; the second writes whole ones."""
+    lines, length = 256, 512
+    first, second = traced(normal(length, lines), lines_last=True)
+    assert (first["kernel"], second["kernel"]) == ("split_extremes", "split_turned")
+    assert sectors(first, "x") == sectors(second, "x") == lines * length * 4 // 32
+    chunks = length // 256
+    assert sectors(first, "extremes") == lines * chunks * 8 // 32
+    for half in ("hi", "lo"):
+        assert sectors(second, half) == lines * length * 2 // 32
+    assert conflicts(first) == conflicts(second) == 0
+    for row in second["rows"]:
+        if row["memory"] in ("x", "hi", "lo"):
+            assert row["bytes_a_lane"] == 16
+
+
+def test_no_faults_on_ragged_ones() -> None:
+    for shape in ((3, 5), (130, 9), (70, 301), (9, 1100)):
+        for layout in LAYOUTS:
+            view = laid_out(lines_of_all_kinds(*shape), layout)
+            traced(view)
+            traced(view.mT, lines_last=True)
+
+
+# ------------------------------------------------------------------------------------- the op
+
+BAD = [
+    lambda t: (t(5),),
+    lambda t: (t(),),
+    lambda t: (t(3, 4, dtype=torch.float64),),
+    lambda t: (t(3, 4, dtype=torch.float16), True),
+]
+
+
+@pytest.mark.parametrize("call", BAD, ids=range(len(BAD)))
+def test_errors_are_the_same_on_fake_tensors(call: Callable, device: str) -> None:
+    def error() -> str:
+        with pytest.raises(RuntimeError) as caught:
+            OPS._split(*call(lambda *s, **k: torch.zeros(s, device=device, **k)))
+        return str(caught.value)
+
+    with FakeTensorMode():
+        of_fake = error()
+    assert error() == of_fake
+    assert of_fake.startswith("smem._split: ")
+
+
+def test_opcheck(device: str) -> None:
+    opcheck(OPS._split.default, (normal(2, 6, 9, device=device),))
+    opcheck(OPS._split.default, (normal(6, 9, device=device), True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(4096, 4096), (4097, 1001), (65_536, 24), (40, 300_000)])
+def test_large_on_the_gpu(shape: tuple[int, int]) -> None:
+    x = normal(*shape, device="cuda")
+    wanted = expected(x)
+    assert_same(split(x), wanted)
+    assert_same(split(x.t().contiguous(), lines_last=True), wanted)
+
+
+@pytest.mark.gpu
+def test_more_than_2_31_elements_on_the_gpu() -> None:
+    need_memory(40)
+    lines, length = 66_000, 33_000
+    x = torch.randint(1, 2**20, (lines, length), device="cuda", dtype=torch.float32)
+    some = [0, 1, 65_075, 65_076, lines - 1]  # element 2^31 is in line 65075
+    wanted = expected(x[some])
+    assert_same(tuple(result[some] for result in split(x)), wanted)
+    x = x.t().contiguous()
+    assert_same(tuple(result[some] for result in split(x, lines_last=True)), wanted)
