@@ -15,8 +15,7 @@ from torch_smem_gemm.bench import measure
 
 pytest.register_assert_rewrite("helpers")
 
-from gemm_kernels import floats_of  # noqa: E402
-from helpers import TENSOR_CORE_GEMMS  # noqa: E402
+from helpers import TENSOR_CORE_GEMMS, floats_of  # noqa: E402
 
 _QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("local", deadline=None, max_examples=100, suppress_health_check=_QUIET)
@@ -29,8 +28,8 @@ def _can_be(item: pytest.Item) -> bool:
     params = item.callspec.params if hasattr(item, "callspec") else {}
     if params.get("kernel") not in TENSOR_CORE_GEMMS:
         return True
-    dtype = params.get("dtype", torch.bfloat16)
-    return params.get("device") != "cpu" and dtype in floats_of(params["kernel"])
+    taken = floats_of(params["kernel"])
+    return params.get("device") != "cpu" and params.get("dtype", taken[-1]) in taken
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

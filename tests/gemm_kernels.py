@@ -3,7 +3,7 @@
 import math
 
 import torch
-from helpers import FLOATS, GEMMS, TENSOR_CORE_GEMMS, short
+from helpers import GEMMS, TENSOR_CORE_GEMMS
 
 import torch_smem_gemm as smem
 
@@ -14,18 +14,12 @@ def takes(kernel: str, dtype: torch.dtype, device: str, precision: str = "fp32")
     return all(row.takes(dtype, device, precision) for row in rows)
 
 
-def floats_of(kernel: str) -> list[torch.dtype]:
-    """The dtypes that a GEMM kernel takes, whatever the precision."""
-    for row in smem.kernels("gemm"):
-        if row.name == kernel:
-            dtypes = set(row.dtypes) - ({"float32"} if row.float32_precision == "tf32" else set())
-            return [dtype for dtype in FLOATS if short(dtype) in dtypes]
-    return list(FLOATS)
-
-
 def of_the_same_bits(kernel: str, dtype: torch.dtype, device: str) -> list[str]:
-    """The GEMM kernels that give the bits of ``kernel``: all of its kind."""
-    tensor_cores = [name for name in TENSOR_CORE_GEMMS if takes(name, dtype, device)]
+    """The GEMM kernels that give the bits of ``kernel``: all of its kind, at small N and K."""
+    if kernel == "fp16x3":
+        return [kernel]
+    one_product = [name for name in TENSOR_CORE_GEMMS if name != "fp16x3"]
+    tensor_cores = [name for name in one_product if takes(name, dtype, device)]
     return tensor_cores if tensor_cores and kernel in ("auto", *tensor_cores) else GEMMS
 
 

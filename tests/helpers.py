@@ -50,6 +50,15 @@ def short(value: object) -> str:
     return str(value)
 
 
+def floats_of(kernel: str) -> list[torch.dtype]:
+    """The dtypes that a GEMM kernel takes in the default precision; auto takes all."""
+    for row in smem.kernels("gemm"):
+        if row.name == kernel:
+            dtypes = set(row.dtypes) - ({"float32"} if row.float32_precision == "tf32" else set())
+            return [dtype for dtype in FLOATS if short(dtype) in dtypes]
+    return list(FLOATS)
+
+
 # ---------------------------------------------------------------------------------------- inputs
 
 
@@ -348,7 +357,8 @@ class Call:
     def __init__(self, op: str, kernel: str, device: str = "cpu") -> None:
         self.op, self.kernel = op, kernel
         if op == "gemm":
-            dtype = torch.bfloat16 if kernel in TENSOR_CORE_GEMMS else torch.float32
+            takes_float32 = torch.float32 in floats_of(kernel)
+            dtype = torch.float32 if takes_float32 else torch.bfloat16
             shapes = (40, 33), (33, 50), (50,)
             self.inputs = [small_integers(*s, dtype=dtype, device=device) for s in shapes]
         elif op == "linear":

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from gemm_kernels import floats_of, takes
+from gemm_kernels import takes
 from helpers import (
     ACTIVATIONS,
     FLOATS,
@@ -15,6 +15,7 @@ from helpers import (
     OUT_LAYOUTS,
     TENSOR_CORE_GEMMS,
     assert_accurate,
+    floats_of,
     laid_out,
     normal,
     poisoned,

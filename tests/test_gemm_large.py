@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from gemm_kernels import floats_of, largest_k, of_the_same_bits
+from gemm_kernels import largest_k, of_the_same_bits
 from helpers import (
     FLOATS,
     GEMMS,
     TENSOR_CORE_GEMMS,
     assert_accurate,
+    floats_of,
     laid_out,
     need_memory,
     normal,

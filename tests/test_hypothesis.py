@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from gemm_kernels import floats_of
 from helpers import (
     FLOATS,
     GEMMS,
@@ -16,6 +15,7 @@ from helpers import (
     TENSOR_CORE_GEMMS,
     TRANSPOSES,
     any_bits,
+    floats_of,
     poisoned,
     same_bits,
     small_integers,

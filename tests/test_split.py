@@ -17,22 +17,23 @@ from torch_smem_gemm import _C
 OPS = torch.ops.smem
 Split = tuple[Tensor, Tensor, Tensor, Tensor]
 LARGEST, LEAST_NORMAL, LEAST = torch.finfo(torch.float32).max, 2.0**-126, 2.0**-149
-TOP, BINADES = 14, 27  # the largest element's binade once scaled; how far below it one may be
+TOP, BINADES = 14, 28  # the largest element's binade once scaled; how far below it one may be
 
 
 def split(x: Tensor, lines_last: bool = False) -> Split:
     """Call the op where results of before lie poisoned in the memory that it is likely to get."""
     length = x.shape[-2] if lines_last else x.shape[-1]
     lines = x.numel() // max(length, 1)
-    halves = lines * (length + 7) // 8 * 8
+    halves = lines * 2 * (-(-length // 32) * 32)
     for count, dtype in (
-        (halves, torch.float16),
         (halves, torch.float16),
         (lines, torch.int32),
         (lines, torch.uint8),
     ):
         poisoned((count,), dtype, x.device)
-    return OPS._split(x, lines_last)
+    pieces, exponent, exact = OPS._split(x, lines_last)
+    hi, lo = pieces.unbind(-2)
+    return hi.flatten(-2), lo.flatten(-2), exponent, exact
 
 
 def power_of_two(exponent: Tensor) -> Tensor:
@@ -57,8 +58,8 @@ def expected(x: Tensor) -> Split:
     up = torch.where(carried & some, TOP - binade(largest), 0)
     y = torch.where(carried[..., None], wide, 0.0) * power_of_two(up)[..., None]
     hi = y.half()
-    lo = ((y - hi.double()) * 2**11).half()
-    padding = (0, -x.shape[-1] % 8)
+    lo = ((y - hi.double()) * 2**12).half()
+    padding = (0, -x.shape[-1] % 32)
     hi, lo = (torch.nn.functional.pad(half, padding) for half in (hi, lo))
     return hi, lo, -up.int(), (~carried).byte()
 
@@ -71,7 +72,7 @@ def assert_same(results: Split, wanted: Split, what: object = None) -> None:
 def value(results: Split, length: int) -> Tensor:
     """What the halves stand for, in float64."""
     hi, lo, exponent, _ = (result.cpu() for result in results)
-    return ((hi.double() + lo.double() / 2**11) * power_of_two(exponent)[..., None])[..., :length]
+    return ((hi.double() + lo.double() / 2**12) * power_of_two(exponent)[..., None])[..., :length]
 
 
 def lines_of_all_kinds(*shape: int, device: str = "cpu") -> Tensor:
@@ -133,8 +134,8 @@ def test_nothing_to_split(device: str) -> None:
     for shape in ((0, 5), (2, 0, 5), (0, 3, 5)):
         results = split(torch.empty(shape, device=device))
         assert [tuple(result.shape) for result in results] == [
-            (*shape[:-1], 8),
-            (*shape[:-1], 8),
+            (*shape[:-1], 32),
+            (*shape[:-1], 32),
             shape[:-1],
             shape[:-1],
         ]
@@ -205,12 +206,12 @@ def test_halves_are_scaled_to_the_top(device: str) -> None:
     hi, lo, _, _ = split(x.to(device))
     assert (hi.abs().amax(-1) >= 2**TOP).all()
     assert (hi.abs().amax(-1) <= 2 ** (TOP + 1)).all()
-    assert (lo.abs() <= 2**TOP).all()
+    assert (lo.abs() <= 2 ** (TOP + 1)).all()
 
 
 @pytest.mark.parametrize("mantissa", [1.0, 2 - 2.0**-23])
 @pytest.mark.parametrize("exponent", [0, 14, 127, 126, -30, -98, -99, -100, -120, -121, -122, -149])
-def test_27_binades_and_no_more(exponent: int, mantissa: float, device: str) -> None:
+def test_28_binades_and_no_more(exponent: int, mantissa: float, device: str) -> None:
     largest = torch.tensor(mantissa * 2.0**exponent, dtype=torch.float32)
     last = torch.tensor(2.0 ** (exponent - BINADES))  # 0 where there are no such numbers
     below = torch.nextafter(last, torch.tensor(0.0))
@@ -226,13 +227,13 @@ def test_27_binades_and_no_more(exponent: int, mantissa: float, device: str) -> 
         assert not results[0][3:5].any() or not lost
 
 
-def test_below_27_binades_an_error_can_be_larger() -> None:
-    """So the rule gives nothing away: two halves of 2^-13 - 2^-36, scaled, are too few."""
-    y = torch.tensor(2.0**-13 - 2.0**-36, dtype=torch.float64)
+def test_below_28_binades_an_error_can_be_larger() -> None:
+    """So the rule gives nothing away: two halves of 2^-14 - 2^-37, scaled, are too few."""
+    y = torch.tensor(2.0**-14 - 2.0**-37, dtype=torch.float64)
     assert y.float().double() == y
     hi = y.half().double()
-    lo = ((y - hi) * 2**11).half().double()
-    assert (hi + lo / 2**11 - y).abs() > 2.0**-23 * y
+    lo = ((y - hi) * 2**12).half().double()
+    assert (hi + lo / 2**12 - y).abs() > 2.0**-23 * y
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
@@ -284,8 +285,7 @@ def test_rows_read_and_write_whole_sectors_once(shape: tuple[int, int]) -> None:
     x = normal(*shape)
     (launch,) = traced(x)
     assert sectors(launch, "x") == x.numel() * 4 // 32
-    for half in ("hi", "lo"):
-        assert sectors(launch, half) == x.numel() * 2 // 32
+    assert sectors(launch, "halves") == shape[0] * -(-shape[1] // 32) * 32 * 4 // 32
     assert conflicts(launch) == 0
 
 
@@ -293,7 +293,7 @@ def test_long_rows_are_read_again_but_for_their_end() -> None:
     """32768 elements are what the threads of a block keep."""
     (launch,) = traced(normal(1, 80_000))
     assert sectors(launch, "x") == (2 * 80_000 - (80_000 - 2 * 32_768)) * 4 // 32
-    assert sectors(launch, "hi") == 80_000 * 2 // 32
+    assert sectors(launch, "halves") == 80_000 * 4 // 32
 
 
 def test_whole_tiles_are_turned_without_conflicts() -> None:
@@ -304,11 +304,10 @@ def test_whole_tiles_are_turned_without_conflicts() -> None:
     assert sectors(first, "x") == sectors(second, "x") == lines * length * 4 // 32
     chunks = length // 256
     assert sectors(first, "extremes") == lines * chunks * 8 // 32
-    for half in ("hi", "lo"):
-        assert sectors(second, half) == lines * length * 2 // 32
+    assert sectors(second, "halves") == lines * length * 4 // 32
     assert conflicts(first) == conflicts(second) == 0
     for row in second["rows"]:
-        if row["memory"] in ("x", "hi", "lo"):
+        if row["memory"] in ("x", "halves"):
             assert row["bytes_a_lane"] == 16
 
 

@@ -45,7 +45,7 @@ Split split_of(const Tensor& matrices, bool lines_last) {
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last) {
+std::tuple<Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last) {
   check(x);
   const Tensor matrices = as_members(x);
   Split split = split_of(matrices, lines_last);
@@ -53,29 +53,28 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_las
   of_lines.count -= 2;
   of_lines.push(split.lines);
   Sizes of_halves = of_lines;
-  of_halves.push(split.pitch());
+  of_halves.push(split.padded_length() / gemm::split::PIECE);
+  of_halves.push(2);
+  of_halves.push(gemm::split::PIECE);
   Sizes of_extremes;
   of_extremes.push(static_cast<int64_t>(Workspace(split).extremes_bytes));
 
-  const Tensor hi = empty(OP, of_halves, ScalarType::Half, x);
-  const Tensor lo = empty(OP, of_halves, ScalarType::Half, x);
+  const Tensor halves = empty(OP, of_halves, ScalarType::Half, x);
   const Tensor exponent = empty(OP, of_lines, ScalarType::Int, x);
   const Tensor exact = empty(OP, of_lines, ScalarType::Byte, x);
   const Tensor extremes = empty(OP, of_extremes, ScalarType::Byte, x);
   const OnDeviceOf place(OP, x);
   trace_tensor("x", matrices);
-  trace_tensor("hi", hi);
-  trace_tensor("lo", lo);
+  trace_tensor("halves", halves);
   trace_tensor("exponent", exponent);
   trace_tensor("exact", exact);
   trace_tensor("extremes", extremes);
-  split.hi = hi.mutable_data_ptr();
-  split.lo = lo.mutable_data_ptr();
+  split.halves = halves.mutable_data_ptr();
   split.exponent = static_cast<int32_t*>(exponent.mutable_data_ptr());
   split.exact = static_cast<uint8_t*>(exact.mutable_data_ptr());
   split.extremes = extremes.mutable_data_ptr();
   gemm::split::run(split, place.device(), place.build());
-  return {hi, lo, exponent, exact};
+  return {halves, exponent, exact};
 }
 
 }  // namespace smem::bindings

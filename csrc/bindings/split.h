@@ -7,9 +7,9 @@
 
 namespace smem::bindings {
 
-/// hi, lo, exponent and exact of gemm/split/split.h for the lines of x: (..., lines, K), or
-/// (..., K, lines) where the lines are last. hi and lo are (..., lines, K filled up to their
-/// pitch), exponent and exact (..., lines).
-std::tuple<Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last);
+/// halves, exponent and exact of gemm/split/split.h for the lines of x: (..., lines, K), or
+/// (..., K, lines) where the lines are last. halves is (..., lines, pieces, hi and lo, elements of
+/// a piece), exponent and exact (..., lines).
+std::tuple<Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last);
 
 }  // namespace smem::bindings

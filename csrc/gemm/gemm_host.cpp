@@ -1,6 +1,7 @@
 // The same kernels and the same table, built for host_run.
 #include <iterator>
 
+#include "gemm/halves/fp16x3.cu"
 #include "gemm/hopper/wgmma.cu"
 #include "gemm/ladder/double_buffered.cu"
 #include "gemm/ladder/naive.cu"

@@ -3,6 +3,7 @@
 
 #include <iterator>
 
+#include "gemm/halves/fp16x3.cu"
 #include "gemm/hopper/wgmma.cu"
 #include "gemm/ladder/double_buffered.cu"
 #include "gemm/ladder/naive.cu"

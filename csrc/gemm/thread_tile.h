@@ -69,6 +69,14 @@ struct ThreadTile {
   }
 
   __device__ __forceinline__ void store(const Block<T>& block) const {
+    for_each_run(block, [&](int64_t row, int64_t col, const Acc(&values)[GROUP]) {
+      block.epilogue.store(row, col, values);
+    });
+  }
+
+  /// Calls visit(row, column, GROUP sums from there on) for what the calling thread has computed.
+  template <typename Visit>
+  __device__ __forceinline__ void for_each_run(const Block<T>& block, const Visit& visit) const {
 #pragma unroll
     for (int i = 0; i < EXTENT; ++i) {
       const int64_t row = block.row0 + m + i / GROUP * LANES_M * GROUP + i % GROUP;
@@ -77,7 +85,7 @@ struct ThreadTile {
         Acc values[GROUP];
 #pragma unroll
         for (int j = 0; j < GROUP; ++j) values[j] = sums.value(i, group * GROUP + j);
-        block.epilogue.store(row, block.col0 + n + group * LANES_N * GROUP, values);
+        visit(row, block.col0 + n + group * LANES_N * GROUP, values);
       }
     }
   }

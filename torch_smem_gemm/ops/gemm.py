@@ -303,13 +303,14 @@ _gemm = define(
 
 
 def _describe_split(x: Tensor, lines_last: bool = False) -> list[tuple[Any, torch.dtype]]:
-    """The operand's lines as two of fp16 each, filled up to 16 bytes; see csrc/gemm/split."""
+    """Pieces of each line, 32 fp16 hi and their lo; the lines' exponents and marks.
+
+    See csrc/gemm/split.
+    """
     check_split(x)
     *of_lines, length = (x.mT if lines_last else x).shape
-    of_halves = [*of_lines, -(-length // 8) * 8]
     return [
-        (of_halves, torch.float16),
-        (of_halves, torch.float16),
+        ([*of_lines, -(-length // 32), 2, 32], torch.float16),
         (of_lines, torch.int32),
         (of_lines, torch.uint8),
     ]

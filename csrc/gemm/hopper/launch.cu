@@ -1,11 +1,11 @@
 // From a problem and its plan to launches.
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "gemm/hopper/arguments.h"
 #include "gemm/hopper/epilogue.h"
 #include "gemm/hopper/kernels.h"
+#include "gemm/hopper/members.h"
 #include "gemm/hopper/pack.h"
 #include "gemm/hopper/plan.h"
 #include "gemm/hopper/reduce.h"
@@ -59,7 +59,7 @@ template <typename T>
 void launch_kernel(const Problem& problem, const Plan& plan, const void* a, const void* b,
                    float* partials, const Device& device) {
   const Tile& tile = TILES[plan.tile];
-  const auto members = static_cast<uint32_t>(problem.batch.rank == 0 ? 1 : problem.batch.size[0]);
+  const auto members = static_cast<uint32_t>(members_of(problem));
   Arguments<T> args{};
   // Blocks of a cluster, of which some may have no rows of A at all, all load what a tile has.
   args.tile_rows =
@@ -116,9 +116,6 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
 /// At most one loop of the batch.
 void launch_members(const Problem& problem, const Plan& plan, Workspace workspace,
                     const Device& device) {
-  const auto stride = [&](Tensor tensor) {
-    return problem.batch.rank == 0 ? 0 : problem.batch.stride[tensor][0];
-  };
   Packing packings[2];
   int count = 0;
   const auto prepared = [&](const Source& source, const void* data, int64_t mn_stride,
@@ -126,9 +123,12 @@ void launch_members(const Problem& problem, const Plan& plan, Workspace workspac
     if (!source.packed) return data;
     void* packed = workspace.take(source.packed_bytes());
     const bool k_major = source.major == Major::K;
-    packings[count++] = {
-        &source,        data,  k_major ? k_stride : mn_stride, k_major ? mn_stride : k_stride,
-        stride(tensor), packed};
+    packings[count++] = {&source,
+                         data,
+                         k_major ? k_stride : mn_stride,
+                         k_major ? mn_stride : k_stride,
+                         member_stride(problem, tensor),
+                         packed};
     return static_cast<const void*>(packed);
   };
   const void* a = prepared(plan.a, problem.a.data, problem.a.row_stride, problem.a.col_stride, A);
@@ -141,8 +141,7 @@ void launch_members(const Problem& problem, const Plan& plan, Workspace workspac
     launch_kernel<bfloat16>(problem, plan, a, b, partials, device);
   }
   if (plan.chunks > 1) {
-    const int64_t members = problem.batch.rank == 0 ? 1 : problem.batch.size[0];
-    reduce(problem, members, plan.chunks, partials, device);
+    reduce(problem, members_of(problem), plan.chunks, partials, device);
   }
 }
 
@@ -154,34 +153,9 @@ const void* kernel_function(DType dtype, const Plan& plan) {
 }
 
 void launch(const Problem& problem, const Plan& plan, void* workspace, const Device& device) {
-  const Loop<TENSORS>& batch = problem.batch;
-  if (batch.rank <= 1) {
-    return launch_members(problem, plan, {static_cast<unsigned char*>(workspace)}, device);
-  }
-  // A launch for each iteration of the outer loops. They follow each other in the stream and may
-  // use one workspace.
-  Problem member = problem;
-  member.batch.rank = 1;
-  member.batch.size[0] = batch.size[batch.rank - 1];
-  Loop<TENSORS> outer = batch;
-  outer.rank = batch.rank - 1;
-  for (int t = 0; t < TENSORS; ++t) member.batch.stride[t][0] = batch.stride[t][batch.rank - 1];
-  std::array<int64_t, MAX_RANK> at{};
-  for (int64_t i = 0; i < outer.count(); ++i) {
-    const auto moved = [&](const void* data, Tensor tensor, DType dtype) {
-      int64_t offset = 0;
-      for (int d = 0; d < outer.rank; ++d) offset += at[d] * outer.stride[tensor][d];
-      const auto* bytes = static_cast<const unsigned char*>(data);
-      return data ? bytes + offset * static_cast<int64_t>(size_of(dtype)) : nullptr;
-    };
-    member.a.data = moved(problem.a.data, A, problem.dtype);
-    member.b.data = moved(problem.b.data, B, problem.dtype);
-    member.c.data = moved(problem.c.data, C, problem.c_dtype);
-    member.out.data = moved(problem.out.data, OUT, problem.out_dtype);
-    member.pre = const_cast<unsigned char*>(moved(problem.pre, OUT, problem.dtype));
+  for_each_launch(problem, [&](const Problem& member) {
     launch_members(member, plan, {static_cast<unsigned char*>(workspace)}, device);
-    for (int d = outer.rank - 1; d >= 0 && ++at[d] == outer.size[d]; --d) at[d] = 0;
-  }
+  });
 }
 
 }  // namespace smem::gemm::hopper

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "gemm/hopper/members.h"
+
 namespace smem::gemm::hopper {
 namespace {
 
@@ -14,15 +16,6 @@ int64_t round_up(int64_t value, int64_t unit) { return ceil_div(value, unit) * u
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
-/// The members of the batch that one launch takes: its innermost loop.
-int64_t members_of(const Problem& problem) {
-  const auto& batch = problem.batch;
-  return batch.rank == 0 ? 1 : batch.size[batch.rank - 1];
-}
-int64_t member_stride(const Problem& problem, Tensor tensor) {
-  const auto& batch = problem.batch;
-  return batch.rank == 0 ? 0 : batch.stride[tensor][batch.rank - 1];
-}
 /// Whether all of a batch stays aligned where its first member is.
 bool batch_is_aligned(const Problem& problem, Tensor tensor) {
   const auto& batch = problem.batch;

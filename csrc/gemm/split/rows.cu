@@ -27,7 +27,7 @@ constexpr int MAX_RUNS = 8;
 
 struct Rows {
   Split split;
-  int64_t pitch;
+  int64_t padded_length;
   uint32_t member_blocks;  ///< those of a member
   int line_threads;        ///< a power of two
   int64_t stretches;
@@ -86,17 +86,16 @@ __global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
   const Scale scale = scale_of(line_extremes);
   const int64_t stored = member * split.lines + line;
   if (thread == 0) store_scale(split, stored, scale);
-  half* const hi = static_cast<half*>(split.hi) + stored * rows.pitch;
-  half* const lo = static_cast<half*>(split.lo) + stored * rows.pitch;
+  half* const to = static_cast<half*>(split.halves) + stored * 2 * rows.padded_length;
   for (Position stretch = stretches - 1; stretch >= 0; --stretch) {
     if (stretch < stretches - 1) load_stretch(stretch);
 #pragma unroll
     for (int r = 0; r < RUNS; ++r) {
       const Position position = position_of(stretch, r);
-      if (position >= rows.pitch) continue;
+      if (position >= rows.padded_length) continue;
       const Halves<RUN> halves(runs[r], scale);
-      store_global_vector<RUN>(hi + position, halves.hi);
-      store_global_vector<RUN>(lo + position, halves.lo);
+      store_global_vector<RUN>(to + place_of(position), halves.hi);
+      store_global_vector<RUN>(to + place_of(position) + PIECE, halves.lo);
     }
   }
 }
@@ -115,17 +114,18 @@ template <int RUNS, bool LONG>
 void launch_rows(const Split& split, int line_threads, const Device& device) {
   const int threads = std::max(BLOCK_THREADS, line_threads);
   const int64_t blocks = ceil_div(split.lines, threads / line_threads);
-  const int64_t stretches = ceil_div(split.pitch(), int64_t{RUNS * RUN} * line_threads);
+  const int64_t stretches = ceil_div(split.padded_length(), int64_t{RUNS * RUN} * line_threads);
   const bool wide = runs_are_wide(split, split.stride, split.length, split.line_stride);
-  smem::launch("split_rows", wide ? rows_kernel<true, RUNS, LONG> : rows_kernel<false, RUNS, LONG>,
-               {blocks * split.members, dim3(threads)}, device,
-               Rows{split, split.pitch(), static_cast<uint32_t>(blocks), line_threads, stretches});
+  smem::launch(
+      "split_rows", wide ? rows_kernel<true, RUNS, LONG> : rows_kernel<false, RUNS, LONG>,
+      {blocks * split.members, dim3(threads)}, device,
+      Rows{split, split.padded_length(), static_cast<uint32_t>(blocks), line_threads, stretches});
 }
 
 }  // namespace
 
 void rows(const Split& split, const Device& device) {
-  const int64_t runs = split.pitch() / RUN;
+  const int64_t runs = split.padded_length() / RUN;
   const auto power_from = [](int64_t count) {
     return static_cast<int>(std::bit_ceil(static_cast<uint64_t>(count)));
   };

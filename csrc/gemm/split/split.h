@@ -1,9 +1,9 @@
 // Two fp16 numbers for a float32 one, so that tensor cores can multiply with float32's accuracy.
 // For each line of an operand, a row of A or a column of B:
 //
-//   x = (hi + lo / 2^11) * 2^exponent     to a relative error below 2^-23
+//   x = (hi + lo / 2^12) * 2^exponent     to a relative error below 2^-23
 //
-// and a product of two such lines is hi·hi + (hi·lo + lo·hi) / 2^11, times both powers of two. The
+// and a product of two such lines is hi·hi + (hi·lo + lo·hi) / 2^12, times both powers of two. The
 // idea is Ootomo and Yokota's; a power of two for each line keeps it within fp16's narrow range.
 #pragma once
 
@@ -15,10 +15,11 @@
 namespace smem::gemm::split {
 
 /// lo holds what hi leaves of an element, this many binades up.
-constexpr int LO_SHIFT = 11;
+constexpr int LO_SHIFT = 12;
 
-/// Lines of hi and lo begin at multiples of this many elements, 16 bytes; zeros fill them up.
-constexpr int PITCH_UNIT = 8;
+/// Elements of a line whose hi stand together, and then their lo: 128 bytes, what the product reads
+/// at once. Zeros fill up the last piece.
+constexpr int PIECE = 32;
 
 /// An operand to split: `members` matrices of `lines` lines of `length` elements. Strides in
 /// elements, any value.
@@ -27,20 +28,21 @@ struct Split {
   int64_t members, lines, length;
   int64_t member_stride, line_stride, stride;  ///< from member to member, line to line, in a line
 
-  // The results, line after line; hi and lo, of pitch() elements a line, begin at multiples of 16
+  // The results, line after line; the halves, pitch() of them a line, begin at a multiple of 16
   // bytes. A line that they cannot carry, by scale.h's rule, is zeros there.
-  void *hi = nullptr, *lo = nullptr;
+  void* halves = nullptr;
   int32_t* exponent = nullptr;
   uint8_t* exact = nullptr;  ///< 1 for such a line, whose products must be computed exactly
   void* extremes = nullptr;  ///< to work in, where Workspace has bytes for them
 
-  int64_t pitch() const { return ceil_div(length, PITCH_UNIT) * PITCH_UNIT; }
+  int64_t padded_length() const { return ceil_div(length, PIECE) * PIECE; }
+  int64_t pitch() const { return 2 * padded_length(); }
   int64_t all_lines() const { return members * lines; }
 };
 
 /// Where the results of a Split lie in one stretch of memory: offsets in bytes, multiples of 256.
 struct Workspace {
-  size_t hi, lo, exponent, exact, extremes;
+  size_t halves, exponent, exact, extremes;
   size_t bytes;           ///< in all
   size_t extremes_bytes;  ///< 0 where the split needs none
 

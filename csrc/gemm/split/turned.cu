@@ -1,7 +1,8 @@
 // turned: the second launch where lines lie side by side. A block takes 64 lines by 128 elements. A
 // thread reads 8 elements of 4 lines, 16 bytes at a time, turns them by naming its registers, and
 // splits them: 16 bytes of hi and of lo for each line. Shared memory only regroups these, so that a
-// line's part is written as 256 bytes: whole sectors, 16 bytes an access everywhere.
+// line's part is written as 64 bytes of hi, 64 of lo and so on: whole sectors, 16 bytes an access
+// everywhere.
 //
 // A line's unit u of 8 halves lies at place u ^ line / 4 % 8. The 8 lanes that the banks serve
 // together write one unit of every fourth line, at 8 places by the XOR, and read 8 units of one
@@ -30,7 +31,7 @@ static_assert(TILE_LINES % (TILE_THREADS / UNITS) == 0, "all threads store equal
 
 struct Tiles {
   Split split;
-  int64_t pitch;
+  int64_t padded_length;
   uint32_t across, along;  ///< tiles of a member: over its lines, and along them
   uint32_t chunks;
 };
@@ -114,12 +115,12 @@ __global__ void __launch_bounds__(TILE_THREADS, 3)
 #pragma unroll
   for (int i = 0; i < TILE_LINES; i += TILE_THREADS / UNITS) {
     const int l = i + static_cast<int>(threadIdx.x) / UNITS;
-    if (first_line + l >= split.lines || position >= tiles.pitch) continue;
-    const int64_t to = (member * split.lines + first_line + l) * tiles.pitch + position;
-    store_global_vector<UNIT>(static_cast<half*>(split.hi) + to,
-                              load_vector<UNIT>(hi.at(l, stored_unit)));
-    store_global_vector<UNIT>(static_cast<half*>(split.lo) + to,
-                              load_vector<UNIT>(lo.at(l, stored_unit)));
+    if (first_line + l >= split.lines || position >= tiles.padded_length) continue;
+    half* const to = static_cast<half*>(split.halves) +
+                     (member * split.lines + first_line + l) * 2 * tiles.padded_length +
+                     place_of(position);
+    store_global_vector<UNIT>(to, load_vector<UNIT>(hi.at(l, stored_unit)));
+    store_global_vector<UNIT>(to + PIECE, load_vector<UNIT>(lo.at(l, stored_unit)));
   }
 }
 
@@ -129,11 +130,11 @@ void turned(const Split& split, const Device& device) {
   const int64_t across = ceil_div(split.lines, TILE_LINES),
                 along = ceil_div(split.length, TILE_LENGTH);
   const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
-  smem::launch(
-      "split_turned", wide ? turned_kernel<true> : turned_kernel<false>,
-      {across * along * split.members, {TILE_THREADS}}, device,
-      Tiles{split, split.pitch(), static_cast<uint32_t>(across), static_cast<uint32_t>(along),
-            static_cast<uint32_t>(ceil_div(split.length, chunk_length(split.length)))});
+  smem::launch("split_turned", wide ? turned_kernel<true> : turned_kernel<false>,
+               {across * along * split.members, {TILE_THREADS}}, device,
+               Tiles{split, split.padded_length(), static_cast<uint32_t>(across),
+                     static_cast<uint32_t>(along),
+                     static_cast<uint32_t>(ceil_div(split.length, chunk_length(split.length)))});
 }
 
 }  // namespace SMEM_BUILD

@@ -1,9 +1,8 @@
 // Which kernels split an operand, and where their results lie in a workspace.
-#include "gemm/split/split.h"
-
 #include <cstdlib>
 
 #include "gemm/split/kernels.h"
+#include "gemm/split/split.h"
 
 namespace smem::gemm::split {
 namespace {
@@ -36,8 +35,7 @@ Workspace::Workspace(const Split& split) {
     bytes += (part + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return offset;
   };
-  hi = take(halves_bytes);
-  lo = take(halves_bytes);
+  halves = take(halves_bytes);
   exponent = take(lines * sizeof(int32_t));
   exact = take(lines * sizeof(uint8_t));
   extremes = take(extremes_bytes);
@@ -45,8 +43,7 @@ Workspace::Workspace(const Split& split) {
 
 Split Workspace::place(Split split, void* memory) const {
   auto* const begin = static_cast<unsigned char*>(memory);
-  split.hi = begin + hi;
-  split.lo = begin + lo;
+  split.halves = begin + halves;
   split.exponent = reinterpret_cast<int32_t*>(begin + exponent);
   split.exact = begin + exact;
   split.extremes = begin + extremes;

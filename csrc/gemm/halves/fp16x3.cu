@@ -1,0 +1,100 @@
+// fp16x3: float32 with float32's accuracy, by three float16 products on Hopper's tensor cores.
+//
+// Three kernels: each operand is split into two float16 numbers an element and a power of two a
+// line (gemm/split); the halves are multiplied (product.cu); and lines that halves cannot carry are
+// computed by fmas (exact.cu). Elements of A and B are read once, their halves M / 128 and N / 128
+// times, out of L2 mostly.
+#include "gemm/halves/exact.h"
+#include "gemm/halves/product.h"
+#include "gemm/hopper/members.h"
+#include "gemm/ladder.h"
+#include "gemm/split/split.h"
+
+#ifdef __CUDACC__
+namespace smem::gemm::halves {
+namespace {
+
+bool takes(const Problem& problem, const Device& device) {
+  // Rows and columns are counted in 32 bits, up to a tile beyond the last; halves come in pairs.
+  constexpr int64_t LARGEST = (int64_t{1} << 30) - 1024, MOST_TILES = int64_t{1} << 30, TILE = 128;
+  return problem.dtype == DType::f32 && device.capability == 90 && problem.M >= 1 &&
+         problem.N >= 1 && problem.K >= 1 && problem.M < LARGEST && problem.N < LARGEST &&
+         problem.K < LARGEST &&
+         ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * members_of(problem) < MOST_TILES;
+}
+
+/// The split of A's rows or of B's columns, for one launch.
+split::Split split_of(const Problem& problem, Tensor tensor) {
+  const bool is_a = tensor == A;
+  const Operand& operand = is_a ? problem.a : problem.b;
+  const int64_t stride = member_stride(problem, tensor);
+  return {static_cast<const float*>(operand.data),
+          stride == 0 ? 1 : members_of(problem),
+          is_a ? problem.M : problem.N,
+          problem.K,
+          stride,
+          is_a ? operand.row_stride : operand.col_stride,
+          is_a ? operand.col_stride : operand.row_stride};
+}
+
+SplitOperand operand_of(const split::Split& split) {
+  return {split.halves, split.exponent, split.lines, split.pitch(), split.members};
+}
+
+void launch_members(const Problem& problem, const Device& device) {
+  split::Split a = split_of(problem, A), b = split_of(problem, B);
+  const split::Workspace of_a(a), of_b(b);
+  auto* const workspace = static_cast<unsigned char*>(problem.workspace);
+  a = of_a.place(a, workspace);
+  b = of_b.place(b, workspace + of_a.bytes);
+  split::run(a, device, Build::device);
+  split::run(b, device, Build::device);
+  multiply(problem, operand_of(a), operand_of(b), device);
+  compute_exactly(problem,
+                  {a.exact, b.exact, a.members > 1 ? a.lines : 0, b.members > 1 ? b.lines : 0},
+                  device);
+}
+
+}  // namespace
+}  // namespace smem::gemm::halves
+#endif
+
+namespace smem::gemm {
+inline namespace SMEM_BUILD {
+
+#ifdef __CUDACC__
+void launch_fp16x3(const Problem& problem, const Device& device) {
+  if (!halves::takes(problem, device)) return double_buffered.launch(problem, device);
+  for_each_launch(problem,
+                  [&](const Problem& members) { halves::launch_members(members, device); });
+}
+
+size_t fp16x3_workspace_bytes(const Problem& problem, const Device& device) {
+  if (!halves::takes(problem, device)) return 0;
+  return split::Workspace(halves::split_of(problem, A)).bytes +
+         split::Workspace(halves::split_of(problem, B)).bytes;
+}
+
+const void* fp16x3_function(DType) { return halves::product_function(); }
+
+#else
+constexpr std::nullptr_t launch_fp16x3 = nullptr, fp16x3_function = nullptr,
+                         fp16x3_workspace_bytes = nullptr;
+#endif
+
+const Kernel fp16x3 = {
+    .name = "fp16x3",
+    .summary = "float32's accuracy by three float16 products on Hopper's tensor cores",
+    .requires_ = "float32 but not precision ieee, compute capability 9.0",
+    .launch = launch_fp16x3,
+    .function = fp16x3_function,
+    .symbol = nullptr,
+    .largest_k = nullptr,
+    .dtypes = dtypes(DType::f32),
+    .tensor_cores = {.capability = 90, .alone = true},
+    .float32 = Precision::fp32,
+    .workspace_bytes = fp16x3_workspace_bytes,
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm

@@ -1,0 +1,57 @@
+"""Matrices of every kind of number, and how far a product of them is from the exact one."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Make = Callable[[int, int, torch.device | str], Tensor]
+ULP = 2.0**-24  # half a unit in the last place of float32, relative
+
+
+def _powers_of_ten(*shape: int, device: torch.device | str) -> Tensor:
+    return 10.0 ** torch.randint(-18, 19, shape, device=device)
+
+
+def _cancelling(rows: int, length: int, device: torch.device | str) -> Tensor:
+    """Lines whose second half is the first with its sign turned, but for 2^-12 of it."""
+    half = torch.randn(rows, (length + 1) // 2, device=device)
+    second = -half * (1 + 2.0**-12 * torch.randn_like(half))
+    return torch.cat([half, second], 1)[:, :length]
+
+
+def _hilbert(rows: int, length: int, device: torch.device | str) -> Tensor:
+    row, col = torch.arange(rows, device=device), torch.arange(length, device=device)
+    return 1 / (1.0 + row[:, None] + col)
+
+
+# float32 matrices of lines of a length: rows of A, or columns of B.
+DATA: dict[str, Make] = {
+    "normal": lambda m, k, device: torch.randn(m, k, device=device),
+    "uniform": lambda m, k, device: torch.rand(m, k, device=device),
+    "lognormal": lambda m, k, device: torch.randn(m, k, device=device).exp(),
+    "wide": lambda m, k, device: (
+        torch.randn(m, k, device=device) * (4 * torch.randn(m, k, device=device)).exp()
+    ),
+    "scaled lines": lambda m, k, device: (
+        torch.randn(m, k, device=device) * _powers_of_ten(m, 1, device=device)
+    ),
+    "scaled along K": lambda m, k, device: (
+        torch.randn(m, k, device=device) * _powers_of_ten(1, k, device=device)
+    ),
+    "cancelling": _cancelling,
+    "Hilbert": _hilbert,
+    "signs": lambda m, k, device: torch.randint(0, 2, (m, k), device=device) * 2.0 - 1,
+    "half zeros": lambda m, k, device: torch.randn(m, k, device=device).relu(),
+}
+
+
+def errors(result: Tensor, exact: Tensor, magnitude: Tensor) -> tuple[float, float]:
+    """Return how far ``result`` is off: by its norm, and the largest of an element.
+
+    The first is a share of the norm of ``exact``, A @ B in float64; the second is in units of 2^-24
+    of ``magnitude``, what the magnitudes of an element's terms sum to: |A| @ |B| in float64.
+    """
+    off = (result.double() - exact).abs()
+    largest = (off / magnitude).nan_to_num(0.0).max().item()
+    return (off.norm() / exact.norm()).item(), largest / ULP
