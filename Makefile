@@ -52,6 +52,7 @@ bench: extension  ## time every op on this GPU beside torch: the whole picture
 docs: extension  ## write README's tables and docs/*.md from bench/results
 	$(PY) -m torch_smem_gemm bench report
 	PYTHONPATH=. $(PY) bench/claims.py
+	PYTHONPATH=. $(PY) bench/accuracy.py
 
 .PHONY: extension
 extension: $(READY)  ## compile what has changed

@@ -14,8 +14,16 @@ def takes(kernel: str, dtype: torch.dtype, device: str, precision: str = "fp32")
     return all(row.takes(dtype, device, precision) for row in rows)
 
 
-def of_the_same_bits(kernel: str, dtype: torch.dtype, device: str) -> list[str]:
-    """The GEMM kernels that give the bits of ``kernel``: all of its kind, at small N and K."""
+def of_the_same_bits(
+    kernel: str, dtype: torch.dtype, device: str, n: int = 1, k: int = 1
+) -> list[str]:
+    """The GEMM kernels that give the bits of ``kernel``: all of its kind.
+
+    What kind auto is, the dtype, N and K decide; N and K are small unless given.
+    """
+    if kernel == "auto" and device == "cuda":
+        a, b = torch.empty(1, k, dtype=dtype, device=device), torch.empty(k, n, dtype=dtype)
+        kernel = smem.plan(a, b.to(device)).kernel
     if kernel == "fp16x3":
         return [kernel]
     one_product = [name for name in TENSOR_CORE_GEMMS if name != "fp16x3"]

@@ -28,9 +28,8 @@ def fp16x3(a: Tensor, b: Tensor, **options: object) -> Tensor:
 @pytest.mark.parametrize("data", DATA)
 def test_never_worse_than_sgemm_and_no_growth_with_k(data: str, k: int) -> None:
     a, b = DATA[data](130, k, "cuda"), DATA[data](200, k, "cuda").mT
-    exact, magnitude = a.double() @ b.double(), a.double().abs() @ b.double().abs()
-    norm, largest = errors(fp16x3(a, b), exact, magnitude)
-    torchs, _ = errors(a @ b, exact, magnitude)
+    norm, largest = errors(fp16x3(a, b), a, b)
+    torchs, _ = errors(a @ b, a, b)
     assert norm <= max(torchs, 1.2e-7) or data == "cancelling"
     assert largest <= 16
 
@@ -60,23 +59,37 @@ def test_rows_do_not_depend_on_m_or_on_each_other() -> None:
         assert same_bits(fp16x3(x, w), whole)
 
 
-@pytest.mark.parametrize("marked", [1, 3, 8, 9, 40, 300])
+@pytest.mark.parametrize("marked", [1, 3, 40, 300])
 @pytest.mark.parametrize("side", ["rows", "columns", "both"])
 def test_lines_that_halves_cannot_carry(side: str, marked: int) -> None:
-    """Are those of the SIMT kernels, and no other is; few of them in a tile, and many."""
+    """Are those of the SIMT kernels, and no other is."""
     a, b = normal(300, 700, device="cuda"), normal(700, 310, device="cuda")
     rows = torch.zeros(300, dtype=torch.bool, device="cuda")
     cols = torch.zeros(310, dtype=torch.bool, device="cuda")
     if side != "columns":
         rows[torch.randperm(300, device="cuda")[:marked]] = True
-        a[rows, 5] = 1e-12
+        a[rows, 5], a[rows, 6] = 1e-12, 1e-13
     if side != "rows":
         cols[torch.randperm(310, device="cuda")[:marked]] = True
-        b[9, cols] = 1e-12
+        b[9, cols], b[8, cols] = 1e-12, 1e-13
     either = rows[:, None] | cols
     result, simt = fp16x3(a, b), smem.gemm(a, b, kernel="double_buffered")
     assert torch.equal(result[either], simt[either])
     assert marked == 300 or not torch.equal(result[~either], simt[~either])
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "step2"])
+def test_an_element_that_halves_do_not_hold(layout: str) -> None:
+    """It is all there is in these products, as what stands beside it meets zeros."""
+    for m, n, k in ((5, 7, 3), (200, 300, 100), (130, 40, 700)):
+        tiny = normal(1, device="cuda") * 1e-15
+        a, b = torch.zeros(m, k, device="cuda"), normal(k, n, device="cuda")
+        a[:, 0], a[1:, k // 2] = 1.0, tiny
+        b[0] = 0
+        exact = a.double() @ b.double()
+        for left, right, wanted in ((a, b, exact), (b.mT, a.mT, exact.mT)):
+            result = fp16x3(laid_out(left, layout), laid_out(right, layout))
+            assert ((result - wanted).abs() <= 16 * ULP * wanted.abs()).all(), (m, n, k)
 
 
 def test_numbers_that_are_not_finite_and_the_ends_of_the_range() -> None:
@@ -87,7 +100,7 @@ def test_numbers_that_are_not_finite_and_the_ends_of_the_range() -> None:
     a[12] *= 2.0**120
     b[:, 20] *= 2.0**-120
     b[:, 21] = 0
-    b[:, 22] *= 2.0**60
+    b[:, 22] *= 2.0**-60
     result, expected = fp16x3(a, b), a @ b
     assert torch.equal(result.isnan(), expected.isnan())
     assert torch.equal(result.isinf(), expected.isinf())

@@ -42,7 +42,7 @@ def test_large(kernel: str, dtype: torch.dtype, m: int, k: int, n: int) -> None:
         a, b = a.mT if turn_a else a, b.mT if turn_b else b
         out = poisoned((m, n), dtype, "cuda")
         assert_accurate(torch.matmul, (smem.gemm(a, b, kernel=kernel, out=out), (a, b)))
-        first = of_the_same_bits(kernel, dtype, "cuda")[0]
+        first = of_the_same_bits(kernel, dtype, "cuda", n, k)[0]
         if kernel != first:
             assert same_bits(out, smem.gemm(a, b, kernel=first))
 
@@ -90,9 +90,10 @@ def test_panel_takes_the_k_that_fills_shared_memory(dtype: torch.dtype, device: 
 @pytest.mark.gpu
 @every_kernel
 def test_operands_that_begin_beyond_2_31_elements(kernel: str) -> None:
-    need_memory(6)
+    need_memory(12)
+    dtype = floats_of(kernel)[-1]
     m, k, n, start = 70, 50, 90, 2**31 + 5
-    buffer = torch.empty(start + m * k + k * n + m * n, dtype=torch.bfloat16, device="cuda")
+    buffer = torch.empty(start + m * k + k * n + m * n, dtype=dtype, device="cuda")
     a, b, out = (
         part.view(shape)
         for part, shape in zip(
@@ -102,7 +103,7 @@ def test_operands_that_begin_beyond_2_31_elements(kernel: str) -> None:
     a.copy_(small_integers(m, k))
     b.copy_(small_integers(k, n))
     out.fill_(torch.nan)
-    expected = (a.double() @ b.double()).bfloat16()
+    expected = (a.double() @ b.double()).to(dtype)
     assert smem.gemm(a, b, kernel=kernel, out=out) is out
     assert torch.equal(out, expected)
 
@@ -113,17 +114,18 @@ def test_operands_that_begin_beyond_2_31_elements(kernel: str) -> None:
 @pytest.mark.parametrize("turned", [False, True])
 def test_rows_more_than_2_31_elements_apart(kernel: str, operand: str, turned: bool) -> None:
     """The last rows of an operand lie beyond 2^31 elements, turned: its last columns."""
-    need_memory(6)
+    need_memory(12)
+    dtype = floats_of(kernel)[-1]
     step = 2**27 + 1
-    buffer = torch.empty(17 * step, dtype=torch.bfloat16, device="cuda")
+    buffer = torch.empty(17 * step, dtype=dtype, device="cuda")
     view = buffer.as_strided((17, 40), (step, 1))
     args = {"a": small_integers(17, 40), "b": small_integers(40, 40)}
     if operand == "b":
         args = {"a": small_integers(40, 17), "b": small_integers(17, 40)}
     if turned:
         args = {"a": args["b"].mT, "b": args["a"].mT}
-    args = {name: x.to("cuda", torch.bfloat16) for name, x in args.items()}
-    expected = (args["a"].double() @ args["b"].double()).bfloat16()
+    args = {name: x.to("cuda", dtype) for name, x in args.items()}
+    expected = (args["a"].double() @ args["b"].double()).to(dtype)
     place = view.mT if turned else view
     if operand == "out":
         result = smem.gemm(**args, kernel=kernel, out=place.fill_(torch.nan))
@@ -137,10 +139,11 @@ def test_rows_more_than_2_31_elements_apart(kernel: str, operand: str, turned: b
 @pytest.mark.gpu
 @every_kernel
 def test_result_of_more_than_2_31_elements(kernel: str) -> None:
-    need_memory(10)
+    need_memory(20)
+    dtype = floats_of(kernel)[-1]
     m, n = 2**16 + 3, 2**15 + 5
-    a, b = (small_integers(*s, device="cuda").bfloat16() for s in ((m, 2), (2, n)))
-    out = poisoned((m, n), torch.bfloat16, "cuda")
+    a, b = (small_integers(*s, dtype=dtype, device="cuda") for s in ((m, 2), (2, n)))
+    out = poisoned((m, n), dtype, "cuda")
     smem.gemm(a, b, kernel=kernel, out=out)
     for part, rows in zip(out.split(2**12), a.split(2**12), strict=True):
         assert torch.equal(part, rows @ b)

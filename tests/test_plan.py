@@ -44,7 +44,7 @@ def test_table() -> None:
             assert row.dtypes == DTYPES[op] or not row.on_cpu
     ladder = (
         "naive panel tiled16 tiled32 tiled32_padded vectorized register_tiled double_buffered "
-        "tensor_core wgmma"
+        "tensor_core wgmma fp16x3"
     )
     assert [row.name for row in smem.kernels("gemm")] == ladder.split()
     transposes = "naive tiled padded swizzled runs gathered vectorized"
@@ -61,8 +61,12 @@ def test_tensor_cores_in_the_table() -> None:
     assert row.float32_precision == "tf32"
     assert {row.float32_precision for row in smem.kernels() if row.on_cpu} == {"ieee"}
     assert (row.capability, row.capability_alone) == ((8, 0), False)
-    assert (gemms[-1].capability, gemms[-1].capability_alone) == ((9, 0), True)
-    assert "128x256" in gemms[-1].variants
+    wgmma, fp16x3 = gemms[-2:]
+    assert wgmma.capability == fp16x3.capability == (9, 0)
+    assert wgmma.capability_alone
+    assert fp16x3.capability_alone
+    assert "128x256" in wgmma.variants
+    assert (fp16x3.dtypes, fp16x3.float32_precision) == (("float32",), "fp32")
     assert not row.takes(torch.float16, "cpu")
     assert gemms[0].takes(torch.float16, "cpu")
     assert smem.kernels("transpose")[0].takes(torch.complex64, "cpu")
@@ -128,11 +132,11 @@ def test_the_kind_of_arithmetic_does_not_depend_on_m(dtype: torch.dtype, precisi
                 for batch in (1, 1000)
             }
             assert len(kinds) == 1
-            assert kinds != {False} or dtype.itemsize == 2 or precision == "tf32"
+            assert kinds != {False} or dtype.itemsize == 2 or precision != "ieee"
 
 
 PLANS = [
-    # dtype, (m, n, k, batch), kernel, part of the reason
+    # dtype, (m, n, k, batch), kernel, part of the reason; float32 in precision ieee
     (torch.float32, (4096, 4096, 4096, 1), "double_buffered", "1024 tiles of 128x128"),
     (torch.float64, (4096, 4096, 4096, 1), "double_buffered", "4096 tiles of 64x64"),
     (torch.float32, (256, 256, 4096, 1), "vectorized", "only 4 tiles"),
@@ -149,9 +153,23 @@ PLANS = [
 
 @pytest.mark.parametrize(("dtype", "sizes", "kernel", "reason"), PLANS, ids=short)
 def test_plans_on_an_h200(dtype: torch.dtype, sizes: tuple, kernel: str, reason: str) -> None:
-    plan = plan_problem(dtype, GemmProblem.contiguous(*sizes))
+    plan = plan_problem(dtype, GemmProblem.contiguous(*sizes), precision="ieee")
     assert plan.kernel == kernel
     assert reason in plan.reason
+
+
+def test_float32_on_an_h200() -> None:
+    """By three float16 products where that is faster, at any M; and not on other GPUs."""
+
+    def kernel(n: int, k: int, m: int = 4096, **options: object) -> str:
+        return plan_problem(torch.float32, GemmProblem.contiguous(m, n, k), **options).kernel
+
+    assert kernel(256, 256) == kernel(256, 256, 1) == kernel(16, 4096) == "fp16x3"
+    assert kernel(4096, 63) == "double_buffered"
+    assert kernel(4096, 4096, precision="ieee") == "double_buffered"
+    assert kernel(4096, 4096, precision="tf32") == "tensor_core"
+    assert kernel(255, 256) == kernel(4096, 4096, capability=(8, 0)) == "double_buffered"
+    assert kernel(4096, 4096, capability=(10, 0)) == "double_buffered"
 
 
 PROBLEMS = [

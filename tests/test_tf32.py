@@ -86,6 +86,8 @@ def test_a_row_has_the_same_bits_at_every_m(kernel: str, k: int, n: int, layout:
 
 def test_ieee_and_fp32_stay_so() -> None:
     a, b = normal(512, 300, device="cuda"), normal(300, 512, device="cuda")
-    expected = smem.gemm(a, b, kernel="naive")
-    for precision in ("fp32", "ieee"):
+    fp32 = smem.plan(a, b, precision="fp32").kernel
+    for precision, kernel in (("fp32", fp32), ("ieee", "naive")):
+        expected = smem.gemm(a, b, kernel=kernel, precision=precision)
         assert same_bits(smem.gemm(a, b, precision=precision), expected)
+    assert fp32 not in ("tensor_core", "wgmma")

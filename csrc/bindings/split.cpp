@@ -45,7 +45,7 @@ Split split_of(const Tensor& matrices, bool lines_last) {
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last) {
   check(x);
   const Tensor matrices = as_members(x);
   Split split = split_of(matrices, lines_last);
@@ -61,20 +61,26 @@ std::tuple<Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last) {
 
   const Tensor halves = empty(OP, of_halves, ScalarType::Half, x);
   const Tensor exponent = empty(OP, of_lines, ScalarType::Int, x);
-  const Tensor exact = empty(OP, of_lines, ScalarType::Byte, x);
+  const Tensor mark = empty(OP, of_lines, ScalarType::Byte, x);
+  const Tensor position = empty(OP, of_lines, ScalarType::Long, x);
+  const Tensor rest = empty(OP, of_lines, ScalarType::Float, x);
   const Tensor extremes = empty(OP, of_extremes, ScalarType::Byte, x);
   const OnDeviceOf place(OP, x);
   trace_tensor("x", matrices);
   trace_tensor("halves", halves);
   trace_tensor("exponent", exponent);
-  trace_tensor("exact", exact);
+  trace_tensor("mark", mark);
+  trace_tensor("position", position);
+  trace_tensor("rest", rest);
   trace_tensor("extremes", extremes);
   split.halves = halves.mutable_data_ptr();
   split.exponent = static_cast<int32_t*>(exponent.mutable_data_ptr());
-  split.exact = static_cast<uint8_t*>(exact.mutable_data_ptr());
+  split.mark = static_cast<uint8_t*>(mark.mutable_data_ptr());
+  split.position = static_cast<int64_t*>(position.mutable_data_ptr());
+  split.rest = static_cast<float*>(rest.mutable_data_ptr());
   split.extremes = extremes.mutable_data_ptr();
   gemm::split::run(split, place.device(), place.build());
-  return {halves, exponent, exact};
+  return {halves, exponent, mark, position, rest};
 }
 
 }  // namespace smem::bindings

@@ -183,16 +183,17 @@ struct Block {
   Epilogue<T> epilogue;
   int64_t row0, col0;
 
-  /// Blocks count along N first, then along M, then through the batch.
-  __device__ __forceinline__ Block(const Problem& problem, int tile_m, int tile_n) {
+  /// Tile `index`; tiles count along N first, then along M, then through the batch.
+  __device__ __forceinline__ Block(const Problem& problem, int tile_m, int tile_n,
+                                   unsigned index = blockIdx.x) {
     using Acc = Accumulator<T>;
     const auto tiles_m = static_cast<unsigned>((problem.M + tile_m - 1) / tile_m);
     const auto tiles_n = static_cast<unsigned>((problem.N + tile_n - 1) / tile_n);
-    const unsigned tile = blockIdx.x % (tiles_m * tiles_n);
+    const unsigned tile = index % (tiles_m * tiles_n);
     row0 = int64_t{tile / tiles_n} * tile_m;
     col0 = int64_t{tile % tiles_n} * tile_n;
 
-    const auto batch = offsets_at(problem.batch, blockIdx.x / (tiles_m * tiles_n));
+    const auto batch = offsets_at(problem.batch, index / (tiles_m * tiles_n));
     const auto view = [&](const Operand& operand, int64_t rows, int64_t cols, Tensor tensor,
                           bool unrounded = false) {
       const T* data = static_cast<const T*>(operand.data);

@@ -303,7 +303,7 @@ _gemm = define(
 
 
 def _describe_split(x: Tensor, lines_last: bool = False) -> list[tuple[Any, torch.dtype]]:
-    """Pieces of each line, 32 fp16 hi and their lo; the lines' exponents and marks.
+    """Pieces of each line, 32 fp16 hi and their lo; exponent, mark, position and rest of lines.
 
     See csrc/gemm/split.
     """
@@ -313,6 +313,8 @@ def _describe_split(x: Tensor, lines_last: bool = False) -> list[tuple[Any, torc
         ([*of_lines, -(-length // 32), 2, 32], torch.float16),
         (of_lines, torch.int32),
         (of_lines, torch.uint8),
+        (of_lines, torch.int64),
+        (of_lines, torch.float32),
     ]
 
 

@@ -1,20 +1,14 @@
 // The elements that halves cannot give.
 #pragma once
 
-#include <cstdint>
-
 #include "gemm/gemm.h"
+#include "gemm/split/split.h"
 
 namespace smem::gemm::halves {
 
-/// Which lines halves could not carry: 1 for them, member after member.
-struct Marks {
-  const uint8_t *rows, *cols;
-  int64_t next_rows, next_cols;  ///< to the next member's, 0 where all share
-};
-
-/// Computes the elements in marked rows and columns by float32 fmas, as the SIMT kernels do. The
-/// problem's batch is one loop at most.
-void compute_exactly(const Problem& problem, const Marks& marks, const Device& device);
+/// Computes the elements in EXACT rows of A and columns of B by float32 fmas, as the SIMT kernels
+/// do. The problem's batch is one loop at most.
+void compute_exactly(const Problem& problem, const split::Split& a, const split::Split& b,
+                     const Device& device);
 
 }  // namespace smem::gemm::halves

@@ -37,10 +37,6 @@ split::Split split_of(const Problem& problem, Tensor tensor) {
           is_a ? operand.col_stride : operand.row_stride};
 }
 
-SplitOperand operand_of(const split::Split& split) {
-  return {split.halves, split.exponent, split.lines, split.pitch(), split.members};
-}
-
 void launch_members(const Problem& problem, const Device& device) {
   split::Split a = split_of(problem, A), b = split_of(problem, B);
   const split::Workspace of_a(a), of_b(b);
@@ -49,10 +45,8 @@ void launch_members(const Problem& problem, const Device& device) {
   b = of_b.place(b, workspace + of_a.bytes);
   split::run(a, device, Build::device);
   split::run(b, device, Build::device);
-  multiply(problem, operand_of(a), operand_of(b), device);
-  compute_exactly(problem,
-                  {a.exact, b.exact, a.members > 1 ? a.lines : 0, b.members > 1 ? b.lines : 0},
-                  device);
+  multiply(problem, a, b, device);
+  compute_exactly(problem, a, b, device);
 }
 
 }  // namespace

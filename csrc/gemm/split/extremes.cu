@@ -25,7 +25,7 @@ struct Chunks {
 template <bool WIDE>
 __global__ void __launch_bounds__(CHUNK_THREADS)
     extremes_kernel(const __grid_constant__ Chunks arguments) {
-  __shared__ Tile<uint32_t, CHUNK_WARPS, CHUNK_LINES> largest, least_less_one;
+  __shared__ Tile<uint32_t, CHUNK_WARPS, CHUNK_LINES> largest, least_less_one, second_less_one;
   const Split& split = arguments.split;
   const uint32_t tile = blockIdx.x % arguments.tiles, row = blockIdx.x / arguments.tiles;
   const uint32_t chunk = row % arguments.chunks, member = row / arguments.chunks;
@@ -51,14 +51,16 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
 #pragma unroll
     for (int i = 0; i < AT_ONCE * RUN; ++i) of_lines[i % RUN].add(runs[i / RUN].lane[i % RUN]);
   }
-  Vector<uint32_t, RUN> warps_largest, warps_least;
+  Vector<uint32_t, RUN> warps_largest, warps_least, warps_second;
 #pragma unroll
   for (int i = 0; i < RUN; ++i) {
     warps_largest.lane[i] = of_lines[i].largest;
     warps_least.lane[i] = of_lines[i].least_less_one;
+    warps_second.lane[i] = of_lines[i].second_less_one;
   }
   store_vector<RUN>(largest.at(warp, lane * RUN), warps_largest);
   store_vector<RUN>(least_less_one.at(warp, lane * RUN), warps_least);
+  store_vector<RUN>(second_less_one.at(warp, lane * RUN), warps_second);
   __syncthreads();
 
   const int stored = threadIdx.x;
@@ -66,7 +68,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
   Extremes of_line;
 #pragma unroll
   for (int w = 0; w < CHUNK_WARPS; ++w) {
-    of_line.add({largest(w, stored), least_less_one(w, stored)});
+    of_line.add({largest(w, stored), least_less_one(w, stored), second_less_one(w, stored)});
   }
   store(static_cast<Extremes*>(split.extremes) + row * split.lines + first_line + stored, of_line);
 }

@@ -15,7 +15,7 @@ constexpr int64_t chunk_length(int64_t length) {
 }
 
 /// What `extremes` leaves of a chunk.
-constexpr size_t EXTREMES_BYTES = 8;
+constexpr size_t EXTREMES_BYTES = 16;
 
 using Launch = void (*)(const Split&, const Device&);
 

@@ -38,7 +38,7 @@ struct Rows {
 template <bool WIDE, int RUNS, bool LONG>
 __global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
     rows_kernel(const __grid_constant__ Rows rows) {
-  __shared__ Tile<uint32_t, 2, MAX_WARPS> of_warps;
+  __shared__ Tile<uint32_t, 3, MAX_WARPS> of_warps;
   const Split& split = rows.split;
   const int line_threads = rows.line_threads, lane = threadIdx.x % 32;
   const int thread = static_cast<int>(threadIdx.x) & (line_threads - 1);
@@ -75,10 +75,11 @@ __global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
     if (lane == 0) {
       of_warps(0, warp) = line_extremes.largest;
       of_warps(1, warp) = line_extremes.least_less_one;
+      of_warps(2, warp) = line_extremes.second_less_one;
     }
     __syncthreads();
     const int of_line = (warp & -warps) + (lane & (warps - 1));
-    line_extremes = {of_warps(0, of_line), of_warps(1, of_line)};
+    line_extremes = {of_warps(0, of_line), of_warps(1, of_line), of_warps(2, of_line)};
     line_extremes = line_extremes.over_lanes(warps);
   }
 
@@ -97,6 +98,11 @@ __global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
       store_global_vector<RUN>(to + place_of(position), halves.hi);
       store_global_vector<RUN>(to + place_of(position) + PIECE, halves.lo);
     }
+  }
+  // Read again, as this is seldom and all registers are taken.
+  if (scale.mark != MENDED) return;
+  for (Position position = thread; position < length; position += line_threads) {
+    store_rest(split, stored, position, load(from + position * stride), scale);
   }
 }
 

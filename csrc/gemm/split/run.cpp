@@ -37,7 +37,9 @@ Workspace::Workspace(const Split& split) {
   };
   halves = take(halves_bytes);
   exponent = take(lines * sizeof(int32_t));
-  exact = take(lines * sizeof(uint8_t));
+  mark = take(lines * sizeof(uint8_t));
+  position = take(lines * sizeof(int64_t));
+  rest = take(lines * sizeof(float));
   extremes = take(extremes_bytes);
 }
 
@@ -45,7 +47,9 @@ Split Workspace::place(Split split, void* memory) const {
   auto* const begin = static_cast<unsigned char*>(memory);
   split.halves = begin + halves;
   split.exponent = reinterpret_cast<int32_t*>(begin + exponent);
-  split.exact = begin + exact;
+  split.mark = begin + mark;
+  split.position = reinterpret_cast<int64_t*>(begin + position);
+  split.rest = reinterpret_cast<float*>(begin + rest);
   split.extremes = begin + extremes;
   return split;
 }

@@ -13,7 +13,8 @@
 // of 2^-36 and off by up to 2^-37. That still is 2^-23 |y| or less where |y| >= 2^-14; below, an
 // error of 2^-37 is more (y = 2^-14 - 2^-37 has it). Hence the rule, by exponents alone: two fp16
 // numbers carry a line of finite elements none of which, zeros aside, is more than 28 binades below
-// the largest. Of normally distributed numbers 2^-26 are: one line in 16384 of 4096.
+// the largest. Of normally distributed numbers 2^-26 are, which makes one line of 4096 in 16384. So
+// of a line that has one such element, that is left out and stored beside the halves.
 #pragma once
 
 #include "device/vector.h"
@@ -36,14 +37,16 @@ constexpr uint32_t INFINITE = 0x7f800000, LEAST_NORMAL = 0x00800000;
 constexpr int BIAS = 127, MANTISSA_BITS = 23;
 
 /// The magnitudes of some elements: floats' bits without the sign, which order as they do.
-struct alignas(8) Extremes {
+struct alignas(16) Extremes {
   uint32_t largest = 0;
-  /// The least that is not zero, less one: what a zero becomes less one is above all others.
-  uint32_t least_less_one = UINT32_MAX;
+  /// The two least that are not zero, less one: what a zero becomes less one is above all others.
+  uint32_t least_less_one = UINT32_MAX, second_less_one = UINT32_MAX;
 
   __device__ __forceinline__ void add(const Extremes& other) {
-    if (other.largest > largest) largest = other.largest;
-    if (other.least_less_one < least_less_one) least_less_one = other.least_less_one;
+    largest = larger(largest, other.largest);
+    second_less_one = smaller(smaller(second_less_one, other.second_less_one),
+                              larger(least_less_one, other.least_less_one));
+    least_less_one = smaller(least_less_one, other.least_less_one);
   }
   __device__ __forceinline__ void add(float element) {
     const uint32_t magnitude = __float_as_uint(element) & ~(1u << 31);
@@ -55,9 +58,18 @@ struct alignas(8) Extremes {
     Extremes all = *this;
     for (int step = lanes / 2; step > 0; step /= 2) {
       all.add({__shfl_xor_sync(~0u, all.largest, step),
-               __shfl_xor_sync(~0u, all.least_less_one, step)});
+               __shfl_xor_sync(~0u, all.least_less_one, step),
+               __shfl_xor_sync(~0u, all.second_less_one, step)});
     }
     return all;
+  }
+
+ private:
+  __device__ __forceinline__ static uint32_t smaller(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+  }
+  __device__ __forceinline__ static uint32_t larger(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
   }
 };
 
@@ -74,27 +86,42 @@ __device__ __forceinline__ float power_of_two(int exponent) {
   return __uint_as_float(static_cast<uint32_t>(BIAS + exponent) << MANTISSA_BITS);
 }
 
-/// How a line is scaled.
+/// How a line is scaled: -113 to 163 binades up; not at all if it is EXACT.
 struct Scale {
-  static constexpr int NONE = INT32_MIN;
-  int binades_up;  ///< -113 to 163; NONE for a line that cannot be carried
+  int binades_up;
+  Mark mark;
 
-  __device__ __forceinline__ bool carries() const { return binades_up != NONE; }
-  __device__ __forceinline__ int32_t exponent() const { return carries() ? -binades_up : 0; }
+  /// Both as one number.
+  __device__ __forceinline__ int code() const { return binades_up * 4 + mark; }
+  __device__ __forceinline__ static Scale of_code(int code) {
+    return {code >> 2, static_cast<Mark>(code & 3)};
+  }
+
+  /// Whether halves hold too little of an element.
+  __device__ __forceinline__ bool is_short(float element) const {
+    const uint32_t magnitude = __float_as_uint(element) & ~(1u << 31);
+    return magnitude != 0 && binade_of(magnitude) + binades_up < BOTTOM;
+  }
 };
 
 __device__ __forceinline__ Scale scale_of(const Extremes& line) {
-  if (line.largest == 0) return {0};
-  if (line.largest >= INFINITE) return {Scale::NONE};
-  const int top = binade_of(line.largest);
-  if (binade_of(line.least_less_one + 1) < top - BINADES_BELOW) return {Scale::NONE};
-  return {TOP - top};
+  if (line.largest == 0) return {0, CARRIED};
+  if (line.largest >= INFINITE) return {0, EXACT};
+  const int up = TOP - binade_of(line.largest);
+  const auto is_short = [&](uint32_t magnitude) { return binade_of(magnitude) + up < BOTTOM; };
+  if (!is_short(line.least_less_one + 1)) return {up, CARRIED};
+  const bool has_second = line.second_less_one != UINT32_MAX;
+  if (has_second && is_short(line.second_less_one + 1)) return {0, EXACT};
+  return {up, MENDED};
 }
 
 __device__ __forceinline__ void store_scale(const Split& split, int64_t line, Scale scale,
                                             Site site = Site::here()) {
-  store(split.exponent + line, scale.exponent(), site);
-  store(split.exact + line, static_cast<uint8_t>(!scale.carries()), site);
+  store(split.exponent + line, -scale.binades_up, site);
+  store(split.mark + line, static_cast<uint8_t>(scale.mark), site);
+  if (scale.mark == MENDED) return;  // store_rest does it
+  store(split.position + line, int64_t{0}, site);
+  store(split.rest + line, 0.0f, site);
 }
 
 /// Some neighbours in a line, split.
@@ -105,19 +132,30 @@ struct Halves {
   __device__ __forceinline__ Halves(const Vector<float, N>& elements, Scale scale) {
     using Acc = Accumulator<float>;
     // In two steps, neither of which overflows by itself: 2^163 is no float.
-    const int up = scale.carries() ? scale.binades_up : 0;
+    const int up = scale.binades_up;
     const Acc first = power_of_two(up / 2), second = power_of_two(up - up / 2);
     const Acc lift = power_of_two(LO_SHIFT);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      // Nothing of a line that is not carried: what is not finite would stay so.
-      const Acc x = scale.carries() ? elements.lane[i] : 0.0f;
+      // Nothing of an EXACT line: what is not finite would stay so.
+      const Acc x = scale.mark != EXACT ? elements.lane[i] : 0.0f;
       const Acc y = x * first * second;
-      hi.lane[i] = from_accumulator<half>(y);
-      lo.lane[i] = from_accumulator<half>((y - to_accumulator(hi.lane[i])) * lift);
+      // A short element is left out: products of two lo are not made, and it has nothing else.
+      const bool is_short = std::abs(number_of(y)) < power_of_two(BOTTOM);
+      const Acc held = is_short ? Acc(0) : y;
+      hi.lane[i] = from_accumulator<half>(held);
+      lo.lane[i] = from_accumulator<half>((held - to_accumulator(hi.lane[i])) * lift);
     }
   }
 };
+
+/// Stores where the short element of a MENDED line is, if this is it, and the element.
+__device__ __forceinline__ void store_rest(const Split& split, int64_t line, int64_t position,
+                                           float element, Scale scale, Site site = Site::here()) {
+  if (!scale.is_short(element)) return;
+  store(split.position + line, position, site);
+  store(split.rest + line, element, site);
+}
 
 /// Where in its line the hi of an element stands; its lo stands PIECE further on.
 __device__ __forceinline__ int64_t place_of(int64_t position) {

@@ -21,6 +21,13 @@ constexpr int LO_SHIFT = 12;
 /// at once. Zeros fill up the last piece.
 constexpr int PIECE = 32;
 
+/// How far halves carry a line, by scale.h's rule.
+enum Mark : uint8_t {
+  CARRIED,
+  MENDED,  ///< but for one element, too small for them, which is stored
+  EXACT,   ///< not at all: its products must be computed another way
+};
+
 /// An operand to split: `members` matrices of `lines` lines of `length` elements. Strides in
 /// elements, any value.
 struct Split {
@@ -29,11 +36,13 @@ struct Split {
   int64_t member_stride, line_stride, stride;  ///< from member to member, line to line, in a line
 
   // The results, line after line; the halves, pitch() of them a line, begin at a multiple of 16
-  // bytes. A line that they cannot carry, by scale.h's rule, is zeros there.
+  // bytes. An EXACT line is zeros there.
   void* halves = nullptr;
   int32_t* exponent = nullptr;
-  uint8_t* exact = nullptr;  ///< 1 for such a line, whose products must be computed exactly
-  void* extremes = nullptr;  ///< to work in, where Workspace has bytes for them
+  uint8_t* mark = nullptr;      ///< a Mark
+  int64_t* position = nullptr;  ///< of the element that a MENDED line's halves leave out ...
+  float* rest = nullptr;        ///< ... and that element; both 0 for other lines
+  void* extremes = nullptr;     ///< to work in, where Workspace has bytes for them
 
   int64_t padded_length() const { return ceil_div(length, PIECE) * PIECE; }
   int64_t pitch() const { return 2 * padded_length(); }
@@ -42,7 +51,7 @@ struct Split {
 
 /// Where the results of a Split lie in one stretch of memory: offsets in bytes, multiples of 256.
 struct Workspace {
-  size_t halves, exponent, exact, extremes;
+  size_t halves, exponent, mark, position, rest, extremes;
   size_t bytes;           ///< in all
   size_t extremes_bytes;  ///< 0 where the split needs none
 

@@ -91,20 +91,21 @@ __global__ void __launch_bounds__(TILE_THREADS, 3)
   extremes = extremes.over_lanes(PARTS);
   if (part == 0) {
     const Scale scale = scale_of(extremes);
-    scales(0, scaled) = scale.binades_up;
+    scales(0, scaled) = scale.code();
     if (first == 0 && is_line) {
       store_scale(split, member * split.lines + first_line + scaled, scale);
     }
   }
   __syncthreads();
 
-  const Vector<int, RUN> binades_up = load_vector<RUN>(scales.at(0, line));
+  const Vector<int, RUN> codes = load_vector<RUN>(scales.at(0, line));
 #pragma unroll
   for (int l = 0; l < RUN; ++l) {
     Vector<float, UNIT> elements;
 #pragma unroll
     for (int i = 0; i < UNIT; ++i) elements.lane[i] = runs[i].lane[l];
-    const Halves<UNIT> halves(elements, Scale{binades_up.lane[l]});
+    const Scale scale = Scale::of_code(codes.lane[l]);
+    const Halves<UNIT> halves(elements, scale);
     store_vector<UNIT>(hi.at(line + l, unit), halves.hi);
     store_vector<UNIT>(lo.at(line + l, unit), halves.lo);
   }
@@ -121,6 +122,17 @@ __global__ void __launch_bounds__(TILE_THREADS, 3)
                      place_of(position);
     store_global_vector<UNIT>(to, load_vector<UNIT>(hi.at(l, stored_unit)));
     store_global_vector<UNIT>(to + PIECE, load_vector<UNIT>(lo.at(l, stored_unit)));
+  }
+  // Read again, as this is seldom and all registers were taken.
+  const int mended = threadIdx.x;
+  if (mended >= TILE_LINES || first_line + mended >= split.lines) return;
+  const Scale scale = Scale::of_code(scales(0, mended));
+  if (scale.mark != MENDED) return;
+  const float* const of_line =
+      split.from + member * split.member_stride + (first_line + mended) * line_stride;
+  for (int64_t i = first; i < first + TILE_LENGTH && i < split.length; ++i) {
+    store_rest(split, member * split.lines + first_line + mended, i,
+               load(of_line + i * split.stride), scale);
   }
 }
 

@@ -1,0 +1,138 @@
+// From the sums of two split operands to out.
+#pragma once
+
+#include "device/warpgroup.h"
+#include "gemm/hopper/epilogue.h"
+#include "gemm/split/split.h"
+
+namespace smem::gemm::halves {
+inline namespace SMEM_BUILD {
+
+using split::MENDED;
+
+/// What is known of the lines of an operand, and the operand itself.
+struct Lines {
+  const int32_t* exponent;
+  const uint8_t* mark;
+  const int64_t* position;
+  const float* rest;
+  const float* from;
+  int64_t line_stride, stride;
+  int64_t next_lines, next_from;  ///< to the next member's, 0 where all share
+
+  __device__ __forceinline__ Lines of_member(int64_t member) const {
+    const int64_t lines = member * next_lines;
+    return {
+        exponent + lines, mark + lines, position + lines, rest + lines, from + member * next_from,
+        line_stride,      stride,       next_lines,       next_from};
+  }
+};
+
+/// Of a warp's 16 rows of a tile of COLS columns; the block's THREADS do so together.
+template <int COLS, int THREADS>
+struct Writer {
+  static constexpr int SUMS = COLS / 2;  ///< a thread's
+
+  Epilogue<float> epilogue;
+  Lines a, b;
+  float* own;  ///< room in shared memory for a thread's sums, THREADS apart
+
+  /// Sum i of a thread is row lane / 4, or the one eight below, and column 8 (i / 4) + 2 (lane %
+  /// 4), or the next.
+  __device__ __forceinline__ void write(float (&sums)[SUMS], int first_row, int first_col) const {
+    const int lane = threadIdx.x % WARP, row = first_row + lane / 4, col = first_col + lane % 4 * 2;
+    const int rows = static_cast<int>(epilogue.out.rows);
+    const int cols = static_cast<int>(epilogue.out.cols);
+    const int upper = a.exponent[min(row, rows - 1)], lower = a.exponent[min(row + 8, rows - 1)];
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      const int exponent = b.exponent[min(col + i / 4 * 8 + i % 2, cols - 1)];
+      sums[i] = scaled(sums[i], exponent + (i & 2 ? lower : upper));
+    }
+    mend(sums, first_row, first_col);
+    if (is_plain()) {
+#pragma unroll
+      for (int i = 0; i < SUMS; i += 2) {
+        store_plain(row + (i & 2 ? 8 : 0), col + i / 4 * 8, sums[i], sums[i + 1]);
+      }
+      return;
+    }
+    // Through shared memory into a loop, because 32 copies of the activations would be much code.
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) own[i * THREADS] = sums[i];
+#pragma unroll 1
+    for (int i = 0; i < SUMS; i += 2) {
+      const float pair[2] = {own[i * THREADS], own[(i + 1) * THREADS]};
+      epilogue.store(row + (i & 2 ? 8 : 0), col + i / 4 * 8, pair);
+    }
+  }
+
+ private:
+  /// Adds the products of what halves leave of MENDED lines: of rows with B, then of columns with
+  /// A. Through shared memory, which a loop can index; it is seldom that there are any.
+  __device__ __forceinline__ void mend(float (&sums)[SUMS], int first_row, int first_col) const {
+    const int lane = threadIdx.x % WARP, row = first_row + lane / 4, col = first_col + lane % 4 * 2;
+    const int rows = static_cast<int>(epilogue.out.rows);
+    const int cols = static_cast<int>(epilogue.out.cols);
+    bool is_mended = lane < 16 && first_row + lane < rows && a.mark[first_row + lane] == MENDED;
+    for (int i = lane; i < COLS; i += WARP) {
+      is_mended |= first_col + i < cols && b.mark[first_col + i] == MENDED;
+    }
+    if (!__any_sync(~0u, is_mended)) return;
+
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) own[i * THREADS] = sums[i];
+#pragma unroll 4
+    for (int i = 0; i < SUMS; ++i) {
+      const int r = row + (i & 2 ? 8 : 0), c = col + i / 4 * 8 + i % 2;
+      if (r >= rows || c >= cols) continue;
+      float sum = own[i * THREADS];
+      if (a.mark[r] == MENDED) {
+        sum = fmaf(a.rest[r], b.from[c * b.line_stride + a.position[r] * b.stride], sum);
+      }
+      if (b.mark[c] == MENDED) {
+        sum = fmaf(a.from[r * a.line_stride + b.position[c] * a.stride], b.rest[c], sum);
+      }
+      own[i * THREADS] = sum;
+    }
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) sums[i] = own[i * THREADS];
+  }
+
+  __device__ __forceinline__ bool is_plain() const {
+    return epilogue.alpha == 1 && !epilogue.c.data && !epilogue.pre.data &&
+           (epilogue.activation == Activation::none || epilogue.activation == Activation::relu);
+  }
+
+  __device__ __forceinline__ void store_plain(int row, int col, float first, float second) const {
+    const auto& out = epilogue.out;
+    if (row >= out.rows || col >= out.cols) return;
+    const bool both = col + 1 < out.cols;
+    if (epilogue.bias) {
+      first += epilogue.bias[col * epilogue.bias_stride];
+      if (both) second += epilogue.bias[(col + 1) * epilogue.bias_stride];
+    }
+    if (epilogue.activation == Activation::relu) {
+      first = activate(Activation::relu, first);
+      second = activate(Activation::relu, second);
+    }
+    float* const to = &out(row, col);
+    if (both && out.col_stride == 1 && is_aligned<2>(to)) {
+      *reinterpret_cast<float2*>(to) = {first, second};
+    } else {
+      *to = first;
+      if (both) to[out.col_stride] = second;
+    }
+  }
+
+  /// x * 2^exponent in two steps, as 2^exponent itself may lie outside float32's range.
+  __device__ __forceinline__ static float scaled(float x, int exponent) {
+    const auto power = [](int e) { return __int_as_float((e + 127) << 23); };
+    exponent = min(max(exponent, -252), 254);
+    const int half = exponent >> 1;
+    return x * power(half) * power(exponent - half);
+  }
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::halves

@@ -1,0 +1,32 @@
+"""docs/accuracy.md shows what bench/accuracy.py measured, and the promise holds there."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+if not BENCH.exists():
+    pytest.skip("bench/ is not in source packages", allow_module_level=True)
+
+import accuracy  # noqa: E402
+
+FOUND = json.loads(accuracy.RESULTS.read_text(encoding="utf-8"))
+
+
+def test_document_shows_the_figures() -> None:
+    shown = accuracy.DOCUMENT.read_text(encoding="utf-8")
+    assert shown == accuracy.document(shown, FOUND), "run `PYTHONPATH=. python bench/accuracy.py`"
+
+
+@pytest.mark.parametrize("row", FOUND["rows"], ids=lambda row: f"{row['data']}-{row['k']}")
+def test_the_promise_holds(row: dict) -> None:
+    (norm, largest), (cublas, _) = row["errors"]["fp16x3"], row["errors"]["cuBLAS"]
+    assert norm <= max(cublas, 1.2e-7)
+    assert largest <= 16
+
+
+def test_every_row_is_there() -> None:
+    rows = [(row["data"], row["k"]) for row in FOUND["rows"]]
+    assert rows == [(data, k) for data in accuracy.DATA for k in accuracy.LENGTHS]
+    assert all(list(row["errors"]) == list(accuracy.WAYS) for row in FOUND["rows"])
