@@ -56,7 +56,8 @@ Choice choose(const Problem& problem, const Device& device) {
   // A function of N and K alone: fp16x3 has other bits than the SIMT kernels. From 256 x 256 on it
   // is the faster at M = 16 as well (19 us each there, 27 against 61 at 1024 x 1024).
   if (problem.dtype == DType::f32 && problem.precision == Precision::fp32 &&
-      device.capability == 90 && !device.host && problem.K >= 64 && problem.N * problem.K >= 256 * 256) {
+      device.capability == 90 && !device.host && problem.K >= 64 &&
+      problem.N * problem.K >= 256 * 256) {
     return {index_of(host_kernels(), "fp16x3"),
             "float32 by three float16 products on Hopper's tensor cores"};
   }

@@ -78,18 +78,17 @@ int64_t chunk_steps_of(int64_t N, int64_t K) {
 
 /// What an H200 does, fitted to sweeps over all tiles; times in nanoseconds.
 struct Model {
-  double flop = 6300;  ///< of a multiprocessor in a nanosecond, held back by the power limit
-  double row = 1.35;   ///< for one to load a row of 128 bytes from L2
-  double chain = 115;  ///< the four wgmmas of a step, one after the other however narrow
-  double dram = 4000;  ///< bytes in a nanosecond, to all multiprocessors
+  double flop = 7550;  ///< of a multiprocessor in a nanosecond, held back by the power limit
+  double row = 1.315;  ///< for one to load a row of 128 bytes from L2
+  double chain = 60;   ///< the four wgmmas of a step, one after the other however narrow
+  double dram = 4070;  ///< bytes in a nanosecond, to all multiprocessors
   double dram_to_one = 36;
-  double start = 5000;    ///< launch, first loads and end
-  double piece = 250;     ///< from a tile to the next
-  double box = 0.045;     ///< an element's way out through the copy engine, by a warpgroup
-  double element = 0.3;   ///< and the other way
-  double overlap = 0.8;   ///< the part of shorter work that hides behind longer
-  double second = 2500;   ///< a further launch
-  double packing = 3000;  ///< bytes in a nanosecond, read and written
+  double start = 6900;     ///< launch, first loads and end
+  double box = 0.12;       ///< an element's way out through the copy engine, by a warpgroup
+  double element = 1.75;   ///< and the other way
+  double overlap = 0.936;  ///< the part of shorter work that hides behind longer
+  double second = 1300;    ///< a further launch
+  double packing = 1600;   ///< bytes in a nanosecond, read and written
 };
 
 int64_t pieces_of(const Problem& problem, const Plan& p) {
@@ -120,7 +119,7 @@ double nanoseconds(const Problem& problem, const Plan& p) {
       std::max(model.chain, tile.blocks * together(model, {multiply, rows * model.row}));
   const double out =
       double(tile.rows) / tile.consumers() * p.tile_cols * (p.boxes ? model.box : model.element);
-  const double busy = rounds * (p.chunk_steps * step + model.piece + out);
+  const double busy = rounds * (p.chunk_steps * step + out);
 
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
   const auto K = static_cast<double>(problem.K);
