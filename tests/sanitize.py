@@ -47,7 +47,8 @@ def gemms() -> int:
             precision = kernel.float32_precision
             if not kernel.takes(dtype, "cuda", precision):
                 continue
-            names = (kernel.name, *(f"{kernel.name}:{variant}" for variant in kernel.variants))
+            variants = kernel.variants if dtype == torch.bfloat16 else ()
+            names = (kernel.name, *(f"{kernel.name}:{variant}" for variant in variants))
             shapes = SHAPES + (LONGER_SHAPES if kernel.variants else ())
             for name, (batch, m, n, k, turn_a, turn_b) in itertools.product(names, shapes):
                 a, b = matrix(batch, m, k, turn_a, dtype), matrix((), k, n, turn_b, dtype)
@@ -61,8 +62,11 @@ def gemms() -> int:
                     result.double(), expected, rtol=tolerance, atol=tolerance
                 )
                 if precision != "tf32" or dtype.itemsize == 2:
-                    plain = smem.gemm(a, b, kernel=name)  # another way out of the kernel
-                    torch.testing.assert_close(plain, a @ b, rtol=tolerance, atol=tolerance)
+                    # Another way out of the kernel, by the copy engine, whose writes initcheck does
+                    # not see: compared on the CPU.
+                    plain = smem.gemm(a, b, kernel=name).cpu().double()
+                    product = a.cpu().double() @ b.cpu().double()
+                    torch.testing.assert_close(plain, product, rtol=tolerance, atol=tolerance)
                 launches += 1
     return launches
 

@@ -28,6 +28,8 @@ HOST_SECONDS = 0.05
 # Of the ceilings: multiply-adds of each of _ffma's threads are 64 a round; 2 ms on an H200.
 FFMA_ROUNDS = 4096
 BF16_SIZE = 8192
+# For which the GPU waits before each timed call: 50 to 70 us, in which the host prepares the call.
+HEAD_START_CYCLES = 100_000
 
 METHOD = (
     "ms: median, 20th and 80th percentile of rounds that run every candidate once, in an order"
@@ -35,11 +37,12 @@ METHOD = (
     f" {MIN_ROUNDS} of {MAX_ROUNDS}). Ratios are medians of the ratios taken round by round."
     " Untimed warm-up first. On a GPU: CUDA events around each call, the L2 cache flushed before it"
     " by reading a buffer of twice its size, which leaves nothing to be written back during the"
-    " call; on a CPU: wall-clock time, caches warm. graph_ms, of"
-    " short calls: a CUDA graph that calls once with each of the sets of inputs, too many for the"
-    " L2 cache, divided by their number. host_us: the host's time for one call, the GPU's not"
-    " waited for. Random inputs; every result is checked against float64 before it is timed; TF32"
-    " off. torch.compile without CUDA graphs, which would copy the inputs."
+    " call, and before that some 50 us of waiting, so that the host is ahead; on a CPU: wall-clock"
+    " time, caches warm. graph_ms, of short calls: a CUDA graph that calls once with each of the"
+    " sets of inputs, too many for the L2 cache, divided by their number. host_us: the host's time"
+    " for one call, the GPU's not waited for. Random inputs; every result is checked against"
+    " float64 before it is timed; TF32 off. torch.compile without CUDA graphs, which would copy the"
+    " inputs."
 )
 
 
@@ -310,8 +313,9 @@ def _cuda_round(device: torch.device) -> Callable[[Sequence[Call]], list[float]]
         pairs = []
         with torch.cuda.device(device):
             for call in calls:
-                # Also keeps the GPU busy while the host prepares the call, so that the events see
-                # the call's work and not the host's.
+                # The GPU must be busy until the host has enqueued all of this, or the events see
+                # the host's time: a flush of 30 us was too short where the host shared its cores.
+                torch.cuda._sleep(HEAD_START_CYCLES)
                 flush.sum()
                 start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 start.record()

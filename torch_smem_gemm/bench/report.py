@@ -22,7 +22,8 @@ HOW_TO_READ = (
     "chooses. × torch 2.00 says that it takes half of torch's time, 0.50 that it takes twice as "
     "long; an empty cell was not measured. The floor is the time that the work would take at the "
     "named ceiling, if nothing else took any, and the share is that part of the time taken: all "
-    "calls begin and end in some microseconds, so that short ones stay far from it. WRONG is a "
+    "calls begin and end in some microseconds, so that short ones stay far from it. The floor of "
+    "float32 is that of FMAs: `fp16x3`, which computes it on tensor cores, takes less. WRONG is a "
     "result further from float64's than the roundings that it may take explain: it has no time."
 )
 
