@@ -91,15 +91,17 @@ def linear_by_op() -> Iterator[None]:
 def assert_trains_alike(mesh: DeviceMesh, wrap: Callable[[Model], nn.Module], split: bool) -> None:
     """Assert that ``wrap(model)`` learns what one process learns.
 
-    Each process sees its half of the batch if ``split``, else all of it.
+    Each process sees its half of the batch if ``split``, else all of it. On a grid those along its
+    dimension "data" have a half each.
     """
     device = mesh.device_type
+    data = mesh if mesh.ndim == 1 else mesh["data"]
     for recompute in (False, True):
         model = Model(recompute).to(device)
         assert len(smem.convert(model)) == 12
         state = [p.detach().clone() for p in model.parameters()]
         x, y = normal(8, 6, 16, device=device), normal(8, 6, 16, device=device)
-        mine = (t.chunk(dist.get_world_size())[dist.get_rank()] if split else t for t in (x, y))
+        mine = (t.chunk(data.size())[data.get_local_rank()] if split else t for t in (x, y))
         with linear_by_op():
             result = train(wrap(model), *mine)
         if split:
@@ -149,9 +151,20 @@ def tensor_parallel_compiled(mesh: DeviceMesh) -> None:
     assert all(p.grad is not None for p in model.parameters())
 
 
+def fsdp2_of_tensor_parallel(mesh: DeviceMesh) -> None:
+    def wrap(model: Model) -> nn.Module:
+        _parallel(model, mesh["model"])
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh["data"])
+        return fully_shard(model, mesh=mesh["data"])
+
+    assert_trains_alike(mesh, wrap, split=True)
+
+
 CHECKS = (
     ddp,
     fsdp2,
     tensor_parallel,
     tensor_parallel_compiled,
 )
+GRID_CHECKS = (fsdp2_of_tensor_parallel,)

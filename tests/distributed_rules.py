@@ -247,6 +247,24 @@ def extrema(mesh: DeviceMesh) -> None:
             assert result.full_tensor().isnan().all()
 
 
+def products_on_a_grid(mesh: DeviceMesh) -> None:
+    """Each dimension of the mesh is sharded, or adds, for itself."""
+    a, b = (small_integers(*s).to(mesh.device_type) for s in ((6, 8), (8, 10)))
+    for a_placed, b_placed, to in (
+        ((S0, R), (R, S1), (S0, S1)),
+        ((R, S0), (S1, R), (S1, S0)),
+        ((S0, S1), (R, S0), (S0, Partial())),
+        ((S1, R), (S0, S1), (Partial(), S1)),
+        ((S1, S1), (S0, S0), (Partial(), Partial())),
+    ):
+        left, right = distribute_tensor(a, mesh, a_placed), distribute_tensor(b, mesh, b_placed)
+        for name, function in _GEMMS.items():
+            result = function(left, right)
+            assert isinstance(result, DTensor)
+            assert result.placements == to, (name, result.placements)
+            assert torch.equal(result.full_tensor(), a @ b), name
+
+
 CHECKS = (
     rules_come_with_the_first_dtensor,
     gemm,
@@ -260,3 +278,4 @@ CHECKS = (
     means,
     extrema,
 )
+GRID_CHECKS = (products_on_a_grid,)

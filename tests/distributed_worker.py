@@ -1,10 +1,11 @@
-"""One of two processes that check the ops on DTensors, and models on two devices.
+"""One of some processes that check the ops on DTensors, and models on several devices.
 
-``distributed_worker.py BACKEND RANK FOLDER``: both processes make all checks of ``CHECKS``, in
+``distributed_worker.py BACKEND LAYOUT RANK FOLDER``: all processes of a layout make its checks, in
 order, and write what failed. ``test_distributed.py`` starts them and reads it.
 """
 
 import json
+import math
 import os
 import sys
 import traceback
@@ -18,14 +19,24 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DeviceMesh, init_device_mesh
 
-WORLD = 2
-CHECKS: dict[str, Callable[[DeviceMesh], None]] = {
-    check.__name__: check for check in (*distributed_rules.CHECKS, *distributed_models.CHECKS)
+Checks = dict[str, Callable[[DeviceMesh], None]]
+# Sizes of the mesh's dimensions, and what is checked on it.
+LAYOUTS: dict[str, tuple[dict[str, int], Checks]] = {
+    layout: (sizes, {check.__name__: check for check in checks})
+    for layout, sizes, checks in (
+        ("line", {"data": 2}, (*distributed_rules.CHECKS, *distributed_models.CHECKS)),
+        (
+            "grid",
+            {"data": 2, "model": 2},
+            (*distributed_rules.GRID_CHECKS, *distributed_models.GRID_CHECKS),
+        ),
+    )
 }
 
 
-def main(backend: str, rank: int, folder: Path) -> None:
+def main(backend: str, layout: str, rank: int, folder: Path) -> None:
     """Make all checks and write ``<rank>.json``: name -> traceback, empty where it passed."""
+    sizes, checks = LAYOUTS[layout]
     torch.set_num_threads(1)
     device = torch.device("cpu")
     if backend == "nccl":
@@ -35,12 +46,12 @@ def main(backend: str, rank: int, folder: Path) -> None:
         backend,
         init_method=f"file://{folder}/store",
         rank=rank,
-        world_size=WORLD,
+        world_size=math.prod(sizes.values()),
         timeout=timedelta(seconds=60),
     )
-    mesh = init_device_mesh(device.type, (WORLD,))
+    mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
     outcome = {}
-    for name, function in CHECKS.items():
+    for name, function in checks.items():
         torch.manual_seed(0)
         try:
             function(mesh)
@@ -56,4 +67,4 @@ def main(backend: str, rank: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))

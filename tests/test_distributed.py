@@ -1,15 +1,18 @@
-"""DTensors, DDP, FSDP2 and tensor parallel on two processes: gloo here, NCCL on two GPUs."""
+"""DTensors, DDP, FSDP2, tensor parallel: two and four processes by gloo, two GPUs by NCCL."""
 
+import functools
 import json
+import math
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
-from distributed_worker import CHECKS, WORLD
+from distributed_worker import LAYOUTS
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(
@@ -42,28 +45,42 @@ def _output(process: subprocess.Popen[str]) -> str:
         return process.communicate()[0] + "\ntook too long"
 
 
-@pytest.fixture(scope="module", params=["gloo", pytest.param("nccl", marks=pytest.mark.gpu2)])
-def outcomes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> list[dict[str, str]]:
+Outcomes = list[dict[str, str]]
+
+
+@functools.cache
+def _outcomes(backend: str, layout: str) -> Outcomes:
     """What each process found: name of the check -> its traceback, empty where it passed."""
-    folder = tmp_path_factory.mktemp(request.param)
-    worker = str(ROOT / "tests" / "distributed_worker.py")
-    processes = [_run(worker, request.param, str(rank), str(folder)) for rank in range(WORLD)]
-    outputs = [_output(process) for process in processes]
+    sizes, checks = LAYOUTS[layout]
     found = []
-    for rank, output in enumerate(outputs):
-        file = folder / f"{rank}.json"
-        outcome = json.loads(file.read_text()) if file.exists() else {}
-        found.append({name: outcome.get(name, f"not reached:\n{output}") for name in CHECKS})
+    with tempfile.TemporaryDirectory() as folder:
+        command = [str(ROOT / "tests" / "distributed_worker.py"), backend, layout]
+        ranks = range(math.prod(sizes.values()))
+        processes = [_run(*command, str(rank), folder) for rank in ranks]
+        outputs = [_output(process) for process in processes]
+        for rank, output in enumerate(outputs):
+            file = Path(folder) / f"{rank}.json"
+            outcome = json.loads(file.read_text()) if file.exists() else {}
+            found.append({name: outcome.get(name, f"not reached:\n{output}") for name in checks})
     return found
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_on_two_processes(name: str, outcomes: list[dict[str, str]]) -> None:
+@pytest.mark.parametrize(
+    ("backend", "layout", "name"),
+    [
+        pytest.param(backend, layout, name, marks=marks)
+        for backend, layout, marks in (
+            ("gloo", "line", ()),
+            ("gloo", "grid", ()),
+            ("nccl", "line", pytest.mark.gpu2),
+        )
+        for name in LAYOUTS[layout][1]
+    ],
+)
+def test_on_several_processes(backend: str, layout: str, name: str) -> None:
     failures = [
         f"process {rank}:\n{outcome[name]}"
-        for rank, outcome in enumerate(outcomes)
+        for rank, outcome in enumerate(_outcomes(backend, layout))
         if outcome[name]
     ]
     assert not failures, "\n".join(failures)
