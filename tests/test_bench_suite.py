@@ -41,6 +41,12 @@ def test_random_jobs() -> None:
     assert len(suite.jobs("sum", "random", "float32", ["torch"], CPU, marked=True)) < len(one)
 
 
+@pytest.fixture(autouse=True)
+def _an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs for a GPU are made where there is none, too."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+
+
 def test_what_there_is_not_is_named() -> None:
     with pytest.raises(ValueError, match="expected random or random:SEED, got 'random:x'"):
         suite.jobs("sum", "random:x", "float32", ["torch"], CPU)

@@ -158,6 +158,7 @@ UNORDERED = {"race", "uninitialised"}  # some threads read before the store, oth
 TILED = ("gemm/ladder/tiled.cu", "gemm::tiled32")
 REGISTER_TILED = ("gemm/ladder/register_tiled.cu", "gemm::register_tiled")
 DOUBLE_BUFFERED = ("gemm/ladder/double_buffered.cu", "gemm::double_buffered")
+TWO_STAGES = "gemm/two_stages.h"
 MUTANTS = {
     "tiled32, first barrier": Mutant(*TILED, BARRIER, UNORDERED, "As(ty, k)"),
     "tiled32, second barrier": Mutant(*TILED, BARRIER, RACE, "As(ty, tx) =", nth=1),
@@ -166,8 +167,12 @@ MUTANTS = {
     ),
     "register_tiled, first barrier": Mutant(*REGISTER_TILED, BARRIER, UNORDERED, "As.at("),
     "register_tiled, second barrier": Mutant(*REGISTER_TILED, BARRIER, RACE, "next(As)", nth=1),
-    "double_buffered, wait": Mutant(*DOUBLE_BUFFERED, "wait_for_copies();", WAIT, "As.at("),
-    "double_buffered, barrier": Mutant(*DOUBLE_BUFFERED, BARRIER, UNORDERED, "As.at("),
+    "double_buffered, wait": Mutant(
+        *DOUBLE_BUFFERED, "wait_for_copies();", WAIT, "As.at(", header=TWO_STAGES
+    ),
+    "double_buffered, barrier": Mutant(
+        *DOUBLE_BUFFERED, BARRIER, UNORDERED, "As.at(", header=TWO_STAGES
+    ),
     "transpose tiled, barrier": Mutant(
         "transpose/ladder/tiled.cu", "transpose::tiled", BARRIER, UNORDERED, "tile(tx, i)"
     ),

@@ -46,10 +46,14 @@ constexpr std::nullptr_t launch_wgmma = nullptr, wgmma_function = nullptr,
                          wgmma_workspace_bytes = nullptr;
 #endif
 
+#ifdef SMEM_TRACED
+constexpr std::nullptr_t wgmma_approach = nullptr;  // nobody asks for it where kernels are traced
+#else
 std::string wgmma_approach(const Problem& problem, const Device& device) {
   if (!hopper::takes(problem, device)) return "left to tensor_core";
   return hopper::text_of(hopper::plan(problem, device));
 }
+#endif
 
 const Kernel wgmma = {
     .name = "wgmma",
