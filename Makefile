@@ -49,10 +49,11 @@ bench: extension  ## time every op on this GPU beside torch: the whole picture
 	$(PY) -m torch_smem_gemm bench all $(ARGS)
 
 .PHONY: docs
-docs: extension  ## write README's tables and docs/*.md from bench/results
+docs: extension  ## write README's tables and docs/*.md: from bench/results, and from docstrings
 	$(PY) -m torch_smem_gemm bench report
 	PYTHONPATH=. $(PY) bench/claims.py
 	PYTHONPATH=. $(PY) bench/accuracy.py
+	PYTHONPATH=. $(PY) docs/write_api.py
 
 .PHONY: extension
 extension: $(READY)  ## compile what has changed
