@@ -393,3 +393,13 @@ def test_counts_do_not_depend_on_malloc(shift: int) -> None:
     one = smem.trace("gemm", placed(a, 0), placed(b, 0), kernel="double_buffered")
     other = smem.trace("gemm", placed(a, shift), placed(b, 2 * shift), kernel="double_buffered")
     assert other.to_dict() == one.to_dict()
+
+
+def test_a_tensor_given_twice_is_read_as_two() -> None:
+    x, y = torch.ones(32, 32), torch.ones(32, 32)
+    apart, once = (smem.trace("gemm", *pair, kernel="naive") for pair in ((x, y), (x, x)))
+    view = smem.trace("gemm", x, x.mT, bias=x[0], kernel="naive")
+    for name in ("a", "b"):
+        assert once.times_read(name) == apart.times_read(name) > 1
+        assert view.times_read(name) == apart.times_read(name)
+    assert view.times_read("bias") > 0

@@ -54,7 +54,9 @@ def trace(op: str | Callable, *args: Any, kernel: str = "auto", **options: Any) 
         raise ValueError(f"smem.trace: op is {name!r}, expected one of {', '.join(_RUNS)}")
     if "out" in options:
         raise TypeError("smem.trace: out is not taken, the result is dropped")
-    args, options = _on_cpu(args), {key: _on_cpu(value) for key, value in options.items()}
+    storages: set[int] = set()
+    args = _on_cpu(args, storages)
+    options = {key: _on_cpu(value, storages) for key, value in options.items()}
     _C.begin_trace()
     try:
         with torch.no_grad():
@@ -74,10 +76,23 @@ def trace(op: str | Callable, *args: Any, kernel: str = "auto", **options: Any) 
     )
 
 
-def _on_cpu(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().cpu()
-    return tuple(map(_on_cpu, value)) if isinstance(value, tuple) else value
+def _on_cpu(value: Any, storages: set[int]) -> Any:
+    """Return tensors on the CPU, each in memory of its own: by its address an access is counted.
+
+    ``storages`` has the addresses of those that are taken.
+    """
+    if isinstance(value, tuple):
+        return tuple(_on_cpu(item, storages) for item in value)
+    if not isinstance(value, Tensor):
+        return value
+    value = value.detach().cpu()
+    storage = value.untyped_storage()
+    if storage.data_ptr() in storages:
+        storage = storage.clone()
+        place = value.storage_offset(), value.shape, value.stride()
+        value = torch.empty(0, dtype=value.dtype).set_(storage, *place)
+    storages.add(storage.data_ptr())
+    return value
 
 
 def _run_gemm(args: tuple, options: dict[str, Any], kernel: str) -> None:
