@@ -15,6 +15,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torch_smem_gemm as smem
+from torch_smem_gemm.ops._dispatch import asking_torch_for_memory
 
 OPS = torch.ops.smem
 EVERY_GEMM = [
@@ -378,3 +379,22 @@ def test_different_devices(call: Callable, message: str, where: str) -> None:
         with pytest.raises(RuntimeError) as caught:
             call(*tensors)
         assert str(caught.value) == "smem." + message
+
+
+def test_no_memory_for_what_an_op_works_in_is_torchs_error() -> None:
+    """The results have room, so that torch has no reason to complain by itself."""
+    calls = []
+
+    def op(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x)
+        if x.numel() > 2:
+            raise RuntimeError("smem.gemm: out of memory: allocating 9 of uint8")
+        raise RuntimeError("smem.gemm: something else")
+
+    call = asking_torch_for_memory(op, lambda x: ([2], torch.float32))
+    with pytest.raises(torch.OutOfMemoryError, match=r"^smem.gemm: out of memory: allocating 9 of"):
+        call(torch.empty(3))
+    assert len(calls) == 2
+    with pytest.raises(RuntimeError, match="something else"):
+        call(torch.empty(1))
+    assert len(calls) == 3

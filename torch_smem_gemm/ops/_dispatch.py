@@ -239,15 +239,24 @@ def asking_torch_for_memory(op: Op, describe: Describe) -> Op:
                 raise
             return op(*args)
         except RuntimeError as error:
-            if not (str(error).startswith("smem.") and ": out of memory" in str(error)):
+            if not _lacks_memory(error):
                 raise
         described = describe(*args)
         results = described if isinstance(described, list) else [described]
         held = [torch.empty(*size, dtype=t, device=args[0].device) for *size, t in results]
         del held  # there is room now
-        return op(*args)
+        try:
+            return op(*args)
+        except RuntimeError as error:
+            if _lacks_memory(error):  # for what the op works in, beside its results
+                raise torch.OutOfMemoryError(str(error)) from None
+            raise
 
     return call
+
+
+def _lacks_memory(error: RuntimeError) -> bool:
+    return str(error).startswith("smem.") and ": out of memory" in str(error)
 
 
 def _learn_dtensor() -> bool:

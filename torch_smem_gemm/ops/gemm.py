@@ -76,7 +76,7 @@ def gemm(
         RuntimeError: shapes, dtypes or devices do not fit, or the named kernel cannot take the
             problem; the text names the argument, what was expected and what came.
         ValueError, TypeError: unknown activation, precision or kernel; the text lists the valid.
-        torch.OutOfMemoryError: no memory for the result.
+        torch.OutOfMemoryError: no memory for the result, or for what the kernel works in.
     """
     if (
         # The plain product of two matrices by ATen, which makes the checks in less time.

@@ -45,7 +45,7 @@ def linear(
     Raises:
         RuntimeError: shapes, dtypes or devices do not fit.
         ValueError, TypeError: unknown activation or precision; the text lists the valid ones.
-        torch.OutOfMemoryError: no memory for the result.
+        torch.OutOfMemoryError: no memory for the result, or for what the kernel works in.
     """
     activation_ = activation_code("linear", activation)
     precision_ = precision_code("linear", precision)
