@@ -129,6 +129,16 @@ def test_epilogues(epilogue: str) -> None:
         torch.testing.assert_close(fp16x3(a, b, **given), expected, rtol=1e-5, atol=1e-4)
 
 
+def test_c_may_be_out_where_lines_are_computed_again() -> None:
+    a, b, c = (normal(*s, device="cuda") for s in ((200, 90), (90, 131), (200, 131)))
+    a[3, 4], b[5, 6] = math.inf, math.inf
+    a[7, 0:2], b[0:2, 9] = 1e-15, 1e-15
+    expected = fp16x3(a, b, c=c, alpha=0.5, beta=2.0)
+    result = fp16x3(a, b, c=c, alpha=0.5, beta=2.0, out=c)
+    assert result is c
+    assert same_bits(c, expected)
+
+
 @pytest.mark.parametrize(
     "shapes",
     [

@@ -8,6 +8,7 @@
 namespace smem::gemm::halves {
 inline namespace SMEM_BUILD {
 
+using split::EXACT;
 using split::MENDED;
 
 /// What is known of the lines of an operand, and the operand itself.
@@ -63,11 +64,26 @@ struct Writer {
 #pragma unroll 1
     for (int i = 0; i < SUMS; i += 2) {
       const float pair[2] = {own[i * THREADS], own[(i + 1) * THREADS]};
-      epilogue.store(row + (i & 2 ? 8 : 0), col + i / 4 * 8, pair);
+      store(row + (i & 2 ? 8 : 0), col + i / 4 * 8, pair);
     }
   }
 
  private:
+  /// All but EXACT lines: another kernel will read their C, which may be out.
+  __device__ __forceinline__ void store(int row, int col, const float (&pair)[2]) const {
+    if (row >= epilogue.out.rows || col >= epilogue.out.cols || a.mark[row] == EXACT) return;
+    const bool has_second = col + 1 < epilogue.out.cols;
+    const bool stores_first = b.mark[col] != EXACT;
+    const bool stores_second = has_second && b.mark[col + 1] != EXACT;
+    if (stores_first && stores_second) {
+      epilogue.store(row, col, pair);
+    } else if (stores_first) {
+      epilogue.store(row, col, pair[0]);
+    } else if (stores_second) {
+      epilogue.store(row, col + 1, pair[1]);
+    }
+  }
+
   /// Adds the products of what halves leave of MENDED lines: of rows with B, then of columns with
   /// A. Through shared memory, which a loop can index; it is seldom that there are any.
   __device__ __forceinline__ void mend(float (&sums)[SUMS], int first_row, int first_col) const {
