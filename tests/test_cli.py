@@ -225,3 +225,15 @@ def test_demo_on_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     for picture in ("demo.png", "ladder.png"):
         assert (tmp_path / picture).read_bytes().startswith(PNG)
     assert "gemm 4096 x 4096 x 4096 float32" in capsys.readouterr().out
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    """``explain ... | head -1`` ends without a trace."""
+    command = [sys.executable, "-m", "torch_smem_gemm", "explain", "gemm", "--ladder"]
+    command += ["-m", "16", "-n", "16", "-k", "16"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, error = process.communicate(timeout=120)
+    assert not error, error.decode()
+    assert process.returncode == 1
