@@ -8,9 +8,8 @@
 namespace smem::bindings {
 
 /// halves, exponent, mark, position and rest of gemm/split/split.h for the lines of x: (..., lines,
-/// K), or
-/// (..., K, lines) where the lines are last. halves is (..., lines, pieces, hi and lo, elements of
-/// a piece), the others (..., lines).
+/// K), or (..., K, lines) where the lines are last. halves is (..., lines, pieces, hi and lo,
+/// elements of a piece), the others (..., lines).
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last);
 
 }  // namespace smem::bindings

@@ -1,8 +1,10 @@
 """The integers that stand for choices in the ops' schemas."""
 
+from collections.abc import Callable
+
 import torch
 
-from torch_smem_gemm._kernels import OPS, kernels
+from torch_smem_gemm._kernels import OPS, KernelInfo, kernels
 
 ACTIVATIONS: dict[str | None, int] = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}
 PRECISIONS: dict[str | None, int] = {None: 0, "fp32": 1, "ieee": 2, "tf32": 3}
@@ -56,9 +58,11 @@ _torchs_precision._dynamo_marked_constant = True  # type: ignore[attr-defined]
 _VARIANT_STEP = 256  # of the codes of a kernel's variants; C++ has it in bindings/tensors.h
 
 
-def _codes_of(op: str) -> dict[str, int]:
+def _codes_of(op: str, takes: Callable[[KernelInfo], bool] = lambda row: True) -> dict[str, int]:
     codes = {"auto": AUTO}
     for code, row in enumerate(kernels(op), 1):
+        if not takes(row):
+            continue
         codes[row.name] = code
         for i, variant in enumerate(row.variants, 1):
             codes[f"{row.name}:{variant}"] = code + i * _VARIANT_STEP
@@ -67,8 +71,7 @@ def _codes_of(op: str) -> dict[str, int]:
 
 _KERNEL_CODES = {op: _codes_of(op) for op in OPS}
 _KERNEL_CODES |= dict.fromkeys(
-    ("mean", "amax", "amin"),
-    {"auto": AUTO} | {row.name: i + 1 for i, row in enumerate(kernels("sum")) if row.any_operator},
+    ("mean", "amax", "amin"), _codes_of("sum", lambda row: row.any_operator)
 )
 _ANY_K = (True, *(row.any_k for row in kernels("gemm")))
 
