@@ -1,16 +1,23 @@
 """Launches every kernel once a dtype on awkward shapes, for compute-sanitizer to watch.
 
     make sanitize            (memcheck, racecheck, synccheck and initcheck)
+    compute-sanitizer --tool racecheck python tests/sanitize.py sum transpose     (of these only)
 
 Without torch's caching allocator every tensor is an allocation of its own, so that memcheck sees
 the bounds of each. Results are compared with torch's on the way.
+
+initcheck does not see what the copy engine writes. Where it may write, all that torch allocates is
+filled with NaN first: then an element that is left out shows in the comparison.
 """
 
+import contextlib
 import itertools
 import math
 import os
+import sys
 
 os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # or cuBLAS refuses deterministic algorithms
 
 import torch
 
@@ -40,34 +47,51 @@ def matrix(batch: tuple[int, ...], rows: int, cols: int, turned: bool, dtype: to
     return values.mT if turned else values
 
 
+@contextlib.contextmanager
+def poisoned(is_poisoned: bool = True):
+    """What torch.empty gives is NaN, and the largest number where there is none."""
+    torch.use_deterministic_algorithms(is_poisoned)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def gemms() -> int:
     launches = 0
     for kernel in smem.kernels("gemm"):
-        for dtype in FLOATS:
-            precision = kernel.float32_precision
-            if not kernel.takes(dtype, "cuda", precision):
-                continue
-            variants = kernel.variants if dtype == torch.bfloat16 else ()
-            names = (kernel.name, *(f"{kernel.name}:{variant}" for variant in variants))
-            shapes = SHAPES + (LONGER_SHAPES if kernel.variants else ())
-            for name, (batch, m, n, k, turn_a, turn_b) in itertools.product(names, shapes):
-                a, b = matrix(batch, m, k, turn_a, dtype), matrix((), k, n, turn_b, dtype)
-                bias, c = matrix((), 1, n, False, dtype)[0], matrix((), m, 1, False, dtype)
-                options = {"alpha": 0.5, "beta": 2.0, "activation": "gelu", "precision": precision}
-                result = smem.gemm(a, b, bias=bias, c=c, **options, kernel=name)
-                z = 0.5 * (a.double() @ b.double()) + 2 * c.double() + bias.double()
-                expected = torch.nn.functional.gelu(z)
-                tolerance = 1e-1 if dtype.itemsize == 2 or precision == "tf32" else 1e-3
-                torch.testing.assert_close(
-                    result.double(), expected, rtol=tolerance, atol=tolerance
-                )
-                if precision != "tf32" or dtype.itemsize == 2:
-                    # Another way out of the kernel, by the copy engine, whose writes initcheck does
-                    # not see: compared on the CPU.
-                    plain = smem.gemm(a, b, kernel=name).cpu().double()
-                    product = a.cpu().double() @ b.cpu().double()
-                    torch.testing.assert_close(plain, product, rtol=tolerance, atol=tolerance)
-                launches += 1
+        with poisoned(kernel.name == "wgmma"):
+            launches += gemms_of(kernel)
+    return launches
+
+
+def gemms_of(kernel: smem.KernelInfo) -> int:
+    launches = 0
+    for dtype in FLOATS:
+        precision = kernel.float32_precision
+        if not kernel.takes(dtype, "cuda", precision):
+            continue
+        variants = kernel.variants if dtype == torch.bfloat16 else ()
+        names = (kernel.name, *(f"{kernel.name}:{variant}" for variant in variants))
+        shapes = SHAPES + (LONGER_SHAPES if kernel.variants else ())
+        for name, (batch, m, n, k, turn_a, turn_b) in itertools.product(names, shapes):
+            a, b = matrix(batch, m, k, turn_a, dtype), matrix((), k, n, turn_b, dtype)
+            bias, c = matrix((), 1, n, False, dtype)[0], matrix((), m, 1, False, dtype)
+            product, bias64 = a.double() @ b.double(), bias.double()
+            tolerance = 1e-1 if dtype.itemsize == 2 or precision == "tf32" else 1e-3
+            # The ways out of a kernel: with C, without, and with an activation alone.
+            for options, z in (
+                ({}, product),
+                ({"bias": bias, "activation": "gelu"}, product + bias64),
+                (
+                    {"alpha": 0.5, "c": c, "beta": 2.0, "bias": bias, "activation": "gelu"},
+                    0.5 * product + 2 * c.double() + bias64,
+                ),
+            ):
+                result = smem.gemm(a, b, **options, precision=precision, kernel=name).double()
+                expected = torch.nn.functional.gelu(z) if "activation" in options else z
+                torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)
+            launches += 1
     return launches
 
 
@@ -90,6 +114,7 @@ def lines_that_halves_do_not_carry() -> int:
     return launches
 
 
+@poisoned()
 def trainings() -> int:
     """Forward and backward of a layer: what gradients need is stored, and taken by one kernel."""
     steps = 0
@@ -161,6 +186,14 @@ def reductions() -> int:
     return launches
 
 
+PARTS = {
+    "gemm": gemms,
+    "mended": lines_that_halves_do_not_carry,
+    "training": trainings,
+    "transpose": transposes,
+    "sum": reductions,
+}
+
 if __name__ == "__main__":
-    print(f"{gemms()} GEMMs, {lines_that_halves_do_not_carry()} mended, ", end="")
-    print(f"{trainings()} trainings, {transposes()} transposes, {reductions()} reductions right")
+    for part in sys.argv[1:] or PARTS:
+        print(f"{part}: {PARTS[part]()} right", flush=True)

@@ -346,6 +346,7 @@ PROBLEMS = [
     # shape, dim: rows and columns, whole vectors and odd sizes, short and several chunks long
     *[((40, 64), 1), ((5, 2048), 1), ((3, 4095), 1), ((2, 70_000), 1)],
     *[((64, 300), 0), ((3000, 70), 0), ((513, 33), 0), ((4, 300, 8), 1), ((4000, 3), 0)],
+    *[((70, 131), 0), ((300, 67), 0)],
 ]
 
 

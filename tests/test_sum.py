@@ -109,6 +109,21 @@ DTYPES_TO = (
 )
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=short)
+def test_columns_whose_rows_begin_anywhere(dtype: torch.dtype, device: str) -> None:
+    for first, columns, pitch in (
+        (0, 67, 67),
+        (1, 130, 131),
+        (3, 64, 200),
+        (5, 97, 103),
+        (2, 70, 72),
+    ):
+        for rows in (1, 9, 300):
+            x = small_integers(rows, pitch, device=device).to(dtype)[:, first : first + columns]
+            check_exact(x, 0, "columns")
+            assert torch.equal(smem.amax(x, 0, kernel="columns"), x.amax(0))
+
+
 @every_kernel
 @pytest.mark.parametrize("dtype_in", DTYPES_TO, ids=short)
 def test_dtypes(kernel: str, dtype_in: torch.dtype, device: str) -> None:

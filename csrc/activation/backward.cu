@@ -16,8 +16,9 @@ struct Argument {
   ColumnsShape shape;
 };
 
-/// The rows of VEC columns of dz, each stored as it is made.
-template <typename T, int VEC>
+/// The rows of VEC columns of dz, each stored as it is made. The activation is a constant, so that
+/// the work of neighbours can overlap.
+template <typename T, int VEC, gemm::Activation ACTIVATION>
 struct RowsOfGradient {
   using Run = Vector<T, VEC>;
   struct Loaded {
@@ -27,7 +28,6 @@ struct RowsOfGradient {
   Matrix<const T> dy, z;
   Matrix<T> dz;
   int64_t col;
-  gemm::Activation activation;
 
   __device__ __forceinline__ Loaded load(int64_t row, Site site) const {
     return {load_words<VEC>(dy.at(row, col, site), site),
@@ -38,19 +38,19 @@ struct RowsOfGradient {
     Run run = {};
 #pragma unroll
     for (int v = 0; v < VEC; ++v) {
-      run.lane[v] = from_accumulator<T>(
-          gradient(activation, to_accumulator(dy.lane[v]), to_accumulator(z.lane[v])));
+      run.lane[v] = from_accumulator<T>(gradient<sizeof(T) == 2>(
+          ACTIVATION, to_accumulator(dy.lane[v]), to_accumulator(z.lane[v])));
     }
     store_global_vector<VEC>(dz.at(row, col, site), run, site);
     return run;
   }
 };
 
-template <typename T, int VEC>
+template <typename T, int VEC, gemm::Activation ACTIVATION>
 __global__ void __launch_bounds__(sum::THREADS, sum::COLUMN_BLOCKS_AT_ONCE)
     backward_kernel(const __grid_constant__ Argument argument) {
   using Acc = sum::Node<sum::Sum, T>;
-  using Rows = RowsOfGradient<T, VEC>;
+  using Rows = RowsOfGradient<T, VEC, ACTIVATION>;
   __shared__ Tile<Acc, VEC, sum::THREADS> nodes;
   const Problem& problem = argument.problem;
   const sum::Problem& sums = problem.sums;
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(sum::THREADS, sum::COLUMN_BLOCKS_AT_ONCE)
     const Matrix<T> dz{static_cast<T*>(problem.dz), rows, cols, cols, 1};
     thread.template reduce<T, sum::Sum>(
         sum::LeafGroup<T, sum::Sum, VEC, Rows>{
-            sums, {view(problem.grad), view(problem.z), dz, thread.output, problem.activation}},
+            sums, {view(problem.grad), view(problem.z), dz, thread.output}},
         run);
   }
   Acc node[VEC] = {};
@@ -92,6 +92,27 @@ bool rows_are_wide(const Problem& problem, int width) {
          reinterpret_cast<intptr_t>(problem.dz) % bytes == 0;
 }
 
+template <gemm::Activation ACTIVATION>
+using ActivationTag = std::integral_constant<gemm::Activation, ACTIVATION>;
+
+/// Calls f(activation as an integral_constant).
+template <typename F>
+void with_activation(gemm::Activation activation, const F& f) {
+  using gemm::Activation;
+  switch (activation) {
+    case Activation::relu:
+      return f(ActivationTag<Activation::relu>());
+    case Activation::gelu:
+      return f(ActivationTag<Activation::gelu>());
+    case Activation::gelu_tanh:
+      return f(ActivationTag<Activation::gelu_tanh>());
+    case Activation::silu:
+      return f(ActivationTag<Activation::silu>());
+    default:
+      return f(ActivationTag<Activation::none>());
+  }
+}
+
 /// Calls f(type tag, width as an integral_constant) for the instance that the problem takes.
 template <typename F>
 auto with_instance(const Problem& problem, const F& f) {
@@ -112,8 +133,11 @@ void launch_backward(const Problem& problem, const Device& device) {
   with_instance(problem, [&](auto tag, auto width) {
     using T = typename decltype(tag)::type;
     const ColumnsShape shape = sum::columns_shape(problem.sums, device, width);
-    launch("activation_backward", backward_kernel<T, decltype(width)::value>,
-           {shape.tiles * shape.chunks, {sum::THREADS}}, device, Argument{problem, shape});
+    with_activation(problem.activation, [&](auto activation) {
+      launch("activation_backward",
+             backward_kernel<T, decltype(width)::value, decltype(activation)::value>,
+             {shape.tiles * shape.chunks, {sum::THREADS}}, device, Argument{problem, shape});
+    });
   });
 }
 

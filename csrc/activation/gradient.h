@@ -1,21 +1,33 @@
 // The activations' derivatives, by the formulas of torch.nn.functional's own gradients.
 #pragma once
 
-#include "device/number.h"
-#include "gemm/gemm.h"
+#include "gemm/activation.h"
 
 namespace smem::activation {
 inline namespace SMEM_BUILD {
 
-/// dy times the derivative at z.
-template <typename Acc>
+/// dy times the derivative at z; ROUGHLY where the result is rounded to two bytes, by the same
+/// means as gemm::activate_roughly.
+template <bool ROUGHLY, typename Acc>
 __device__ __forceinline__ Acc gradient(gemm::Activation activation, Acc dy, Acc z) {
+  const auto power = [](Acc x) {
+    if constexpr (ROUGHLY) return approximate_exp(x);
+    return exp(x);
+  };
+  const auto reciprocal = [](Acc x) {
+    if constexpr (ROUGHLY) return approximate_reciprocal(x);
+    return Acc(1) / x;
+  };
   switch (activation) {
     case gemm::Activation::relu:
       return z <= Acc(0) ? Acc(0) : dy;  // also where z is NaN
     case gemm::Activation::gelu: {
+      const Acc bell = power(Acc(-0.5) * z * z), pdf = bell * Acc(0.39894228040143267794);
+      if constexpr (ROUGHLY) {
+        const Acc tail = gemm::normal_tail(z, bell);
+        return dy * fma(z, pdf, z <= Acc(0) ? tail : Acc(1) - tail);
+      }
       const Acc cdf = Acc(0.5) * (Acc(1) + erf(z * Acc(0.70710678118654752440)));
-      const Acc pdf = exp(Acc(-0.5) * z * z) * Acc(0.39894228040143267794);
       return dy * (cdf + z * pdf);
     }
     case gemm::Activation::gelu_tanh: {
@@ -24,12 +36,12 @@ __device__ __forceinline__ Acc gradient(gemm::Activation activation, Acc dy, Acc
       const Acc u = SQRT_2_OVER_PI * (z + Acc(0.044715) * z * z * z);
       const Acc slope = SQRT_2_OVER_PI * (Acc(1) + Acc(3 * 0.044715) * z * z);
       const bool is_negative = u <= Acc(0);
-      const Acc e = exp(Acc(2) * (is_negative ? u : -u)), larger = Acc(1) / (Acc(1) + e);
+      const Acc e = power(Acc(2) * (is_negative ? u : -u)), larger = reciprocal(Acc(1) + e);
       const Acc s = is_negative ? e * larger : larger;
       return dy * (s + Acc(2) * z * (e * larger * larger) * slope);
     }
     case gemm::Activation::silu: {
-      const Acc s = Acc(1) / (Acc(1) + exp(-z));
+      const Acc s = reciprocal(Acc(1) + power(-z));
       return dy * s * (Acc(1) + z * (Acc(1) - s));
     }
     default:

@@ -85,6 +85,30 @@ __device__ __forceinline__ Acc rounded_product(Acc a, Acc b) {
   return a * b;
 }
 
+/// exp(x) and 1 / x for results that are rounded to two bytes: on the GPU an instruction or two,
+/// with errors of a few 2^-23 (of exp: of |x| 2^-23), and what is subnormal becomes zero.
+template <typename Acc>
+__device__ __forceinline__ Acc approximate_exp(Acc x) {
+#ifdef __CUDA_ARCH__
+  constexpr float LOG2_E = 1.44269504088896340736f;
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * LOG2_E));
+  return power;
+#else
+  return exp(x);
+#endif
+}
+template <typename Acc>
+__device__ __forceinline__ Acc approximate_reciprocal(Acc x) {
+#ifdef __CUDA_ARCH__
+  float reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
+  return reciprocal;
+#else
+  return Acc(1) / x;
+#endif
+}
+
 /// Rounds to nearest, ties to even; integers wrap as torch's do.
 template <typename T>
 __device__ __forceinline__ T from_accumulator(Accumulator<T> value) {

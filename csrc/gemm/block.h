@@ -1,38 +1,14 @@
 // What every kernel of the ladder shares: where its block stands, and what it does with its sums.
 #pragma once
 
-#include "device/number.h"
 #include "device/symbol.h"
 #include "device/tile.h"
 #include "device/vector.h"
+#include "gemm/activation.h"
 #include "gemm/ladder.h"
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
-
-/// z to activation(z), by the formulas of torch.nn.functional.
-template <typename Acc>
-__device__ __forceinline__ Acc activate(Activation activation, Acc z) {
-  switch (activation) {
-    case Activation::relu:
-      return z <= Acc(0) ? Acc(0) : z;  // a NaN stays one
-    case Activation::gelu:
-      return Acc(0.5) * z * (Acc(1) + erf(z * Acc(0.70710678118654752440)));
-    case Activation::gelu_tanh: {
-      constexpr Acc SQRT_2_OVER_PI = Acc(0.79788456080286535588);
-      const Acc inner = SQRT_2_OVER_PI * (z + Acc(0.044715) * z * z * z);
-      return Acc(0.5) * z * (Acc(1) + tanh(inner));
-    }
-    case Activation::silu:
-      return z / (Acc(1) + exp(-z));
-    default:
-      return z;
-  }
-}
-
-/// What a sum of T is where it is not rounded to T.
-template <typename T>
-using Unrounded = std::conditional_t<sizeof(T) == 2, float, T>;
 
 /// Turns sums over K into elements of out.
 template <typename T>
@@ -57,14 +33,14 @@ struct Epilogue {
     return z;
   }
 
-  /// The element of out, before it is rounded.
+  /// The element of out, before it is rounded to T of two bytes.
   __device__ __forceinline__ Acc element(int64_t row, int64_t col, Acc sum) const {
-    return activate(activation, preactivation(row, col, sum));
+    return activate_roughly(activation, preactivation(row, col, sum));
   }
 
   __device__ __forceinline__ void store(int64_t row, int64_t col, Acc sum) const {
     if (!out.contains(row, col)) return;
-    const Acc z = preactivation(row, col, sum), y = activate(activation, z);
+    const Acc z = preactivation(row, col, sum), y = activated(z);
     if (pre.data) pre(row, col) = from_accumulator<T>(z);
     if (out_unrounded) {
       unrounded(out)(row, col) = from_accumulator<Unrounded<T>>(y);
@@ -81,7 +57,7 @@ struct Epilogue {
 #pragma unroll
       for (int i = 0; i < W; ++i) {
         z[i] = preactivation(row, col + i, sums[i]);
-        y[i] = activate(activation, z[i]);
+        y[i] = activated(z[i]);
       }
       if (pre.data) store_run(pre, row, col, z);
       if (out_unrounded) {
@@ -96,6 +72,13 @@ struct Epilogue {
   }
 
  private:
+  __device__ __forceinline__ Acc activated(Acc z) const {
+    if constexpr (!std::is_same_v<T, Unrounded<T>>) {
+      if (!out_unrounded) return activate_roughly(activation, z);
+    }
+    return activate(activation, z);
+  }
+
   template <typename U>
   __device__ __forceinline__ static auto unrounded(const Matrix<U>& matrix) {
     using To = std::conditional_t<std::is_const_v<U>, const Unrounded<T>, Unrounded<T>>;

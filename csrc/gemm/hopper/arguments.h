@@ -9,16 +9,10 @@
 namespace smem::gemm::hopper {
 inline namespace SMEM_BUILD {
 
-/// How sums leave the kernel.
-enum class Output : int {
-  boxes,     ///< rounded, a bias and relu at most: through the copy engine
-  elements,  ///< everything else: element by element, as Epilogue has it
-  partials,  ///< a chunk's sums as floats, for a second kernel to add
-};
-
 template <typename T>
 struct Arguments {
-  CUtensorMap a, b, out;
+  CUtensorMap a, b;
+  CUtensorMap out, pre;  ///< of boxes
   Schedule schedule;
   Epilogue<T> epilogue;  ///< of the first member of the batch
   MemberStrides strides;

@@ -6,20 +6,26 @@
 
 namespace smem::gemm::hopper {
 
-template <typename T, int INDEX>
+template <typename T, int INDEX, Exit EXIT>
 const void* kernel_of_type(Major a, Major b) {
   const void* const kernels[2][2] = {
-      {reinterpret_cast<const void*>(gemm_kernel<T, Major::K, Major::K, INDEX>),
-       reinterpret_cast<const void*>(gemm_kernel<T, Major::K, Major::MN, INDEX>)},
-      {reinterpret_cast<const void*>(gemm_kernel<T, Major::MN, Major::K, INDEX>),
-       reinterpret_cast<const void*>(gemm_kernel<T, Major::MN, Major::MN, INDEX>)}};
+      {reinterpret_cast<const void*>(gemm_kernel<T, Major::K, Major::K, INDEX, EXIT>),
+       reinterpret_cast<const void*>(gemm_kernel<T, Major::K, Major::MN, INDEX, EXIT>)},
+      {reinterpret_cast<const void*>(gemm_kernel<T, Major::MN, Major::K, INDEX, EXIT>),
+       reinterpret_cast<const void*>(gemm_kernel<T, Major::MN, Major::MN, INDEX, EXIT>)}};
   return kernels[static_cast<int>(a)][static_cast<int>(b)];
 }
 
+template <int INDEX, Exit EXIT>
+const void* kernel_of_exit(DType dtype, Major a, Major b) {
+  return dtype == DType::f16 ? kernel_of_type<half, INDEX, EXIT>(a, b)
+                             : kernel_of_type<bfloat16, INDEX, EXIT>(a, b);
+}
+
 template <int INDEX>
-const void* kernel_of(DType dtype, Major a, Major b) {
-  return dtype == DType::f16 ? kernel_of_type<half, INDEX>(a, b)
-                             : kernel_of_type<bfloat16, INDEX>(a, b);
+const void* kernel_of(Exit exit, DType dtype, Major a, Major b) {
+  return exit == Exit::boxes ? kernel_of_exit<INDEX, Exit::boxes>(dtype, a, b)
+                             : kernel_of_exit<INDEX, Exit::any>(dtype, a, b);
 }
 
 }  // namespace smem::gemm::hopper

@@ -7,8 +7,9 @@
 #pragma once
 
 #include "device/wgmma.h"
+#include "gemm/hopper/elements.h"
+#include "gemm/hopper/finish.h"
 #include "gemm/hopper/pipeline.h"
-#include "gemm/hopper/store.h"
 
 namespace smem::gemm::hopper {
 inline namespace SMEM_BUILD {
@@ -52,7 +53,7 @@ struct Loader {
   }
 };
 
-template <typename T, Major A_MAJOR, Major B_MAJOR, Tile TILE>
+template <typename T, Major A_MAJOR, Major B_MAJOR, Tile TILE, Exit EXIT>
 struct Worker {
   const Arguments<T>& args;
   Shared<TILE> shared;
@@ -139,7 +140,7 @@ struct Worker {
     const uint32_t a0 = uniform(
         descriptor_at(shared_address(shared.a(0, 0)) + warpgroup * WARPGROUP_ROWS * ROW_BYTES));
     const uint32_t b0 = uniform(descriptor_at(shared_address(shared.b(0, 0))));
-    BoxWriter<T> boxes{args, staging};
+    PartWriter<T> writer{args, staging};
     Pairs pairs;
     Corner waiting{};
     bool waits = false;
@@ -150,7 +151,7 @@ struct Worker {
       int previous = turn.stage;
       turn.next();
       // The tensor cores have work again: time to write what the tile before has left.
-      if (waits) write_boxes<1, PARTS>(pairs, boxes, waiting);
+      if (waits) write_parts<1, PARTS>(pairs, writer, waiting);
 #pragma unroll 1
       for (int step = TILE.steps; step < piece.steps; step += TILE.steps, turn.next()) {
         multiply(sums, a0, b0, turn.stage, turn.parity, false);
@@ -162,17 +163,17 @@ struct Worker {
       wait_for_products<0>();
       release_stage(shared, previous);
 
-      if (args.output == Output::boxes) {
+      if (EXIT == Exit::boxes || args.output == Output::boxes || args.output == Output::rows) {
         waiting = corner_of(piece);
         waits = true;
-        round_sums(sums, boxes, waiting, pairs);
+        round_sums(sums, writer, waiting, pairs);
         // Where 128 accumulators are in use, the registers do not hold all parts any longer.
-        write_boxes<0, 1>(pairs, boxes, waiting);
+        write_parts<0, 1>(pairs, writer, waiting);
       } else {
         write_elements(sums, staging, corner_of(piece), piece);
       }
     });
-    if (waits) write_boxes<1, PARTS>(pairs, boxes, waiting);
+    if (waits) write_parts<1, PARTS>(pairs, writer, waiting);
     wait_for_store_reads<0>();
   }
 
@@ -191,33 +192,84 @@ struct Worker {
     return corner;
   }
 
-  /// From sums to elements, which take half the registers.
-  __device__ __forceinline__ void round_sums(Sums& sums, const BoxWriter<T>& boxes,
-                                             const Corner& corner, Pairs& pairs) const {
-    if (args.epilogue.bias) {
+  /// Calls step(Finish of the subtile, its first sum, part) for each part.
+  template <typename Step>
+  __device__ __forceinline__ void for_each_part(Sums& sums, const Step& step) const {
 #pragma unroll
-      for (int m = 0; m < SUBTILES; ++m) boxes.add_bias(sums[m], corner);
-    }
-    if (args.epilogue.activation == Activation::relu) {
-#pragma unroll
-      for (int m = 0; m < SUBTILES; ++m) boxes.relu(sums[m]);
-    }
-#pragma unroll
-    for (int i = 0; i < PARTS * PART_PAIRS; ++i) {
-      const float* pair = &sums[2 * i / SUMS][2 * i % SUMS];
-      pairs[i] = pack<T>(pair[0], pair[1]);
+    for (int part = 0; part < PARTS; ++part) {
+      step(Finish<T, SUMS>{args.epilogue, sums[part / CHUNKS]}, part % CHUNKS * 2 * PART_PAIRS,
+           part);
     }
   }
 
+  /// From sums to elements, which take half the registers.
+  __device__ __forceinline__ void round_sums(Sums& sums, PartWriter<T>& writer,
+                                             const Corner& corner, Pairs& pairs) const {
+    const Epilogue<T>& epilogue = args.epilogue;
+    const auto for_each_subtile = [&](const auto& step) {
+#pragma unroll
+      for (int m = 0; m < SUBTILES; ++m) step(Finish<T, SUMS>{epilogue, sums[m]});
+    };
+    if (epilogue.alpha != 1) for_each_subtile([](const auto& f) { f.multiply_by_alpha(); });
+    if (epilogue.bias) for_each_subtile([&](const auto& f) { f.add_bias(corner.col); });
+    if constexpr (EXIT == Exit::any) {
+      if (epilogue.pre.data) write_preactivations(sums, writer, corner);
+      switch (epilogue.activation) {
+        case Activation::gelu:
+          return round_activations<Activation::gelu>(sums, writer, pairs);
+        case Activation::gelu_tanh:
+          return round_activations<Activation::gelu_tanh>(sums, writer, pairs);
+        case Activation::silu:
+          return round_activations<Activation::silu>(sums, writer, pairs);
+        default:
+          break;
+      }
+    }
+    if (epilogue.activation == Activation::relu) {
+      for_each_subtile([](const auto& f) { f.relu(); });
+    }
+    for_each_part(sums, [&](const auto& f, int first, int part) {
+      f.template round<PART_PAIRS>(first, pairs + part * PART_PAIRS);
+    });
+  }
+
+  template <Activation ACTIVATION>
+  __device__ __forceinline__ void round_activations(Sums& sums, const PartWriter<T>& writer,
+                                                    Pairs& pairs) const {
+    writer.wait();
+    for_each_part(sums, [&](const auto& f, int first, int part) {
+      f.template activate_and_round<PART_PAIRS, ACTIVATION>(first, pairs + part * PART_PAIRS,
+                                                            writer.staging);
+    });
+  }
+
+  __device__ __forceinline__ void write_preactivations(Sums& sums, PartWriter<T>& writer,
+                                                       const Corner& corner) const {
+    const auto pieces = writer.pieces();
+    for_each_part(sums, [&](const auto& f, int first, int part) {
+      const Corner at = part_of(corner, part);
+      uint32_t pairs[PART_PAIRS];
+      f.template round<PART_PAIRS>(first, pairs);
+      if (is_inside(at)) writer.write_boxes(pairs, 0, pieces, at, args.pre);
+    });
+  }
+
+  __device__ __forceinline__ static bool is_inside(const Corner& corner) {
+    return corner.row < corner.end_row && corner.col < corner.end_col;
+  }
+
   template <int FIRST, int END>
-  __device__ __forceinline__ void write_boxes(const Pairs& pairs, BoxWriter<T>& boxes,
+  __device__ __forceinline__ void write_parts(const Pairs& pairs, PartWriter<T>& writer,
                                               const Corner& corner) const {
-    const auto pieces = boxes.pieces();
+    const auto pieces = writer.pieces();
 #pragma unroll
     for (int part = FIRST; part < END; ++part) {
       const Corner at = part_of(corner, part);
-      if (at.row < at.end_row && at.col < at.end_col) {
-        boxes.write(pairs, part * PART_PAIRS, pieces, at);
+      if (!is_inside(at)) continue;
+      if (EXIT == Exit::boxes || args.output == Output::boxes) {
+        writer.write_boxes(pairs, part * PART_PAIRS, pieces, at, args.out);
+      } else {
+        writer.write_rows(pairs, part * PART_PAIRS, pieces, at);
       }
     }
   }
@@ -230,7 +282,7 @@ struct Worker {
 #pragma unroll 1
     for (int part = 0; part < PARTS; ++part) {
       const Corner at = part_of(corner, part);
-      if (at.row >= at.end_row || at.col >= at.end_col) continue;
+      if (!is_inside(at)) continue;
 #pragma unroll
       for (int i = 0; i < PARTS; ++i) {
         if (i == part) writer.stage(sums[i / CHUNKS], i % CHUNKS * STAGING_COLS / 2);
@@ -248,12 +300,12 @@ struct Worker {
 };
 
 // nvcc cannot write the host's side of a kernel whose template argument is a struct.
-template <typename T, Major A_MAJOR, Major B_MAJOR, int INDEX>
+template <typename T, Major A_MAJOR, Major B_MAJOR, int INDEX, Exit EXIT>
 __global__ void __launch_bounds__(TILES[INDEX].threads(), TILES[INDEX].blocks)
     gemm_kernel(const __grid_constant__ Arguments<T> args) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Tile TILE = TILES[INDEX];
-  const Worker<T, A_MAJOR, B_MAJOR, TILE> worker{args};
+  const Worker<T, A_MAJOR, B_MAJOR, TILE, EXIT> worker{args};
   if (threadIdx.x == 0) {
     prefetch_map(args.a);
     prefetch_map(args.b);

@@ -9,6 +9,6 @@ namespace smem::gemm::hopper {
 
 /// The kernel that computes TILES[INDEX] of such operands.
 template <int INDEX>
-const void* kernel_of(DType dtype, Major a, Major b);
+const void* kernel_of(Exit exit, DType dtype, Major a, Major b);
 
 }  // namespace smem::gemm::hopper

@@ -15,11 +15,10 @@ namespace smem::gemm::hopper {
 namespace {
 
 template <int... INDEX>
-const void* kernel_at(int tile, DType dtype, Major a, Major b,
-                      std::integer_sequence<int, INDEX...>) {
-  using Find = const void* (*)(DType, Major, Major);
+const void* kernel_at(const Plan& plan, DType dtype, std::integer_sequence<int, INDEX...>) {
+  using Find = const void* (*)(Exit, DType, Major, Major);
   constexpr Find FIND[] = {kernel_of<INDEX>...};
-  return FIND[tile](dtype, a, b);
+  return FIND[plan.tile](plan.exit, dtype, plan.a.major, plan.b.major);
 }
 
 /// Where the parts of the workspace begin.
@@ -66,17 +65,22 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
       tile.cluster > 1 ? tile.rows : static_cast<int>(std::min<int64_t>(problem.M, tile.rows));
   args.a = operand_map(plan.a, problem.dtype, a, args.tile_rows, 1);
   args.b = operand_map(plan.b, problem.dtype, b, plan.tile_cols, tile.cluster);
-  args.output = plan.chunks > 1 ? Output::partials : plan.boxes ? Output::boxes : Output::elements;
-  if (plan.boxes) {
-    const TensorShape shape{problem.dtype,
-                            problem.out.data,
-                            problem.N,
-                            problem.M,
-                            members,
-                            problem.out.row_stride,
-                            members > 1 ? problem.batch.stride[OUT][0] : 8};
+  args.output = plan.output;
+  args.log_box_pieces = 3;
+  if (plan.output == Output::boxes) {
     args.log_box_pieces = log_box_pieces(plan.tile_cols, problem.N);
-    args.out = make_tensor_map(shape, 8 << args.log_box_pieces, STAGING_ROWS);
+    const auto map = [&](const void* data) {
+      const TensorShape shape{problem.dtype,
+                              data,
+                              problem.N,
+                              problem.M,
+                              members,
+                              problem.out.row_stride,
+                              members > 1 ? problem.batch.stride[OUT][0] : 8};
+      return make_tensor_map(shape, 8 << args.log_box_pieces, STAGING_ROWS);
+    };
+    args.out = map(problem.out.data);
+    if (problem.pre) args.pre = map(problem.pre);
   }
   args.schedule = Schedule(
       static_cast<uint32_t>(ceil_div(problem.M, tile.rows * tile.cluster)),
@@ -148,8 +152,7 @@ void launch_members(const Problem& problem, const Plan& plan, Workspace workspac
 }  // namespace
 
 const void* kernel_function(DType dtype, const Plan& plan) {
-  return kernel_at(plan.tile, dtype, plan.a.major, plan.b.major,
-                   std::make_integer_sequence<int, TILE_COUNT>());
+  return kernel_at(plan, dtype, std::make_integer_sequence<int, TILE_COUNT>());
 }
 
 void launch(const Problem& problem, const Plan& plan, void* workspace, const Device& device) {

@@ -56,15 +56,20 @@ Source source_of(const Problem& problem, Tensor tensor, const void* data, int64_
   return s;
 }
 
-/// The copy engine writes whole pieces of 16 bytes, even where the tensor ends within one.
-bool boxes_can_write(const Problem& problem) {
-  const bool bias_in_pairs = !problem.bias || (problem.bias_stride == 1 &&
-                                               reinterpret_cast<uintptr_t>(problem.bias) % 4 == 0);
-  return bias_in_pairs && problem.N % VECTOR == 0 && problem.out.col_stride == 1 &&
-         problem.out.row_stride % VECTOR == 0 && problem.out.row_stride > 0 &&
-         is_aligned(problem.out.data) && batch_is_aligned(problem, OUT) && problem.alpha == 1 &&
-         !problem.c.data && !problem.pre && problem.out_dtype == problem.dtype &&
-         (problem.activation == Activation::none || problem.activation == Activation::relu);
+/// Of sums that are not partial.
+Output output_of(const Problem& problem) {
+  const bool in_order = problem.out.col_stride == 1 || problem.N == 1;
+  if (!in_order || problem.c.data || problem.out_dtype != problem.dtype) return Output::elements;
+  // The copy engine writes whole pieces of 16 bytes, even where the tensor ends within one.
+  const bool in_pieces = problem.N % VECTOR == 0 && problem.out.row_stride % VECTOR == 0 &&
+                         problem.out.row_stride > 0 && batch_is_aligned(problem, OUT) &&
+                         is_aligned(problem.out.data) && is_aligned(problem.pre);
+  return in_pieces ? Output::boxes : problem.pre ? Output::elements : Output::rows;
+}
+
+/// Whether by more than an instruction or two.
+bool activates(Activation activation) {
+  return activation != Activation::none && activation != Activation::relu;
 }
 
 /// Chunks of K for outputs so narrow that tiles alone cannot keep the multiprocessors busy. Of N
@@ -76,19 +81,23 @@ int64_t chunk_steps_of(int64_t N, int64_t K) {
   return round_up(std::max(SHORTEST / STEP_K, ceil_div(steps, MOST)), 2);
 }
 
-/// What an H200 does, fitted to sweeps over all tiles; times in nanoseconds.
+/// What an H200 does, fitted to a sweep over all tiles (bench/sweep.py); times in nanoseconds.
 struct Model {
-  double flop = 7550;  ///< of a multiprocessor in a nanosecond, held back by the power limit
-  double row = 1.315;  ///< for one to load a row of 128 bytes from L2
-  double chain = 60;   ///< the four wgmmas of a step, one after the other however narrow
-  double dram = 4070;  ///< bytes in a nanosecond, to all multiprocessors
-  double dram_to_one = 36;
-  double start = 6900;     ///< launch, first loads and end
-  double box = 0.12;       ///< an element's way out through the copy engine, by a warpgroup
-  double element = 1.75;   ///< and the other way
-  double overlap = 0.936;  ///< the part of shorter work that hides behind longer
-  double second = 1300;    ///< a further launch
-  double packing = 1600;   ///< bytes in a nanosecond, read and written
+  double flop = 8711;  ///< of a multiprocessor in a nanosecond, held back by the power limit
+  double row = 0.973;  ///< for one to load a row of 128 bytes from L2
+  double chain = 124;  ///< the four wgmmas of a step, one after the other however narrow
+  double dram = 4312;  ///< bytes in a nanosecond, to all multiprocessors
+  double dram_to_one = 173;
+  double start = 3062;       ///< launch, first loads and end
+  double code = 46.9;        ///< for each sum a thread holds: longer code, that nothing has cached
+  double piece = 263;        ///< between two pieces of work
+  double rounded = 0.039;    ///< an element's way out, by a warpgroup: rounded,
+  double partial = 0.236;    ///< as a float,
+  double element = 1.0;      ///< and one by one
+  double activation = 0.18;  ///< of an element; relu is free
+  double overlap = 0.666;    ///< the part of shorter work that hides behind longer
+  double second = 5500;      ///< a further launch
+  double packing = 2108;     ///< bytes in a nanosecond, read and written
 };
 
 int64_t pieces_of(const Problem& problem, const Plan& p) {
@@ -117,9 +126,12 @@ double nanoseconds(const Problem& problem, const Plan& p) {
                       double(p.tile_cols) / tile.cluster;
   const double step =
       std::max(model.chain, tile.blocks * together(model, {multiply, rows * model.row}));
-  const double out =
-      double(tile.rows) / tile.consumers() * p.tile_cols * (p.boxes ? model.box : model.element);
-  const double busy = rounds * (p.chunk_steps * step + out);
+  const double element = p.output == Output::elements   ? model.element
+                         : p.output == Output::partials ? model.partial
+                                                        : model.rounded * (problem.pre ? 2 : 1);
+  const double out = double(tile.rows) / tile.consumers() * p.tile_cols *
+                     (element + (activates(problem.activation) ? model.activation : 0));
+  const double busy = rounds * (p.chunk_steps * step + out + model.piece);
 
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
   const auto K = static_cast<double>(problem.K);
@@ -134,7 +146,8 @@ double nanoseconds(const Problem& problem, const Plan& p) {
     const auto packed = static_cast<double>(p.a.packed_bytes() + p.b.packed_bytes());
     others += model.second + 2 * packed / model.packing;
   }
-  return model.start + together(model, {busy, dram}) + others;
+  const double sums = double(tile.rows_of_warpgroup()) * tile.cols / 128;  // a thread
+  return model.start + model.code * sums + together(model, {busy, dram}) + others;
 }
 
 /// The strip that makes the tiles computed at one time read the fewest bytes.
@@ -162,7 +175,9 @@ Plan untiled(const Problem& problem) {
   const int64_t chunk_steps = chunk_steps_of(problem.N, problem.K);
   p.chunk_steps = static_cast<int>(chunk_steps);
   p.chunks = static_cast<int>(ceil_div(ceil_div(problem.K, STEP_K), chunk_steps));
-  p.boxes = p.chunks == 1 && boxes_can_write(problem);
+  p.output = p.chunks == 1 ? output_of(problem) : Output::partials;
+  const bool is_plain = p.output == Output::boxes && !problem.pre && !activates(problem.activation);
+  p.exit = is_plain ? Exit::boxes : Exit::any;
   return p;
 }
 

@@ -30,7 +30,8 @@ struct Plan {
   int chunk_steps;
   int clusters;  ///< launched
   Source a, b;
-  bool boxes;           ///< out is written through the copy engine
+  Output output;
+  Exit exit;            ///< the least that the kernel must be able to do
   double microseconds;  ///< what the model expects
 };
 

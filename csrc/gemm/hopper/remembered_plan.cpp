@@ -21,11 +21,10 @@ class Key {
       push(operand->col_stride);
       push(address(operand->data));
     }
-    push(p.bias ? 16 + address(p.bias) : 0);
-    push(p.bias_stride);
-    const bool scales = p.alpha != 1, adds = p.c.data, keeps = p.pre;
-    push(static_cast<int64_t>(p.out_dtype == p.dtype) | scales << 1 | adds << 2 | keeps << 3 |
-         static_cast<int64_t>(p.activation) << 4);
+    const bool adds = p.c.data;
+    push(static_cast<int64_t>(p.out_dtype == p.dtype) | adds << 1 |
+         static_cast<int64_t>(p.activation) << 2);
+    push(p.pre ? 16 + address(p.pre) : 0);
     for (int d = 0; d < p.batch.rank; ++d) {
       push(p.batch.size[d]);
       for (const Tensor tensor : {A, B, OUT}) push(p.batch.stride[tensor][d]);
@@ -44,7 +43,7 @@ class Key {
   }
 
  private:
-  std::array<int64_t, 18 + 4 * MAX_RANK> numbers_{};
+  std::array<int64_t, 17 + 4 * MAX_RANK> numbers_{};
   int count_ = 0;
 
   void push(int64_t number) { numbers_[count_++] = number; }

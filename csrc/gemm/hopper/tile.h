@@ -17,6 +17,19 @@ constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
 /// floats.
 constexpr int STAGING_ROWS = 16, STAGING_COLS = 64, STAGING_SLOT = 2048, STAGING_BYTES = 4096;
 
+/// How sums leave the kernel.
+enum class Output : int {
+  boxes,     ///< rounded, through the copy engine
+  rows,      ///< rounded, where rows of out begin anywhere, which the copy engine does not reach
+  elements,  ///< everything else: element by element, as Epilogue has it
+  partials,  ///< a chunk's sums as floats, for a second kernel to add
+};
+
+/// What a kernel can do with its sums. One that writes boxes, with alpha, a bias and relu at most,
+/// is a quarter of the code of one that can do anything, and where nothing of it is cached every
+/// 128 bytes of it come from DRAM.
+enum class Exit : int { boxes, any };
+
 /// rows x cols of out a block. `steps` of K travel together, `stages` times. The blocks of a
 /// cluster stand below each other: each loads a part of B for all. `blocks` share a multiprocessor.
 struct Tile {

@@ -1,0 +1,101 @@
+// What becomes of a warp's sums before they leave: alpha, the bias, the activation, and rounding to
+// pairs of elements, which take half the registers.
+#pragma once
+
+#include "gemm/hopper/store.h"
+
+namespace smem::gemm::hopper {
+inline namespace SMEM_BUILD {
+
+/// Sum i of a lane stands in row lane / 4 + (i & 2 ? 8 : 0) of 16 and column 8 (i / 4) + 2 (lane %
+/// 4)
+/// + i % 2. Each step is a pass of its own over all sums, so that code which does not run is not
+/// loaded either.
+template <typename T, int COUNT>
+struct Finish {
+  const Epilogue<T>& epilogue;
+  float (&sums)[COUNT];
+
+  __device__ __forceinline__ void multiply_by_alpha() const {
+#pragma unroll
+    for (float& sum : sums) sum = rounded_product(epilogue.alpha, sum);
+  }
+
+  /// A lane loads the bias of two columns of each 64 and gets that of its own from four others:
+  /// loaded by every lane for itself, it takes 8 times as many loads, 7 us at 4096^3.
+  __device__ __forceinline__ void add_bias(int first_col) const {
+    constexpr int PARTS = COUNT / (STAGING_COLS / 2), GROUPS = STAGING_COLS / 8;
+    const int lane = threadIdx.x % WARP, last = static_cast<int>(epilogue.out.cols) - 1;
+    Vector<T, 2> loaded[PARTS];
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+      const int col = first_col + part * STAGING_COLS + 2 * lane;
+      loaded[part].lane[0] = load(epilogue.bias + min(col, last) * epilogue.bias_stride);
+      loaded[part].lane[1] = load(epilogue.bias + min(col + 1, last) * epilogue.bias_stride);
+    }
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+      const auto mine = reinterpret_cast<const uint32_t&>(loaded[part]);
+#pragma unroll
+      for (int group = 0; group < GROUPS; ++group) {
+        const uint32_t pair = __shfl_sync(~0u, mine, 4 * group + lane % 4);
+        const auto& bias = reinterpret_cast<const Vector<T, 2>&>(pair);
+        const float low = to_accumulator(bias.lane[0]), high = to_accumulator(bias.lane[1]);
+        float* const four = &sums[4 * (part * GROUPS + group)];
+        four[0] += low;
+        four[1] += high;
+        four[2] += low;
+        four[3] += high;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void relu() const {
+#pragma unroll
+    for (float& sum : sums) sum = activate(Activation::relu, sum);
+  }
+
+  /// The rounded sums from `first` on.
+  template <int PAIRS>
+  __device__ __forceinline__ void round(int first, uint32_t* pairs) const {
+#pragma unroll
+    for (int i = 0; i < PAIRS; ++i) {
+      pairs[i] = pack<T>(sums[first + 2 * i], sums[first + 2 * i + 1]);
+    }
+  }
+
+  /// The same of their activations; ACTIVATION is a constant, so that eight of them can overlap.
+  /// The sums pass through shared memory, where a loop can count through them: unrolled over
+  /// registers, an activation would be 20 KB of code. Every lane has its own 16 bytes of each 512.
+  template <int PAIRS, Activation ACTIVATION>
+  __device__ __forceinline__ void activate_and_round(int first, uint32_t* pairs,
+                                                     unsigned char* staging) const {
+    constexpr int QUADS = PAIRS / 2;
+    static_assert(2 * PAIRS * WARP * sizeof(float) == STAGING_BYTES, "a part fills the staging");
+    const auto y = [&](float z) { return activate_roughly(ACTIVATION, z); };
+    auto* const quads = reinterpret_cast<float4*>(staging) + threadIdx.x % WARP;
+    auto* const rounded = reinterpret_cast<uint4*>(quads);
+#pragma unroll
+    for (int i = 0; i < QUADS; ++i) {
+      const float* from = &sums[first + 4 * i];
+      quads[i * WARP] = {from[0], from[1], from[2], from[3]};
+    }
+#pragma unroll 1
+    for (int i = 0; i < QUADS; i += 2) {
+      const float4 z = quads[i * WARP], w = quads[(i + 1) * WARP];
+      rounded[i / 2 * WARP] = {pack<T>(y(z.x), y(z.y)), pack<T>(y(z.z), y(z.w)),
+                               pack<T>(y(w.x), y(w.y)), pack<T>(y(w.z), y(w.w))};
+    }
+#pragma unroll
+    for (int i = 0; i < PAIRS; i += 4) {
+      const uint4 four = rounded[i / 4 * WARP];
+      pairs[i] = four.x;
+      pairs[i + 1] = four.y;
+      pairs[i + 2] = four.z;
+      pairs[i + 3] = four.w;
+    }
+  }
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::hopper
