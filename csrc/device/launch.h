@@ -45,6 +45,7 @@ struct Geometry {
 #ifdef __CUDACC__
 inline void check_launch(cudaError_t error, const char* kernel) {
   if (error == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());  // which would tell the next who asks as well
   std::string text =
       std::string("smem: launching kernel '") + kernel + "' failed: " + cudaGetErrorString(error);
   if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion) {

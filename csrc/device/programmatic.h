@@ -3,8 +3,9 @@
 // have reached memory. PTX ISA, "griddepcontrol". sm_90; elsewhere kernels begin one after the
 // other.
 //
-// In a chain of such kernels each thread that ends last has waited: so all of a chain before a
-// kernel has ended when the wait of that kernel returns, and when the kernel itself ends.
+// Every kernel of a chain waits, be it at its end: so when the wait of one returns, all before it
+// have ended. Kernels must not read what others of the chain have written before they have waited;
+// what was in memory before the chain they may.
 #pragma once
 
 #include "device/platform.h"

@@ -36,7 +36,6 @@ __device__ __forceinline__ double power_of_two(int exponent) {
 template <int WIDTH>
 __global__ void __launch_bounds__(WIDEST) add_chunks_kernel(const __grid_constant__ Reduction r) {
   wait_for_previous();
-  let_next_begin();
   const int64_t rows = r.epilogue.out.rows;
   const auto cols = static_cast<uint32_t>(r.epilogue.out.cols);
   const uint32_t member = blockIdx.x / r.member_blocks, block = blockIdx.x % r.member_blocks;
@@ -99,7 +98,6 @@ size_t Chunks::bytes(const Problem& problem) const {
 
 void add_chunks(const Problem& problem, const split::Split& a, const split::Split& b,
                 const float* partials, const Device& device) {
-  const Chunks chunks(problem.N, problem.K);
   constexpr int WIDE = 4;
   constexpr int64_t MANY = 1 << 18;  // fewer are better spread over more threads
   const int64_t elements = members_of(problem) * problem.M * problem.N;
@@ -110,7 +108,7 @@ void add_chunks(const Problem& problem, const split::Split& a, const split::Spli
   const dim3 threads(static_cast<unsigned>(block_rows * row_threads));
   launch("fp16x3 chunks", is_wide ? add_chunks_kernel<WIDE> : add_chunks_kernel<1>,
          {blocks * members_of(problem), threads, 0, true}, device,
-         Reduction{partials, static_cast<int>(chunks.count), static_cast<uint32_t>(block_rows),
+         Reduction{partials, static_cast<int>(a.parts), static_cast<uint32_t>(block_rows),
                    static_cast<uint32_t>(blocks), hopper::epilogue_of<float>(problem),
                    hopper::member_strides(problem), Lines(a), Lines(b)});
 }

@@ -1,8 +1,7 @@
 // double_buffered for the rows and columns that halves cannot carry: with elements that are not
 // finite, or with several that are too small beside the largest of their line. Whether there are
 // any is known on the GPU alone, so the kernel always runs, as many blocks as find room: they go
-// through all tiles, and pass those by that have none, for which they need not wait: the kernel
-// before lets this one begin once the marks can be read.
+// through all tiles, and pass those by that have none.
 #include <algorithm>
 
 #include "device/programmatic.h"
@@ -32,6 +31,7 @@ __global__ void __launch_bounds__(Threads::THREADS, BLOCKS_AT_ONCE)
   __shared__ typename Threads::Stage As[2];
   __shared__ typename Threads::Stage Bs[2];
   let_next_begin();
+  wait_for_previous();
   const Problem& problem = exact.problem;
   const int thread = static_cast<int>(threadIdx.x), at = thread % TILE;
   const bool is_col = thread >= TILE;
@@ -45,7 +45,6 @@ __global__ void __launch_bounds__(Threads::THREADS, BLOCKS_AT_ONCE)
     const bool is_marked =
         line < (is_col ? problem.N : problem.M) && (is_col ? cols : rows)[line] == split::EXACT;
     if (!__syncthreads_or(is_marked)) continue;
-    wait_for_previous();
 
     const int64_t first = part * exact.part_length, left = problem.K - first;
     const int64_t length = left < exact.part_length ? left : exact.part_length;
@@ -69,7 +68,6 @@ __global__ void __launch_bounds__(Threads::THREADS, BLOCKS_AT_ONCE)
       }
     });
   }
-  wait_for_previous();
 }
 
 }  // namespace

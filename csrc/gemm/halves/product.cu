@@ -21,7 +21,6 @@
 
 #include "device/programmatic.h"
 #include "device/wgmma.h"
-#include "gemm/halves/chunks.h"
 #include "gemm/halves/product.h"
 #include "gemm/halves/writer.h"
 #include "gemm/hopper/members.h"
@@ -260,8 +259,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     }
     publish_barriers();
   }
+  let_next_begin();
   wait_for_previous();
-  let_next_begin();  // not before: it may read the marks without waiting itself
   __syncthreads();
   if (threadIdx.x >= CONSUMER_THREADS) {
     give_registers<24>();
@@ -288,20 +287,19 @@ void launch_product(const Problem& problem, const Split& a, const Split& b, floa
     return static_cast<uint32_t>(ceil_div(size, tile));
   };
   constexpr uint32_t STRIP = 8;  // 8 x 16 tiles at one time read few bytes more than 11 x 12 do
-  const Chunks chunks(problem.N, problem.K);
   const int rows = static_cast<int>(std::min<int64_t>(problem.M, ROWS));
   const Arguments args{
       map_of(a, rows),
       map_of(b, COLS),
-      Schedule(count(problem.M, ROWS), count(problem.N, COLS), static_cast<uint32_t>(chunks.count),
+      Schedule(count(problem.M, ROWS), count(problem.N, COLS), static_cast<uint32_t>(a.parts),
                static_cast<uint32_t>(members_of(problem)), STRIP, count(problem.K, STEP),
-               count(chunks.length, STEP)),
+               count(a.part_length, STEP)),
       epilogue_of<float>(problem),
       member_strides(problem),
       Lines(a),
       Lines(b),
       rows,
-      chunks.count > 1 ? partials : nullptr};
+      a.parts > 1 ? partials : nullptr};
   const int64_t blocks = std::min<int64_t>(args.schedule.pieces, device.multiprocessors);
   launch("fp16x3", product_kernel<COLS>, {blocks, {THREADS}, Shape<COLS>::SHARED, true}, device,
          args);
@@ -310,7 +308,7 @@ void launch_product(const Problem& problem, const Split& a, const Split& b, floa
 /// The columns of a tile, by how long the busiest multiprocessor takes. A step of 32 along K takes
 /// the tensor cores 768, 384 and 192 cycles, but narrow tiles wait for one instruction after the
 /// other.
-int cols_of(const Problem& problem, const Device& device) {
+int cols_of(const Problem& problem, int64_t chunks, const Device& device) {
   struct Cost {
     int cols, cycles;
   };
@@ -318,8 +316,8 @@ int cols_of(const Problem& problem, const Device& device) {
   Cost best{};
   int64_t least = 0;
   for (const Cost& cost : COSTS) {
-    const int64_t pieces = ceil_div(problem.M, ROWS) * ceil_div(problem.N, cost.cols) *
-                           members_of(problem) * Chunks(problem.N, problem.K).count;
+    const int64_t pieces =
+        ceil_div(problem.M, ROWS) * ceil_div(problem.N, cost.cols) * members_of(problem) * chunks;
     const int64_t time = ceil_div(pieces, device.multiprocessors) * cost.cycles;
     if (best.cols == 0 || time < least) {
       best = cost;
@@ -334,7 +332,7 @@ int cols_of(const Problem& problem, const Device& device) {
 
 void multiply(const Problem& problem, const split::Split& a, const split::Split& b, float* partials,
               const Device& device) {
-  switch (cols_of(problem, device)) {
+  switch (cols_of(problem, a.parts, device)) {
     case 32:
       return launch_product<32>(problem, a, b, partials, device);
     case 64:
