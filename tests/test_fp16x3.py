@@ -34,6 +34,65 @@ def test_never_worse_than_sgemm_and_no_growth_with_k(data: str, k: int) -> None:
     assert largest <= 16
 
 
+# N and K of which K is cut into chunks, and how many: csrc/gemm/halves/chunks.cu.
+CUT = [(16, 2048), (64, 262_144), (255, 9001), (256, 65_536), (511, 8200), (7, 40_000)]
+
+
+@pytest.mark.parametrize("data", ["normal", "uniform", "half zeros", "wide", "cancelling"])
+@pytest.mark.parametrize(("n", "k"), CUT)
+def test_chunks_of_k_are_as_exact(n: int, k: int, data: str) -> None:
+    a, b = DATA[data](70, k, "cuda"), DATA[data](n, k, "cuda").mT
+    norm, largest = errors(fp16x3(a, b), a, b)
+    torchs, _ = errors(a @ b, a, b)
+    # A few products make the norm of wide data: 2e-8 to 9e-8 in six draws.
+    assert norm <= max(torchs, 1.2e-7) or data in ("cancelling", "wide")
+    assert largest <= 16
+
+
+@pytest.mark.parametrize(("n", "k"), CUT)
+def test_chunks_of_k_do_not_depend_on_m_or_layout(n: int, k: int) -> None:
+    x, w = normal(301, k, device="cuda"), normal(k, n, device="cuda")
+    x[3, k // 2] = math.inf
+    x[200, 0], x[200, 1] = 1e-30, 1e8
+    x[150, k - 1] = 1e-15
+    whole = fp16x3(x, w)
+    for m in (1, 16, 129):
+        assert same_bits(fp16x3(x[:m], w), whole[:m]), m
+    assert same_bits(fp16x3(x[140:210], w), whole[140:210])
+    for layout in ("transposed", "unaligned", "step2"):
+        assert same_bits(fp16x3(laid_out(x, layout), laid_out(w, layout)), whole), layout
+
+
+@pytest.mark.parametrize("side", ["rows", "columns"])
+def test_parts_of_lines_that_halves_cannot_carry(side: str) -> None:
+    """In one chunk, in several, at their ends, and one element too small in each of two."""
+    m, n, k = 140, 60, 20_000
+    a, b = normal(m, k, device="cuda"), normal(k, n, device="cuda")
+    lines = a if side == "rows" else b.mT
+    for line, places in {
+        3: [(0, 1e-12), (1, 1e-13)],
+        5: [(1023, 1e-12), (1024, 1e-12)],
+        9: [(k - 2, 1e-12), (k - 1, 1e-13), (7000, 1e-12), (7001, 1e-12)],
+        40: [(5000, math.inf)],
+        41: [(5000, math.inf), (15_000, -math.inf)],
+        42: [(19_999, math.nan)],
+    }.items():
+        for at, number in places:
+            lines[line, at] = number
+    c, bias = normal(m, n, device="cuda"), normal(n, device="cuda")
+    options = {"c": c, "alpha": 0.5, "beta": 2.0, "bias": bias}
+    plain, result, expected = fp16x3(a, b), fp16x3(a, b, **options), a @ b
+    assert torch.equal(plain.isnan(), expected.isnan())
+    assert torch.equal(plain.isinf(), expected.isinf())
+    finite = expected.isfinite()
+    magnitude = a.double().abs() @ b.double().abs()
+    off = (plain.double() - a.double() @ b.double()).abs()[finite]
+    assert (off <= 16 * ULP * magnitude[finite]).all()
+    wanted = (0.5 * plain + 2.0 * c + bias)[finite]
+    torch.testing.assert_close(result[finite], wanted, rtol=1e-5, atol=1e-4)
+    assert same_bits(fp16x3(a, b, **(options | {"out": c})), result)
+
+
 @pytest.mark.parametrize("a_layout", ["contiguous", "transposed", "unaligned", "step2"])
 @pytest.mark.parametrize("b_layout", ["contiguous", "transposed", "unaligned_transposed"])
 def test_layouts_give_the_same_bits(a_layout: str, b_layout: str) -> None:
@@ -146,23 +205,50 @@ def test_c_may_be_out_where_lines_are_computed_again() -> None:
         ((5, 130, 40), (40, 50)),
         ((20, 30), (4, 30, 40)),
         ((2, 1, 9, 8), (3, 8, 7)),
+        ((3, 40, 9000), (3, 9000, 48)),
+        ((2, 3, 5, 5000), (3, 5000, 33)),
+        ((2, 5000), (4, 5000, 64)),
     ],
     ids=short,
 )
 def test_batches(shapes: tuple) -> None:
     a, b = (normal(*shape, device="cuda") for shape in shapes)
     result = fp16x3(a, b)
-    torch.testing.assert_close(result, a @ b, rtol=1e-5, atol=1e-4)
+    exact = (a.double() @ b.double()).float()
+    torch.testing.assert_close(result, exact, rtol=1e-5, atol=1e-4)
     first = fp16x3(a[(0,) * (a.dim() - 2)], b[(0,) * (b.dim() - 2)])
     assert same_bits(result[(0,) * (result.dim() - 2)], first)
 
 
-def test_it_can_be_captured_in_a_graph() -> None:
-    a, b = normal(256, 512, device="cuda"), normal(512, 256, device="cuda")
+@pytest.mark.parametrize(("m", "n", "k"), [(256, 256, 512), (70, 64, 20_000)])
+def test_it_can_be_captured_in_a_graph(m: int, n: int, k: int) -> None:
+    a, b = normal(m, k, device="cuda"), normal(k, n, device="cuda")
     fp16x3(a, b)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        captured = fp16x3(a, b)
+        for _ in range(3):  # each begins when the one before has ended, whose memory it takes
+            captured = fp16x3(a, b)
     a[3, 3] = math.inf
     graph.replay()
     assert same_bits(captured, fp16x3(a, b))
+
+
+def test_products_that_follow_on_what_came_before() -> None:
+    """Kernels of a product begin early, those of others in the stream must not be overtaken."""
+    for m, n, k in ((256, 256, 256), (300, 64, 16_384), (40, 1000, 1001)):
+        given = [(normal(m, k, device="cuda"), normal(k, n, device="cuda")) for _ in range(5)]
+        alone = []
+        for a, b in given:
+            alone.append(fp16x3(a, b))
+            torch.cuda.synchronize()
+        a, b = torch.empty_like(given[0][0]), torch.empty_like(given[0][1])
+        out = torch.empty_like(alone[0])
+        results = []
+        for _ in range(5):
+            for new_a, new_b in given:
+                a.copy_(new_a)
+                b.copy_(new_b)
+                fp16x3(a, b, out=out)
+                results.append(out.clone())
+        for i, result in enumerate(results):
+            assert same_bits(result, alone[i % len(given)]), (m, n, k, i)

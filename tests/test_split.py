@@ -21,11 +21,12 @@ LARGEST, LEAST_NORMAL, LEAST = torch.finfo(torch.float32).max, 2.0**-126, 2.0**-
 TOP, BINADES = 14, 28  # the largest element's binade once scaled; how far below it one may be
 
 
-def split(x: Tensor, lines_last: bool = False) -> Split:
+def split(x: Tensor, lines_last: bool = False, part: int = 0) -> Split:
     """Call the op where results of before lie poisoned in the memory that it is likely to get."""
     length = x.shape[-2] if lines_last else x.shape[-1]
-    lines = x.numel() // max(length, 1)
-    halves = lines * 2 * (-(-length // 32) * 32)
+    parts = -(-length // part) if part else 1
+    lines = x.numel() // max(length, 1) * parts
+    halves = lines * 2 * (-(-(part or length) // 32) * 32)
     for count, dtype in (
         (halves, torch.float16),
         (lines, torch.int32),
@@ -34,7 +35,7 @@ def split(x: Tensor, lines_last: bool = False) -> Split:
         (lines, torch.float32),
     ):
         poisoned((count,), dtype, x.device)
-    pieces, exponent, mark, position, rest = OPS._split(x, lines_last)
+    pieces, exponent, mark, position, rest = OPS._split(x, lines_last, part)
     hi, lo = pieces.unbind(-2)
     return hi.flatten(-2), lo.flatten(-2), exponent, mark, position, rest
 
@@ -114,6 +115,19 @@ def test_every_layout_gives_the_same_bits(shape: tuple[int, int], device: str) -
         wanted = expected(view)
         assert_same(split(view), wanted, layout)
         assert_same(split(view.mT, lines_last=True), wanted, layout)
+
+
+@pytest.mark.parametrize("part", [32, 64, 512, 1024])
+def test_parts_are_split_as_lines_of_their_own(part: int, device: str) -> None:
+    """The results of (..., parts, lines, part_length); the last part may be shorter."""
+    for shape in ((3, 1024), (70, 1500), (2, 33, 1025), (1, 40)):
+        x = lines_of_all_kinds(*shape, device=device)
+        for layout in LAYOUTS:
+            view = laid_out(x, layout)
+            padded = torch.nn.functional.pad(view, (0, -shape[-1] % part))
+            wanted = expected(padded.unflatten(-1, (-1, part)).transpose(-2, -3))
+            assert_same(split(view, part=part), wanted, layout)
+            assert_same(split(view.mT, lines_last=True, part=part), wanted, layout)
 
 
 def test_batches(device: str) -> None:
@@ -321,7 +335,7 @@ def test_whole_tiles_are_turned_without_conflicts() -> None:
     first, second = traced(normal(length, lines), lines_last=True)
     assert (first["kernel"], second["kernel"]) == ("split_extremes", "split_turned")
     assert sectors(first, "x") == sectors(second, "x") == lines * length * 4 // 32
-    chunks = length // 256
+    chunks = length // 32  # so that there are 512 blocks, or no fewer than these
     assert sectors(first, "extremes") == lines * chunks * 16 // 32
     assert sectors(second, "halves") == lines * length * 4 // 32
     assert conflicts(first) == conflicts(second) == 0
@@ -345,6 +359,8 @@ BAD = [
     lambda t: (t(),),
     lambda t: (t(3, 4, dtype=torch.float64),),
     lambda t: (t(3, 4, dtype=torch.float16), True),
+    lambda t: (t(3, 4), False, 33),
+    lambda t: (t(3, 4), False, -32),
 ]
 
 
@@ -364,6 +380,7 @@ def test_errors_are_the_same_on_fake_tensors(call: Callable, device: str) -> Non
 def test_opcheck(device: str) -> None:
     opcheck(OPS._split.default, (normal(2, 6, 9, device=device),))
     opcheck(OPS._split.default, (normal(6, 9, device=device), True))
+    opcheck(OPS._split.default, (normal(3, 6, 70, device=device), False, 32))
 
 
 @pytest.mark.gpu

@@ -81,7 +81,9 @@ STABLE_TORCH_LIBRARY(smem, m) {
     }
   }
   m.def("_activation_backward(Tensor grad, Tensor z, int activation) -> (Tensor, Tensor)");
-  m.def("_split(Tensor x, bool lines_last=False) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "_split(Tensor x, bool lines_last=False, int part_length=0)"
+      " -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def("_gemm_problem(Tensor a, Tensor b) -> int[]");
   m.def("_transpose_problem(Tensor x, int dim0, int dim1, Tensor out) -> int[]");
   m.def("_ffma(Tensor(a!) out, int rounds) -> ()");

@@ -10,7 +10,7 @@ using gemm::split::Workspace;
 
 constexpr const char* OP = "_split";
 
-void check(const Tensor& x) {
+void check(const Tensor& x, int64_t part_length) {
   if (x.dim() < 2) {
     fail(std::string("smem.") + OP + ": x is " + shape_text(sizes_of(x)) +
          ", expected at least 2 dimensions");
@@ -18,6 +18,10 @@ void check(const Tensor& x) {
   if (x.scalar_type() != ScalarType::Float) {
     fail(std::string("smem.") + OP + ": x has dtype " + dtype_text(x.scalar_type()) +
          ", expected float32");
+  }
+  if (part_length < 0 || part_length % gemm::split::PIECE != 0) {
+    fail(std::string("smem.") + OP + ": part_length is " + std::to_string(part_length) +
+         ", expected a multiple of " + std::to_string(gemm::split::PIECE));
   }
 }
 
@@ -45,12 +49,18 @@ Split split_of(const Tensor& matrices, bool lines_last) {
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last) {
-  check(x);
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last,
+                                                         int64_t part_length) {
+  check(x, part_length);
   const Tensor matrices = as_members(x);
   Split split = split_of(matrices, lines_last);
   Sizes of_lines = sizes_of(x);
   of_lines.count -= 2;
+  if (part_length > 0) {
+    split.part_length = part_length;
+    split.parts = ceil_div(split.length, part_length);
+    of_lines.push(split.parts);
+  }
   of_lines.push(split.lines);
   Sizes of_halves = of_lines;
   of_halves.push(split.padded_length() / gemm::split::PIECE);

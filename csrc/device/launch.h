@@ -39,11 +39,13 @@ struct Geometry {
   int64_t blocks;
   dim3 threads;
   size_t dynamic_shared_bytes = 0;
+  bool early = false;  ///< it waits for the kernel before by itself (device/programmatic.h)
 };
 
 #ifdef __CUDACC__
 inline void check_launch(cudaError_t error, const char* kernel) {
   if (error == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());  // which would tell the next who asks as well
   std::string text =
       std::string("smem: launching kernel '") + kernel + "' failed: " + cudaGetErrorString(error);
   if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion) {
@@ -52,6 +54,14 @@ inline void check_launch(cudaError_t error, const char* kernel) {
         "its compute capability (see `python -m torch_smem_gemm info`)";
   }
   throw std::runtime_error(text);
+}
+
+/// Whether this build has code made for GPUs of just this capability.
+constexpr bool has_code_for(int capability) {
+  for (const int architecture : {__CUDA_ARCH_LIST__}) {
+    if (architecture == 10 * capability) return true;
+  }
+  return false;
 }
 #endif
 
@@ -75,9 +85,19 @@ void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry
                                       cudaSharedmemCarveoutMaxShared),
                  name);
   }
-  kernel<<<static_cast<unsigned>(geometry.blocks), geometry.threads, geometry.dynamic_shared_bytes,
-           static_cast<cudaStream_t>(device.stream)>>>(argument);
-  check_launch(cudaGetLastError(), name);
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(geometry.blocks));
+  config.blockDim = geometry.threads;
+  config.dynamicSmemBytes = geometry.dynamic_shared_bytes;
+  config.stream = static_cast<cudaStream_t>(device.stream);
+  config.attrs = &early;
+  // Code made for older GPUs would not wait.
+  const bool waits = device.capability >= 90 && has_code_for(device.capability);
+  config.numAttrs = geometry.early && waits ? 1 : 0;
+  check_launch(cudaLaunchKernelEx(&config, kernel, argument), name);
 #else
   (void)device;
   const dim3 grid{static_cast<unsigned>(geometry.blocks)};

@@ -211,12 +211,14 @@ def check_activation_backward(grad: Tensor, z: Tensor, activation: int) -> None:
         _fail(op, f"grad is {shape_text(grad.shape)}, expected {shape_text(z.shape)} as z is")
 
 
-def check_split(x: Tensor) -> None:
+def check_split(x: Tensor, part_length: int) -> None:
     """Check the arguments of _split."""
     if x.dim() < 2:
         _fail("_split", f"x is {shape_text(x.shape)}, expected at least 2 dimensions")
     if x.dtype != torch.float32:
         _fail("_split", f"x has dtype {dtype_text(x.dtype)}, expected float32")
+    if part_length < 0 or part_length % 32:
+        _fail("_split", f"part_length is {part_length}, expected a multiple of 32")
 
 
 def check_transpose(x: Tensor, dim0: int, dim1: int) -> list[int]:

@@ -302,13 +302,18 @@ _gemm = define(
 )
 
 
-def _describe_split(x: Tensor, lines_last: bool = False) -> list[tuple[Any, torch.dtype]]:
+def _describe_split(
+    x: Tensor, lines_last: bool = False, part_length: int = 0
+) -> list[tuple[Any, torch.dtype]]:
     """Pieces of each line, 32 fp16 hi and their lo; exponent, mark, position and rest of lines.
 
-    See csrc/gemm/split.
+    Or of each part of each line. See csrc/gemm/split.
     """
-    check_split(x)
+    check_split(x, part_length)
     *of_lines, length = (x.mT if lines_last else x).shape
+    if part_length > 0:
+        of_lines.insert(-1, -(-length // part_length))
+        length = part_length
     return [
         ([*of_lines, -(-length // 32), 2, 32], torch.float16),
         (of_lines, torch.int32),

@@ -1,9 +1,12 @@
 // fp16x3: float32 with float32's accuracy, by three float16 products on Hopper's tensor cores.
 //
 // Three kernels: each operand is split into two float16 numbers an element and a power of two a
-// line (gemm/split); the halves are multiplied (product.cu); and lines that halves cannot carry are
-// computed by fmas (exact.cu). Elements of A and B are read once, their halves M / 128 and N / 128
+// line (gemm/split); the halves are multiplied (product.cu); and lines that halves cannot carry
+// are computed by fmas (exact.cu). Where out is narrow and K long, all of that is done for chunks
+// of K, which are added at last (chunks.cu). All but the first begin while the one before still
+// runs (device/programmatic.h). Elements of A and B are read once, their halves M / 128 and N / 128
 // times, out of L2 mostly.
+#include "gemm/halves/chunks.h"
 #include "gemm/halves/exact.h"
 #include "gemm/halves/product.h"
 #include "gemm/hopper/members.h"
@@ -20,33 +23,50 @@ bool takes(const Problem& problem, const Device& device) {
   return problem.dtype == DType::f32 && device.capability == 90 && problem.M >= 1 &&
          problem.N >= 1 && problem.K >= 1 && problem.M < LARGEST && problem.N < LARGEST &&
          problem.K < LARGEST &&
-         ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * members_of(problem) < MOST_TILES;
+         ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * members_of(problem) *
+                 Chunks(problem.N, problem.K).count <
+             MOST_TILES;
 }
 
-/// The split of A's rows or of B's columns, for one launch.
+/// The split of A's rows or of B's columns, a part a chunk, for one launch.
 split::Split split_of(const Problem& problem, Tensor tensor) {
   const bool is_a = tensor == A;
   const Operand& operand = is_a ? problem.a : problem.b;
   const int64_t stride = member_stride(problem, tensor);
+  const Chunks chunks(problem.N, problem.K);
   return {static_cast<const float*>(operand.data),
           stride == 0 ? 1 : members_of(problem),
           is_a ? problem.M : problem.N,
           problem.K,
           stride,
           is_a ? operand.row_stride : operand.col_stride,
-          is_a ? operand.col_stride : operand.row_stride};
+          is_a ? operand.col_stride : operand.row_stride,
+          chunks.length,
+          chunks.count};
 }
 
+struct Workspace {
+  split::Workspace a, b;
+  size_t partials, bytes;
+
+  explicit Workspace(const Problem& problem)
+      : a(split_of(problem, A)),
+        b(split_of(problem, B)),
+        partials(a.bytes + b.bytes),
+        bytes(partials + Chunks(problem.N, problem.K).bytes(problem)) {}
+};
+
 void launch_members(const Problem& problem, const Device& device) {
-  split::Split a = split_of(problem, A), b = split_of(problem, B);
-  const split::Workspace of_a(a), of_b(b);
+  const Workspace places(problem);
   auto* const workspace = static_cast<unsigned char*>(problem.workspace);
-  a = of_a.place(a, workspace);
-  b = of_b.place(b, workspace + of_a.bytes);
+  const split::Split a = places.a.place(split_of(problem, A), workspace);
+  const split::Split b = places.b.place(split_of(problem, B), workspace + places.a.bytes);
+  auto* const partials = reinterpret_cast<float*>(workspace + places.partials);
   split::run(a, device, Build::device);
-  split::run(b, device, Build::device);
-  multiply(problem, a, b, device);
-  compute_exactly(problem, a, b, device);
+  split::run(b, device, Build::device, /*early=*/true);
+  multiply(problem, a, b, partials, device);
+  compute_exactly(problem, a, b, partials, device);
+  if (a.parts > 1) add_chunks(problem, a, b, partials, device);
 }
 
 }  // namespace
@@ -65,8 +85,7 @@ void launch_fp16x3(const Problem& problem, const Device& device) {
 
 size_t fp16x3_workspace_bytes(const Problem& problem, const Device& device) {
   if (!halves::takes(problem, device)) return 0;
-  return split::Workspace(halves::split_of(problem, A)).bytes +
-         split::Workspace(halves::split_of(problem, B)).bytes;
+  return halves::Workspace(problem).bytes;
 }
 
 const void* fp16x3_function(DType) { return halves::product_function(); }

@@ -11,11 +11,15 @@
 // memory, and what rounding takes from that goes into the next sixteen. So the error does not grow
 // with K.
 //
+// Where out has too few tiles, K is cut into chunks (chunks.h): each is computed so, as if it were
+// all, and its sums go to memory.
+//
 // Every element adds in this order, whatever M and N are.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 
+#include "device/programmatic.h"
 #include "device/wgmma.h"
 #include "gemm/halves/product.h"
 #include "gemm/halves/writer.h"
@@ -30,7 +34,6 @@ inline namespace SMEM_BUILD {
 namespace {
 
 using namespace hopper;
-using split::Split;
 
 constexpr int STEP = split::PIECE;  ///< a stage along K, and a chain of products of hi
 /// A sum is added to its total every 16 steps, 512 of K: every TURN steps it is another group's
@@ -63,7 +66,8 @@ struct Arguments {
   Epilogue<float> epilogue;  ///< of the first member
   MemberStrides strides;
   Lines a, b;
-  int rows;  ///< of A that a tile needs: fewer than it has where M is
+  int rows;         ///< of A that a tile needs: fewer than it has where M is
+  float* partials;  ///< where K is cut: the chunks' sums, row after row, matrix after matrix
 };
 
 template <typename Shape>
@@ -113,16 +117,17 @@ struct Worker {
     const uint32_t bytes = (args.rows + COLS) * ROW_BYTES;
     Turn<STAGES> turn;
     for_each_piece([&](const Piece& piece) {
-      const int a_member = args.a.next_lines ? piece.batch : 0;
-      const int b_member = args.b.next_lines ? piece.batch : 0;
+      const int first_part = piece.batch * static_cast<int>(args.schedule.chunks);
+      const int a_part = piece.chunk + (args.a.next_member_lines ? first_part : 0);
+      const int b_part = piece.chunk + (args.b.next_member_lines ? first_part : 0);
 #pragma unroll 1
       for (int step = 0; step < piece.steps; ++step, turn.next()) {
         shared.empty[turn.stage].wait(turn.parity ^ 1);
         Barrier& full = shared.full[turn.stage];
         full.arrive_expecting(bytes);
-        load_box(shared.a(turn.stage), args.a_map, {2 * STEP * step, piece.row * ROWS, a_member},
+        load_box(shared.a(turn.stage), args.a_map, {2 * STEP * step, piece.row * ROWS, a_part},
                  full);
-        load_box(shared.b(turn.stage), args.b_map, {2 * STEP * step, piece.col * COLS, b_member},
+        load_box(shared.b(turn.stage), args.b_map, {2 * STEP * step, piece.col * COLS, b_part},
                  full);
       }
     });
@@ -189,11 +194,33 @@ struct Worker {
         sums[i] = total + fmaf(small[i], LO, sums[i]);
       }
       const int row = piece.row * ROWS + threadIdx.x / WARP * 16, col = piece.col * COLS;
+      if (args.partials) return store_partials(sums, piece, row, col);
       Writer<COLS, CONSUMER_THREADS>{epilogue_of_member(args.epilogue, args.strides, piece.batch),
-                                     args.a.of_member(piece.batch), args.b.of_member(piece.batch),
+                                     lines_of(args.a, piece.batch), lines_of(args.b, piece.batch),
                                      shared.totals + threadIdx.x}
           .write(sums, row, col);
     });
+  }
+
+  /// Of a warp's 16 rows, as Writer has them.
+  __device__ __forceinline__ void store_partials(const float (&sums)[SUMS], const Piece& piece,
+                                                 int first_row, int first_col) const {
+    const int64_t rows = args.epilogue.out.rows, cols = args.epilogue.out.cols;
+    const int lane = threadIdx.x % WARP, row = first_row + lane / 4, col = first_col + lane % 4 * 2;
+    const int64_t chunk = int64_t{piece.batch} * args.schedule.chunks + piece.chunk;
+    float* const to = args.partials + (chunk * rows + row) * cols + col;
+    const bool in_pairs = cols % 2 == 0;
+#pragma unroll
+    for (int i = 0; i < SUMS; i += 2) {
+      if (row + (i & 2 ? 8 : 0) >= rows || col + i / 4 * 8 >= cols) continue;
+      float* const pair = to + (i & 2 ? 8 * cols : 0) + i / 4 * 8;
+      if (in_pairs) {
+        *reinterpret_cast<float2*>(pair) = {sums[i], sums[i + 1]};
+      } else {
+        pair[0] = sums[i];
+        if (col + i / 4 * 8 + 1 < cols) pair[1] = sums[i + 1];
+      }
+    }
   }
 
   /// Of a sum's column, 8 (sum / 4) + 2 (lane % 4) + sum % 2, alone: rows must not tell in which
@@ -232,6 +259,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     }
     publish_barriers();
   }
+  let_next_begin();
+  wait_for_previous();
   __syncthreads();
   if (threadIdx.x >= CONSUMER_THREADS) {
     give_registers<24>();
@@ -246,48 +275,40 @@ __global__ void __launch_bounds__(THREADS, 1)
 }
 
 CUtensorMap map_of(const Split& split, int lines) {
-  return make_tensor_map({DType::f16, split.halves, split.pitch(), split.lines, split.members,
+  return make_tensor_map({DType::f16, split.halves, split.pitch(), split.lines, split.all_parts(),
                           split.pitch(), split.lines * split.pitch()},
                          2 * STEP, lines);
 }
 
-Lines lines_of(const Split& split) {
-  return {split.exponent,
-          split.mark,
-          split.position,
-          split.rest,
-          split.from,
-          split.line_stride,
-          split.stride,
-          split.members > 1 ? split.lines : 0,
-          split.members > 1 ? split.member_stride : 0};
-}
-
 template <int COLS>
-void launch_product(const Problem& problem, const Split& a, const Split& b, const Device& device) {
+void launch_product(const Problem& problem, const Split& a, const Split& b, float* partials,
+                    const Device& device) {
   const auto count = [](int64_t size, int64_t tile) {
     return static_cast<uint32_t>(ceil_div(size, tile));
   };
   constexpr uint32_t STRIP = 8;  // 8 x 16 tiles at one time read few bytes more than 11 x 12 do
-  const uint32_t steps = count(problem.K, STEP);
   const int rows = static_cast<int>(std::min<int64_t>(problem.M, ROWS));
-  const Arguments args{map_of(a, rows),
-                       map_of(b, COLS),
-                       Schedule(count(problem.M, ROWS), count(problem.N, COLS), 1,
-                                static_cast<uint32_t>(members_of(problem)), STRIP, steps, steps),
-                       epilogue_of<float>(problem),
-                       member_strides(problem),
-                       lines_of(a),
-                       lines_of(b),
-                       rows};
+  const Arguments args{
+      map_of(a, rows),
+      map_of(b, COLS),
+      Schedule(count(problem.M, ROWS), count(problem.N, COLS), static_cast<uint32_t>(a.parts),
+               static_cast<uint32_t>(members_of(problem)), STRIP, count(problem.K, STEP),
+               count(a.part_length, STEP)),
+      epilogue_of<float>(problem),
+      member_strides(problem),
+      Lines(a),
+      Lines(b),
+      rows,
+      a.parts > 1 ? partials : nullptr};
   const int64_t blocks = std::min<int64_t>(args.schedule.pieces, device.multiprocessors);
-  launch("fp16x3", product_kernel<COLS>, {blocks, {THREADS}, Shape<COLS>::SHARED}, device, args);
+  launch("fp16x3", product_kernel<COLS>, {blocks, {THREADS}, Shape<COLS>::SHARED, true}, device,
+         args);
 }
 
 /// The columns of a tile, by how long the busiest multiprocessor takes. A step of 32 along K takes
 /// the tensor cores 768, 384 and 192 cycles, but narrow tiles wait for one instruction after the
 /// other.
-int cols_of(const Problem& problem, const Device& device) {
+int cols_of(const Problem& problem, int64_t chunks, const Device& device) {
   struct Cost {
     int cols, cycles;
   };
@@ -295,9 +316,9 @@ int cols_of(const Problem& problem, const Device& device) {
   Cost best{};
   int64_t least = 0;
   for (const Cost& cost : COSTS) {
-    const int64_t tiles =
-        ceil_div(problem.M, ROWS) * ceil_div(problem.N, cost.cols) * members_of(problem);
-    const int64_t time = ceil_div(tiles, device.multiprocessors) * cost.cycles;
+    const int64_t pieces =
+        ceil_div(problem.M, ROWS) * ceil_div(problem.N, cost.cols) * members_of(problem) * chunks;
+    const int64_t time = ceil_div(pieces, device.multiprocessors) * cost.cycles;
     if (best.cols == 0 || time < least) {
       best = cost;
       least = time;
@@ -309,15 +330,15 @@ int cols_of(const Problem& problem, const Device& device) {
 }  // namespace
 }  // namespace SMEM_BUILD
 
-void multiply(const Problem& problem, const split::Split& a, const split::Split& b,
+void multiply(const Problem& problem, const split::Split& a, const split::Split& b, float* partials,
               const Device& device) {
-  switch (cols_of(problem, device)) {
+  switch (cols_of(problem, a.parts, device)) {
     case 32:
-      return launch_product<32>(problem, a, b, device);
+      return launch_product<32>(problem, a, b, partials, device);
     case 64:
-      return launch_product<64>(problem, a, b, device);
+      return launch_product<64>(problem, a, b, partials, device);
     default:
-      return launch_product<128>(problem, a, b, device);
+      return launch_product<128>(problem, a, b, partials, device);
   }
 }
 

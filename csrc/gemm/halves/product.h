@@ -6,8 +6,9 @@
 
 namespace smem::gemm::halves {
 
-/// out of the members of the problem's one batch loop, but for EXACT lines.
-void multiply(const Problem& problem, const split::Split& a, const split::Split& b,
+/// out of the members of the problem's one batch loop, but for EXACT lines; or where K is cut
+/// (chunks.h) the sums over its chunks, to `partials`.
+void multiply(const Problem& problem, const split::Split& a, const split::Split& b, float* partials,
               const Device& device);
 
 /// The kernel's function, for cudaFuncGetAttributes.

@@ -2,32 +2,11 @@
 #pragma once
 
 #include "device/warpgroup.h"
+#include "gemm/halves/lines.h"
 #include "gemm/hopper/epilogue.h"
-#include "gemm/split/split.h"
 
 namespace smem::gemm::halves {
 inline namespace SMEM_BUILD {
-
-using split::EXACT;
-using split::MENDED;
-
-/// What is known of the lines of an operand, and the operand itself.
-struct Lines {
-  const int32_t* exponent;
-  const uint8_t* mark;
-  const int64_t* position;
-  const float* rest;
-  const float* from;
-  int64_t line_stride, stride;
-  int64_t next_lines, next_from;  ///< to the next member's, 0 where all share
-
-  __device__ __forceinline__ Lines of_member(int64_t member) const {
-    const int64_t lines = member * next_lines;
-    return {
-        exponent + lines, mark + lines, position + lines, rest + lines, from + member * next_from,
-        line_stride,      stride,       next_lines,       next_from};
-  }
-};
 
 /// Of a warp's 16 rows of a tile of COLS columns; the block's THREADS do so together.
 template <int COLS, int THREADS>
@@ -102,14 +81,7 @@ struct Writer {
     for (int i = 0; i < SUMS; ++i) {
       const int r = row + (i & 2 ? 8 : 0), c = col + i / 4 * 8 + i % 2;
       if (r >= rows || c >= cols) continue;
-      float sum = own[i * THREADS];
-      if (a.mark[r] == MENDED) {
-        sum = fmaf(a.rest[r], b.from[c * b.line_stride + a.position[r] * b.stride], sum);
-      }
-      if (b.mark[c] == MENDED) {
-        sum = fmaf(a.from[r * a.line_stride + b.position[c] * a.stride], b.rest[c], sum);
-      }
-      own[i * THREADS] = sum;
+      own[i * THREADS] = mended(a, r, b, c, own[i * THREADS]);
     }
 #pragma unroll
     for (int i = 0; i < SUMS; ++i) sums[i] = own[i * THREADS];
@@ -139,14 +111,6 @@ struct Writer {
       *to = first;
       if (both) to[out.col_stride] = second;
     }
-  }
-
-  /// x * 2^exponent in two steps, as 2^exponent itself may lie outside float32's range.
-  __device__ __forceinline__ static float scaled(float x, int exponent) {
-    const auto power = [](int e) { return __int_as_float((e + 127) << 23); };
-    exponent = min(max(exponent, -252), 254);
-    const int half = exponent >> 1;
-    return x * power(half) * power(exponent - half);
   }
 };
 

@@ -2,6 +2,7 @@
 // element each of 128 neighbouring lines, and goes along the lines, eight warps in turn; what they
 // find meets in shared memory. The extremes of a chunk of a line go to memory, 8 bytes for 1 KiB or
 // more that was read, and `turned` combines them: no atomics, and nothing to clear beforehand.
+#include "device/programmatic.h"
 #include "device/tile.h"
 #include "gemm/split/kernels.h"
 #include "gemm/split/scale.h"
@@ -11,33 +12,34 @@ inline namespace SMEM_BUILD {
 namespace {
 
 constexpr int CHUNK_WARPS = 8, CHUNK_THREADS = 32 * CHUNK_WARPS;
-constexpr int CHUNK_LINES = 32 * RUN;  ///< of a block
-constexpr int AT_ONCE = 4;             ///< loads of a thread that are unrolled
+constexpr int AT_ONCE = 4;  ///< loads of a thread that are unrolled
 static_assert(sizeof(Extremes) == EXTREMES_BYTES, "the workspace has room for them");
+static_assert(CHUNK_LINES == 32 * RUN, "a warp's loads are as wide as a block's lines");
 static_assert(CHUNK_LINES <= CHUNK_THREADS, "a thread stores the extremes of one line");
 
 struct Chunks {
   Split split;
   int64_t chunk_length;
-  uint32_t tiles, chunks;  ///< of a member: CHUNK_LINES lines each, chunk_length of a line each
+  uint32_t tiles, chunks;  ///< of a part: CHUNK_LINES lines each, chunk_length of a line each
 };
 
 template <bool WIDE>
 __global__ void __launch_bounds__(CHUNK_THREADS)
     extremes_kernel(const __grid_constant__ Chunks arguments) {
   __shared__ Tile<uint32_t, CHUNK_WARPS, CHUNK_LINES> largest, least_less_one, second_less_one;
+  let_next_begin();
   const Split& split = arguments.split;
   const uint32_t tile = blockIdx.x % arguments.tiles, row = blockIdx.x / arguments.tiles;
-  const uint32_t chunk = row % arguments.chunks, member = row / arguments.chunks;
+  const uint32_t chunk = row % arguments.chunks;
+  const Part part(split, row / arguments.chunks);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t first_line = int64_t{tile} * CHUNK_LINES, line = first_line + lane * RUN;
   const int64_t first = chunk * arguments.chunk_length;
   const int64_t end = first + arguments.chunk_length;
-  const int64_t length = end < split.length ? end : split.length;
+  const int64_t length = end < part.length ? end : part.length;
   const int64_t line_stride = WIDE ? 1 : split.line_stride;
   const int64_t step = CHUNK_WARPS * split.stride;
-  const float* from = split.from + member * split.member_stride + line * line_stride +
-                      (first + warp) * split.stride;
+  const float* from = part.from + line * line_stride + (first + warp) * split.stride;
 
   Extremes of_lines[RUN];
   for (int64_t position = first + warp; position < length; position += AT_ONCE * CHUNK_WARPS) {
@@ -71,16 +73,17 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     of_line.add({largest(w, stored), least_less_one(w, stored), second_less_one(w, stored)});
   }
   store(static_cast<Extremes*>(split.extremes) + row * split.lines + first_line + stored, of_line);
+  wait_for_previous();
 }
 
 }  // namespace
 
-void extremes(const Split& split, const Device& device) {
-  const int64_t tiles = ceil_div(split.lines, CHUNK_LINES), length = chunk_length(split.length);
-  const int64_t chunks = ceil_div(split.length, length);
+void extremes(const Split& split, const Device& device, bool early) {
+  const int64_t tiles = ceil_div(split.lines, CHUNK_LINES), length = chunk_length(split);
+  const int64_t chunks = ceil_div(split.part_length, length);
   const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
   smem::launch("split_extremes", wide ? extremes_kernel<true> : extremes_kernel<false>,
-               {tiles * chunks * split.members, {CHUNK_THREADS}}, device,
+               {tiles * chunks * split.all_parts(), {CHUNK_THREADS}, 0, early}, device,
                Chunks{split, length, static_cast<uint32_t>(tiles), static_cast<uint32_t>(chunks)});
 }
 

@@ -1,23 +1,31 @@
 // The launches that a split is made of.
 #pragma once
 
+#include <algorithm>
+
 #include "gemm/split/split.h"
 
 namespace smem::gemm::split {
 
-/// The elements of a line whose extremes a block of `extremes` finds. 256 of them make 512 blocks
-/// of an operand of 4096²; but a line has 64 chunks at most, for every block of `turned` reads the
-/// extremes of them all.
-constexpr int64_t chunk_length(int64_t length) {
-  constexpr int64_t LEAST = 256, MOST_CHUNKS = 64;
-  const int64_t needed = ceil_div(length, MOST_CHUNKS);
-  return needed > LEAST ? needed : LEAST;
+/// Lines whose extremes a block of `extremes` finds.
+constexpr int CHUNK_LINES = 128;
+
+/// The elements of a part of a line whose extremes such a block finds. 256 of them make 512 blocks
+/// of an operand of 4096², and fewer make up to as many of a smaller one; but a part has 64 chunks
+/// at most, for every block of `turned` reads the extremes of them all.
+constexpr int64_t chunk_length(const Split& split) {
+  constexpr int64_t BLOCKS = 512, LEAST = 32, LARGEST = 256, MOST_CHUNKS = 64;
+  const int64_t columns = ceil_div(split.lines, CHUNK_LINES) * split.all_parts();
+  const int64_t length = split.part_length;
+  const int64_t enough = std::clamp(ceil_div(length * columns, BLOCKS), LEAST, LARGEST);
+  return std::max(enough, ceil_div(length, MOST_CHUNKS));
 }
 
 /// What `extremes` leaves of a chunk.
 constexpr size_t EXTREMES_BYTES = 16;
 
-using Launch = void (*)(const Split&, const Device&);
+/// early: see Geometry.
+using Launch = void (*)(const Split&, const Device&, bool early);
 
 struct Kernels {
   Launch rows;  ///< the whole split
@@ -29,9 +37,9 @@ struct Kernels {
 
 inline namespace SMEM_BUILD {
 
-void rows(const Split& split, const Device& device);
-void extremes(const Split& split, const Device& device);
-void turned(const Split& split, const Device& device);
+void rows(const Split& split, const Device& device, bool early);
+void extremes(const Split& split, const Device& device, bool early);
+void turned(const Split& split, const Device& device, bool early);
 
 inline constexpr Kernels KERNELS{&rows, &extremes, &turned};
 

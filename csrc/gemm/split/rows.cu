@@ -9,6 +9,7 @@
 #include <bit>
 #include <utility>
 
+#include "device/programmatic.h"
 #include "device/tile.h"
 #include "gemm/split/kernels.h"
 #include "gemm/split/scale.h"
@@ -28,8 +29,8 @@ constexpr int MAX_RUNS = 8;
 struct Rows {
   Split split;
   int64_t padded_length;
-  uint32_t member_blocks;  ///< those of a member
-  int line_threads;        ///< a power of two
+  uint32_t part_blocks;  ///< those of a part
+  int line_threads;      ///< a power of two
   int64_t stretches;
 };
 
@@ -39,17 +40,19 @@ template <bool WIDE, int RUNS, bool LONG>
 __global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
     rows_kernel(const __grid_constant__ Rows rows) {
   __shared__ Tile<uint32_t, 3, MAX_WARPS> of_warps;
+  let_next_begin();
   const Split& split = rows.split;
   const int line_threads = rows.line_threads, lane = threadIdx.x % 32;
   const int thread = static_cast<int>(threadIdx.x) & (line_threads - 1);
-  const uint32_t member = blockIdx.x / rows.member_blocks;
-  const uint32_t block = blockIdx.x - member * rows.member_blocks;
+  const uint32_t index = blockIdx.x / rows.part_blocks;
+  const uint32_t block = blockIdx.x - index * rows.part_blocks;
+  const Part part(split, index);
   const int64_t line = int64_t{block} * (blockDim.x / line_threads) + threadIdx.x / line_threads;
   using Position = std::conditional_t<LONG, int64_t, int>;
   const Position stretches = LONG ? rows.stretches : 1;
-  const Position length = line < split.lines ? static_cast<Position>(split.length) : 0;
+  const Position length = line < split.lines ? static_cast<Position>(part.length) : 0;
   const int64_t stride = WIDE ? 1 : split.stride;
-  const float* const from = split.from + member * split.member_stride + line * split.line_stride;
+  const float* const from = part.from + line * split.line_stride;
 
   Run runs[RUNS] = {};
   const auto position_of = [&](Position stretch, int run) {
@@ -85,7 +88,7 @@ __global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
 
   if (line >= split.lines) return;
   const Scale scale = scale_of(line_extremes);
-  const int64_t stored = member * split.lines + line;
+  const int64_t stored = index * split.lines + line;
   if (thread == 0) store_scale(split, stored, scale);
   half* const to = static_cast<half*>(split.halves) + stored * 2 * rows.padded_length;
   for (Position stretch = stretches - 1; stretch >= 0; --stretch) {
@@ -100,15 +103,18 @@ __global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
     }
   }
   // Read again, as this is seldom and all registers are taken.
-  if (scale.mark != MENDED) return;
-  for (Position position = thread; position < length; position += line_threads) {
-    store_rest(split, stored, position, load(from + position * stride), scale);
+  if (scale.mark == MENDED) {
+    for (Position position = thread; position < length; position += line_threads) {
+      store_rest(split, stored, position, load(from + position * stride), scale);
+    }
   }
+  wait_for_previous();
 }
 
 /// Takes members whose lines follow on each other as one, since no block serves two: with a line
 /// or a few each, most threads of a block would have none.
 Split merged(Split split) {
+  if (split.parts > 1) return split;
   if (split.lines == 1) split.line_stride = split.member_stride;
   if (split.member_stride == split.lines * split.line_stride) {
     split.lines *= std::exchange(split.members, 1);
@@ -117,20 +123,20 @@ Split merged(Split split) {
 }
 
 template <int RUNS, bool LONG>
-void launch_rows(const Split& split, int line_threads, const Device& device) {
+void launch_rows(const Split& split, int line_threads, const Device& device, bool early) {
   const int threads = std::max(BLOCK_THREADS, line_threads);
   const int64_t blocks = ceil_div(split.lines, threads / line_threads);
   const int64_t stretches = ceil_div(split.padded_length(), int64_t{RUNS * RUN} * line_threads);
   const bool wide = runs_are_wide(split, split.stride, split.length, split.line_stride);
   smem::launch(
       "split_rows", wide ? rows_kernel<true, RUNS, LONG> : rows_kernel<false, RUNS, LONG>,
-      {blocks * split.members, dim3(threads)}, device,
+      {blocks * split.all_parts(), dim3(threads), 0, early}, device,
       Rows{split, split.padded_length(), static_cast<uint32_t>(blocks), line_threads, stretches});
 }
 
 }  // namespace
 
-void rows(const Split& split, const Device& device) {
+void rows(const Split& split, const Device& device, bool early) {
   const int64_t runs = split.padded_length() / RUN;
   const auto power_from = [](int64_t count) {
     return static_cast<int>(std::bit_ceil(static_cast<uint64_t>(count)));
@@ -139,11 +145,11 @@ void rows(const Split& split, const Device& device) {
   const int threads = std::max(power_from(needed), MIN_LINE_THREADS);
   const int64_t runs_a_thread = ceil_div(runs, threads);
   const Split lines = merged(split);
-  if (runs_a_thread <= 1) return launch_rows<1, false>(lines, threads, device);
-  if (runs_a_thread <= 2) return launch_rows<2, false>(lines, threads, device);
-  if (runs_a_thread <= 4) return launch_rows<4, false>(lines, threads, device);
-  if (runs_a_thread <= MAX_RUNS) return launch_rows<MAX_RUNS, false>(lines, threads, device);
-  launch_rows<MAX_RUNS, true>(lines, threads, device);
+  if (runs_a_thread <= 1) return launch_rows<1, false>(lines, threads, device, early);
+  if (runs_a_thread <= 2) return launch_rows<2, false>(lines, threads, device, early);
+  if (runs_a_thread <= 4) return launch_rows<4, false>(lines, threads, device, early);
+  if (runs_a_thread <= MAX_RUNS) return launch_rows<MAX_RUNS, false>(lines, threads, device, early);
+  launch_rows<MAX_RUNS, true>(lines, threads, device, early);
 }
 
 }  // namespace SMEM_BUILD

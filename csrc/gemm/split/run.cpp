@@ -26,7 +26,7 @@ Workspace::Workspace(const Split& split) {
   constexpr size_t ALIGNMENT = 256;
   constexpr size_t HALF_BYTES = 2;
   const auto lines = static_cast<size_t>(split.all_lines());
-  const auto chunks = static_cast<size_t>(ceil_div(split.length, chunk_length(split.length)));
+  const auto chunks = static_cast<size_t>(ceil_div(split.part_length, chunk_length(split)));
   const auto halves_bytes = lines * static_cast<size_t>(split.pitch()) * HALF_BYTES;
   extremes_bytes = lines_lie_side_by_side(split) ? lines * chunks * EXTREMES_BYTES : 0;
   bytes = 0;
@@ -54,11 +54,11 @@ Split Workspace::place(Split split, void* memory) const {
   return split;
 }
 
-void run(const Split& split, const Device& device, Build build) {
+void run(const Split& split, const Device& device, Build build, bool early) {
   const Kernels& launches = kernels(build);
-  if (!lines_lie_side_by_side(split)) return launches.rows(split, device);
-  launches.extremes(split, device);
-  launches.turned(split, device);
+  if (!lines_lie_side_by_side(split)) return launches.rows(split, device, early);
+  launches.extremes(split, device, early);
+  launches.turned(split, device, /*early=*/true);
 }
 
 }  // namespace smem::gemm::split

@@ -157,6 +157,21 @@ __device__ __forceinline__ void store_rest(const Split& split, int64_t line, int
   store(split.rest + line, element, site);
 }
 
+/// A part of a member's lines.
+struct Part {
+  const float* from;
+  int64_t length;
+
+  /// Of all members' parts, by number.
+  __device__ __forceinline__ Part(const Split& split, uint32_t index) {
+    const auto parts = static_cast<uint32_t>(split.parts);
+    const uint32_t member = index / parts;
+    const int64_t first = (index - member * parts) * split.part_length;
+    from = split.from + member * split.member_stride + first * split.stride;
+    length = split.length - first < split.part_length ? split.length - first : split.part_length;
+  }
+};
+
 /// Where in its line the hi of an element stands; its lo stands PIECE further on.
 __device__ __forceinline__ int64_t place_of(int64_t position) {
   return position / PIECE * (2 * PIECE) + position % PIECE;

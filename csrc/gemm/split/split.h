@@ -35,8 +35,12 @@ struct Split {
   int64_t members, lines, length;
   int64_t member_stride, line_stride, stride;  ///< from member to member, line to line, in a line
 
-  // The results, line after line; the halves, pitch() of them a line, begin at a multiple of 16
-  // bytes. An EXACT line is zeros there.
+  /// Lines may be cut into parts, of which the last may be shorter: each is split as if it were a
+  /// line, with a scale of its own. The parts of a member follow each other as members do.
+  int64_t part_length = length, parts = 1;
+
+  // The results, part after part, line after line; the halves, pitch() of them a line, begin at a
+  // multiple of 16 bytes. An EXACT line is zeros there.
   void* halves = nullptr;
   int32_t* exponent = nullptr;
   uint8_t* mark = nullptr;      ///< a Mark
@@ -44,9 +48,10 @@ struct Split {
   float* rest = nullptr;        ///< ... and that element; both 0 for other lines
   void* extremes = nullptr;     ///< to work in, where Workspace has bytes for them
 
-  int64_t padded_length() const { return ceil_div(length, PIECE) * PIECE; }
-  int64_t pitch() const { return 2 * padded_length(); }
-  int64_t all_lines() const { return members * lines; }
+  constexpr int64_t padded_length() const { return ceil_div(part_length, PIECE) * PIECE; }
+  constexpr int64_t pitch() const { return 2 * padded_length(); }
+  constexpr int64_t all_parts() const { return members * parts; }
+  constexpr int64_t all_lines() const { return all_parts() * lines; }
 };
 
 /// Where the results of a Split lie in one stretch of memory: offsets in bytes, multiples of 256.
@@ -61,7 +66,8 @@ struct Workspace {
 };
 
 /// Splits in one launch, or in two where lines lie side by side. Nothing in the workspace needs to
-/// be initialised.
-void run(const Split& split, const Device& device, Build build);
+/// be initialised. `early`: beside the kernel before, whose results it does not need; whoever waits
+/// for this split has waited for that kernel too.
+void run(const Split& split, const Device& device, Build build, bool early = false);
 
 }  // namespace smem::gemm::split

@@ -10,6 +10,7 @@
 //
 // Blocks go through the operand from its end: what `extremes` read last may still be in the L2
 // cache.
+#include "device/programmatic.h"
 #include "device/tile.h"
 #include "gemm/split/kernels.h"
 #include "gemm/split/scale.h"
@@ -22,7 +23,7 @@ constexpr int TILE_THREADS = 256;
 constexpr int TILE_LINES = 64, TILE_LENGTH = 128;    ///< of a tile
 constexpr int UNIT = 8, UNITS = TILE_LENGTH / UNIT;  ///< halves in 16 bytes; such units a line
 constexpr int PLACES = 8;                            ///< for units, in the 32 banks
-constexpr int PARTS = TILE_THREADS / TILE_LINES;     ///< lanes that combine a line's chunks
+constexpr int LANES = TILE_THREADS / TILE_LINES;     ///< lanes that combine a line's chunks
 constexpr int CHUNKS_AT_ONCE = 4;
 static_assert(TILE_LINES / RUN * UNITS == TILE_THREADS,
               "a thread splits a unit of each of RUN lines");
@@ -32,7 +33,7 @@ static_assert(TILE_LINES % (TILE_THREADS / UNITS) == 0, "all threads store equal
 struct Tiles {
   Split split;
   int64_t padded_length;
-  uint32_t across, along;  ///< tiles of a member: over its lines, and along them
+  uint32_t across, along;  ///< tiles of a part: over its lines, and along them
   uint32_t chunks;
 };
 
@@ -51,19 +52,20 @@ __global__ void __launch_bounds__(TILE_THREADS, 3)
     turned_kernel(const __grid_constant__ Tiles tiles) {
   __shared__ Units hi, lo;
   __shared__ Tile<int, 1, TILE_LINES> scales;
+  let_next_begin();
   const Split& split = tiles.split;
   const uint32_t block = gridDim.x - 1 - blockIdx.x, row = block / tiles.across;
   const int64_t first_line = int64_t{block % tiles.across} * TILE_LINES;
-  const int64_t first = int64_t{row % tiles.along} * TILE_LENGTH, member = row / tiles.along;
+  const int64_t first = int64_t{row % tiles.along} * TILE_LENGTH, index = row / tiles.along;
+  const Part part(split, row / tiles.along);
 
   const int line = static_cast<int>(threadIdx.x) % (TILE_LINES / RUN) * RUN;
   const int unit = static_cast<int>(threadIdx.x) / (TILE_LINES / RUN);
   const int64_t lines_left = split.lines - first_line - line;
-  const int64_t elements_left = split.length - first - unit * UNIT;
+  const int64_t elements_left = part.length - first - unit * UNIT;
   const int64_t line_stride = WIDE ? 1 : split.line_stride;
-  const float* const from = split.from + member * split.member_stride +
-                            (first_line + line) * line_stride +
-                            (first + unit * UNIT) * split.stride;
+  const float* const from =
+      part.from + (first_line + line) * line_stride + (first + unit * UNIT) * split.stride;
   Run runs[UNIT];
 #pragma unroll
   for (int i = 0; i < UNIT; ++i) {
@@ -72,28 +74,29 @@ __global__ void __launch_bounds__(TILE_THREADS, 3)
   }
 
   // Loads by which a line's extremes are found are under way together, beside those above.
-  const int scaled = static_cast<int>(threadIdx.x) / PARTS, part = threadIdx.x % PARTS;
+  wait_for_previous();
+  const int scaled = static_cast<int>(threadIdx.x) / LANES, lane = threadIdx.x % LANES;
   const bool is_line = first_line + scaled < split.lines;
   const Extremes* of_chunk = static_cast<const Extremes*>(split.extremes) +
-                             (member * tiles.chunks + part) * split.lines + first_line + scaled;
+                             (index * tiles.chunks + lane) * split.lines + first_line + scaled;
   Extremes extremes;
 #pragma unroll 1
-  for (uint32_t chunk = part; chunk < tiles.chunks; chunk += PARTS * CHUNKS_AT_ONCE) {
+  for (uint32_t chunk = lane; chunk < tiles.chunks; chunk += LANES * CHUNKS_AT_ONCE) {
     Extremes found[CHUNKS_AT_ONCE];
 #pragma unroll
     for (int i = 0; i < CHUNKS_AT_ONCE; ++i) {
-      if (is_line && chunk + i * PARTS < tiles.chunks) found[i] = load(of_chunk);
-      of_chunk += PARTS * split.lines;
+      if (is_line && chunk + i * LANES < tiles.chunks) found[i] = load(of_chunk);
+      of_chunk += LANES * split.lines;
     }
 #pragma unroll
     for (int i = 0; i < CHUNKS_AT_ONCE; ++i) extremes.add(found[i]);
   }
-  extremes = extremes.over_lanes(PARTS);
-  if (part == 0) {
+  extremes = extremes.over_lanes(LANES);
+  if (lane == 0) {
     const Scale scale = scale_of(extremes);
     scales(0, scaled) = scale.code();
     if (first == 0 && is_line) {
-      store_scale(split, member * split.lines + first_line + scaled, scale);
+      store_scale(split, index * split.lines + first_line + scaled, scale);
     }
   }
   __syncthreads();
@@ -118,7 +121,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 3)
     const int l = i + static_cast<int>(threadIdx.x) / UNITS;
     if (first_line + l >= split.lines || position >= tiles.padded_length) continue;
     half* const to = static_cast<half*>(split.halves) +
-                     (member * split.lines + first_line + l) * 2 * tiles.padded_length +
+                     (index * split.lines + first_line + l) * 2 * tiles.padded_length +
                      place_of(position);
     store_global_vector<UNIT>(to, load_vector<UNIT>(hi.at(l, stored_unit)));
     store_global_vector<UNIT>(to + PIECE, load_vector<UNIT>(lo.at(l, stored_unit)));
@@ -128,25 +131,24 @@ __global__ void __launch_bounds__(TILE_THREADS, 3)
   if (mended >= TILE_LINES || first_line + mended >= split.lines) return;
   const Scale scale = Scale::of_code(scales(0, mended));
   if (scale.mark != MENDED) return;
-  const float* const of_line =
-      split.from + member * split.member_stride + (first_line + mended) * line_stride;
-  for (int64_t i = first; i < first + TILE_LENGTH && i < split.length; ++i) {
-    store_rest(split, member * split.lines + first_line + mended, i,
+  const float* const of_line = part.from + (first_line + mended) * line_stride;
+  for (int64_t i = first; i < first + TILE_LENGTH && i < part.length; ++i) {
+    store_rest(split, index * split.lines + first_line + mended, i,
                load(of_line + i * split.stride), scale);
   }
 }
 
 }  // namespace
 
-void turned(const Split& split, const Device& device) {
+void turned(const Split& split, const Device& device, bool early) {
   const int64_t across = ceil_div(split.lines, TILE_LINES),
-                along = ceil_div(split.length, TILE_LENGTH);
+                along = ceil_div(split.part_length, TILE_LENGTH);
   const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
   smem::launch("split_turned", wide ? turned_kernel<true> : turned_kernel<false>,
-               {across * along * split.members, {TILE_THREADS}}, device,
+               {across * along * split.all_parts(), {TILE_THREADS}, 0, early}, device,
                Tiles{split, split.padded_length(), static_cast<uint32_t>(across),
                      static_cast<uint32_t>(along),
-                     static_cast<uint32_t>(ceil_div(split.length, chunk_length(split.length)))});
+                     static_cast<uint32_t>(ceil_div(split.part_length, chunk_length(split)))});
 }
 
 }  // namespace SMEM_BUILD
