@@ -1,0 +1,328 @@
+// One block, one tile of out, all of K or a part of it.
+//
+// A thread holds TM x TN sums and reads TM + TN values a step along K; on Hopper an FFMA takes the
+// whole issue slot of its quarter of a multiprocessor, so what counts is how few other instructions
+// there are. cp.async fills stages ahead, fragments are read a step ahead, one barrier a stage. The
+// sums of chunks, which K's order needs every 64 or 128 of K (block.h), lie in shared memory: in
+// registers they would halve the tile, in local memory each chunk would go through L2.
+#pragma once
+
+#include "gemm/block.h"
+#include "gemm/lanes/loader.h"
+
+namespace smem::gemm::lanes {
+inline namespace SMEM_BUILD {
+
+/// How the threads of a block lie over its tile: a warp's lanes LANES_M x LANES_N, each with TM x
+/// TN elements in groups of at most 16 bytes, so that neighbouring lanes read neighbouring groups.
+template <typename T, int TILE>
+struct Threads {
+  static constexpr int TM = TILES[TILE].thread_rows,
+                       TN = TILES[TILE].thread_cols / (sizeof(T) == 8 ? 2 : 1);
+  static constexpr int LANES_M = 8, LANES_N = 4;
+  static constexpr int WARPS_M = TILES[TILE].warps_m, WARPS_N = TILES[TILE].warps_n;
+  static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
+  static constexpr int ROWS = WARPS_M * LANES_M * TM, COLS = WARPS_N * LANES_N * TN;
+  static constexpr int GROUP_M = TM < VECTOR_WIDTH<T> ? TM : VECTOR_WIDTH<T>;
+  static constexpr int GROUP_N = TN < VECTOR_WIDTH<T> ? TN : VECTOR_WIDTH<T>;
+  static constexpr int GROUPS_N = TN / GROUP_N;
+  static constexpr int SLOTS = TM * GROUPS_N;  ///< groups of a thread's sums
+
+  __device__ __forceinline__ static int first_row() {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    return warp / WARPS_N * LANES_M * TM + lane / LANES_N * GROUP_M;
+  }
+  __device__ __forceinline__ static int first_col() {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    return warp % WARPS_N * LANES_N * TN + lane % LANES_N * GROUP_N;
+  }
+
+  /// Who has the group of sums at (row, col) of the tile, as slot * THREADS + thread.
+  __device__ __forceinline__ static int owner(int row, int col) {
+    const int m = row % (LANES_M * TM), n = col % (LANES_N * TN);
+    const int warp = row / (LANES_M * TM) * WARPS_N + col / (LANES_N * TN);
+    const int lane =
+        m % (LANES_M * GROUP_M) / GROUP_M * LANES_N + n % (LANES_N * GROUP_N) / GROUP_N;
+    const int i = m / (LANES_M * GROUP_M) * GROUP_M + m % GROUP_M;
+    return (i * GROUPS_N + n / (LANES_N * GROUP_N)) * THREADS + warp * 32 + lane;
+  }
+};
+
+/// What a block keeps in shared memory.
+template <typename T, int TILE, Lies LIES>
+struct Shared {
+  using On = Threads<T, TILE>;
+  using LoadA = Loader<T, On::ROWS, TILES[TILE].depth, On::THREADS, LIES>;
+  using LoadB = Loader<T, On::COLS, TILES[TILE].depth, On::THREADS, LIES>;
+
+  struct Stage {
+    typename LoadA::Stage a;
+    typename LoadB::Stage b;
+  };
+
+  /// A group of sums a thread and slot: neighbouring threads lie next to one another.
+  Tile<T, On::SLOTS * On::THREADS, On::GROUP_N> sums;
+  Stage stages[TILES[TILE].stages_of(sizeof(T))];
+};
+
+/// The sums that a thread has ended: chunks' in shared memory, superchunks' in local memory, which
+/// is touched every 1024 or 2048 of K. The running ones are apart, as local memory would take them
+/// along.
+template <typename T, int TILE>
+class EndedSums {
+  using On = Threads<T, TILE>;
+  using Acc = Accumulator<T>;
+  using Slots = Tile<T, On::SLOTS * On::THREADS, On::GROUP_N>;
+  static constexpr int W = On::GROUP_N;
+
+ public:
+  using Running = Acc[On::TM][On::TN];
+
+  __device__ __forceinline__ explicit EndedSums(Slots& slots) : slots_(slots) {}
+
+  /// chunks += sum; sum = 0. The first chunk finds nothing there.
+  __device__ __forceinline__ void end_chunk(Running& sum) {
+    if (chunks_) {
+      move<true>(sum);
+    } else {
+      move<false>(sum);
+    }
+    chunks_ = true;
+  }
+
+  /// superchunks += chunks; chunks = 0
+  __device__ __forceinline__ void end_superchunk() {
+#pragma unroll 4
+    for (int slot = 0; slot < On::SLOTS; ++slot) {
+      const auto chunks = at(slot);
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        const Acc before = superchunks_ ? superchunk_sums_[slot * W + i] : Acc(0);
+        superchunk_sums_[slot * W + i] = before + to_accumulator(chunks.lane[i]);
+      }
+    }
+    superchunks_ = true;
+    chunks_ = false;
+  }
+
+  /// Leaves superchunks + (chunks + sum) where the chunks' sums were.
+  __device__ __forceinline__ void finish(Running& sum) {
+    end_chunk(sum);
+    if (!superchunks_) return;
+    end_superchunk();
+#pragma unroll 1
+    for (int slot = 0; slot < On::SLOTS; ++slot) {
+      Vector<T, W> values;
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        values.lane[i] = from_accumulator<T>(superchunk_sums_[slot * W + i]);
+      }
+      store_vector<W>(place(slot), values);
+    }
+  }
+
+  /// Forgets what the slots hold.
+  __device__ __forceinline__ void drop_chunks() { chunks_ = false; }
+
+ private:
+  __device__ __forceinline__ T* place(int slot) const {
+    return slots_.at(slot * On::THREADS + static_cast<int>(threadIdx.x), 0);
+  }
+  __device__ __forceinline__ Vector<T, W> at(int slot) const { return load_vector<W>(place(slot)); }
+
+  template <bool ADD>
+  __device__ __forceinline__ void move(Running& sum) {
+#pragma unroll
+    for (int i = 0; i < On::TM; ++i) {
+#pragma unroll
+      for (int group = 0; group < On::GROUPS_N; ++group) {
+        Vector<T, W> values{};
+        if constexpr (ADD) values = at(i * On::GROUPS_N + group);
+#pragma unroll
+        for (int j = 0; j < W; ++j) {
+          Acc& s = sum[i][group * W + j];
+          values.lane[j] = from_accumulator<T>(to_accumulator(values.lane[j]) + s);
+          s = 0;
+        }
+        store_vector<W>(place(i * On::GROUPS_N + group), values);
+      }
+    }
+  }
+
+  Slots& slots_;
+  bool chunks_ = false, superchunks_ = false;
+  Acc superchunk_sums_[On::TM * On::TN];
+};
+
+/// Calls visit(row, col, group) for the groups of the tile that lie in its first `rows` rows, along
+/// rows first, so that neighbouring threads write neighbouring bytes.
+template <typename T, int TILE, typename Slots, typename Visit>
+__device__ __forceinline__ void for_each_group(const Slots& slots, int rows, const Visit& visit) {
+  using On = Threads<T, TILE>;
+  constexpr int W = On::GROUP_N, GROUPS = On::COLS / W;
+  __syncthreads();
+#pragma unroll 1
+  for (int at = static_cast<int>(threadIdx.x); at < rows * GROUPS; at += On::THREADS) {
+    const int row = at / GROUPS, col = at % GROUPS * W;
+    visit(row, col, load_vector<W>(slots.at(On::owner(row, col), 0)));
+  }
+}
+
+/// Blocks count down the tile rows of a strip first, then along N: those that run at the same time
+/// share rows of A and columns of B in L2.
+__device__ __forceinline__ unsigned in_strips(unsigned index, unsigned tiles_m, unsigned tiles_n,
+                                              unsigned strip) {
+  const unsigned tiles = tiles_m * tiles_n, member = index / tiles, tile = index % tiles;
+  const unsigned first = tile / (strip * tiles_n) * strip, in_strip = tile % (strip * tiles_n);
+  const unsigned rows = min(strip, tiles_m - first);
+  return member * tiles + (first + in_strip % rows) * tiles_n + in_strip / rows;
+}
+
+/// A tile whose sums go to the workspace, or to out.
+template <typename T, int TILE, Lies LIES>
+__global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
+    simt_kernel(const __grid_constant__ Arguments arguments) {
+  using On = Threads<T, TILE>;
+  using Memory = Shared<T, TILE, LIES>;
+  using Acc = Accumulator<T>;
+  constexpr int DEPTH = TILES[TILE].depth, STAGES = TILES[TILE].stages_of(sizeof(T));
+  constexpr int W = On::GROUP_N, AHEAD = STAGES - 1;
+  static_assert(SHORTEST_CHUNK % DEPTH == 0, "chunks end where a stage ends");
+  static_assert(STAGES >= 3, "one is read, the next has landed, one is written");
+
+  const Problem& problem = arguments.problem;
+  const Cut& cut = arguments.cut;
+  const auto part = static_cast<int64_t>(blockIdx.x % cut.parts);
+  const unsigned index = blockIdx.x / cut.parts;
+  const Block<T> block(problem, On::ROWS, On::COLS,
+                       in_strips(index, arguments.tiles_m, arguments.tiles_n, arguments.strip));
+  const int64_t chunk = chunk_length(problem.K);
+  const int64_t k_begin = part * cut.part_length;
+  const int64_t length = min(problem.K - k_begin, cut.part_length);
+  const auto steps = static_cast<int>((length + DEPTH - 1) / DEPTH);
+
+  Memory& memory = *dynamic_shared<Memory>();
+  EndedSums<T, TILE> ended(memory.sums);
+  typename EndedSums<T, TILE>::Running sum = {};
+  typename Memory::LoadA load_a(block.A, block.row0, k_begin);
+  typename Memory::LoadB load_b(block.B.transposed(), block.col0, k_begin);
+
+  const auto rows_inside = static_cast<int>(min(problem.M - block.row0, int64_t{On::ROWS}));
+  const auto write_partial = [&](int64_t unit) {
+    const int64_t matrix =
+        unit * arguments.members + index / (arguments.tiles_m * arguments.tiles_n);
+    const Matrix<T> partial{static_cast<T*>(problem.workspace) + matrix * problem.M * problem.N,
+                            problem.M, problem.N, problem.N, 1};
+    const bool wide = rows_are_vectors<W>(partial);
+    for_each_group<T, TILE>(memory.sums, rows_inside, [&](int row, int col, const auto& group) {
+      store_row_run(partial, block.row0 + row, block.col0 + col, group, wide);
+    });
+    ended.drop_chunks();
+    __syncthreads();
+  };
+
+  // Copies of whole pieces stand among the products, without a test in each; edges apart.
+  const bool rows_are_inside = load_a.rows_inside() && load_b.rows_inside();
+  const auto steps_inside = rows_are_inside ? static_cast<int>(length / DEPTH) : 0;
+  const auto start_at_edge = [&](int step) {
+    const auto depth = static_cast<int>(min(length - int64_t{step} * DEPTH, int64_t{DEPTH}));
+    auto& stage = memory.stages[step % STAGES];
+    load_a.next(stage.a, depth);
+    load_b.next(stage.b, depth);
+  };
+  for (int step = 0; step < AHEAD; ++step) {
+    if (step < steps) start_at_edge(step);
+    commit_copies();
+  }
+
+  Acc a[2][On::TM], b[2][On::TN];
+  int row = On::first_row(), col = On::first_col();
+  keep(row);
+  keep(col);
+  const auto load_fragments = [&](const typename Memory::Stage& stage, int k) {
+#pragma unroll
+    for (int i = 0; i < On::TM; i += On::GROUP_M) {
+      const auto values = load_vector<On::GROUP_M>(stage.a.at(k, row + i * On::LANES_M));
+#pragma unroll
+      for (int j = 0; j < On::GROUP_M; ++j) a[k % 2][i + j] = to_accumulator(values.lane[j]);
+    }
+#pragma unroll
+    for (int i = 0; i < On::TN; i += On::GROUP_N) {
+      const auto values = load_vector<On::GROUP_N>(stage.b.at(k, col + i * On::LANES_N));
+#pragma unroll
+      for (int j = 0; j < On::GROUP_N; ++j) b[k % 2][i + j] = to_accumulator(values.lane[j]);
+    }
+  };
+
+  if (steps > 0) {
+    wait_for_groups<AHEAD - 1>();
+    __syncthreads();
+    load_fragments(memory.stages[0], 0);
+  }
+  const auto chunk_steps = static_cast<int>(chunk / DEPTH);
+  constexpr int MIDDLE = DEPTH / 2;
+  int step = 0, reads = 0, writes = AHEAD;
+  while (step < steps) {
+    const int chunk_end = min(step + chunk_steps, steps);
+    for (; step < chunk_end; ++step) {
+      const bool inside = step + AHEAD < steps_inside;
+      const int following = reads + 1 == STAGES ? 0 : reads + 1;
+      const int next = step + 1 < steps ? following : reads;
+#pragma unroll
+      for (int k = 0; k < DEPTH; ++k) {
+        load_fragments(memory.stages[k + 1 < DEPTH ? reads : next], (k + 1) % DEPTH);
+        // The barrier stands in the middle, so that warps may be apart where chunks end: it says
+        // that the next stage has landed, and that the one before this is no longer read.
+        if (k == MIDDLE) {
+          wait_for_groups<AHEAD - 2>();
+          __syncthreads();
+          if (!inside && step + AHEAD < steps) start_at_edge(step + AHEAD);
+        } else if (k == MIDDLE + 1) {
+          if (inside) load_a.next_inside(memory.stages[writes].a);
+        } else if (k == MIDDLE + 2) {
+          if (inside) load_b.next_inside(memory.stages[writes].b);
+          commit_copies();
+        }
+        // Back and forth, so that each product finds one factor in the operand cache.
+#pragma unroll
+        for (int j = 0; j < On::TN; ++j) {
+#pragma unroll
+          for (int i = 0; i < On::TM; ++i) {
+            const int s = j % 2 ? On::TM - 1 - i : i;
+            sum[s][j] = fma(a[k % 2][s], b[k % 2][j], sum[s][j]);
+          }
+        }
+      }
+      writes = reads;
+      reads = next;
+    }
+    if (step == steps) break;
+    ended.end_chunk(sum);
+    const int64_t chunks = k_begin / chunk + step / chunk_steps;
+    if (cut.by == Unit::chunk) {
+      write_partial(chunks - 1);
+    } else if (chunks % CHUNKS_A_SUPERCHUNK == 0) {
+      if (cut.by == Unit::superchunk) {
+        write_partial(chunks / CHUNKS_A_SUPERCHUNK - 1);
+      } else {
+        ended.end_superchunk();
+      }
+    }
+  }
+  ended.finish(sum);
+
+  if (cut.by != Unit::none) {
+    const int64_t unit = cut.by == Unit::chunk ? chunk : chunk * CHUNKS_A_SUPERCHUNK;
+    write_partial((k_begin + length - 1) / unit);
+  } else {
+    for_each_group<T, TILE>(memory.sums, rows_inside, [&](int r, int c, const auto& group) {
+      Acc values[W];
+#pragma unroll
+      for (int i = 0; i < W; ++i) values[i] = to_accumulator(group.lane[i]);
+      block.epilogue.store(block.row0 + r, block.col0 + c, values);
+    });
+  }
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::lanes

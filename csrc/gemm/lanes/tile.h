@@ -1,0 +1,73 @@
+// The tiles of `simt`, and what a launch tells its blocks.
+#pragma once
+
+#include "gemm/gemm.h"
+
+namespace smem::gemm::lanes {
+
+/// A block's tile of out. float64 has half the columns, in half the columns a thread, and three
+/// stages, so that it takes about as much shared memory.
+struct TileShape {
+  int thread_rows, thread_cols;  ///< of float32, a thread
+  int warps_m, warps_n;          ///< each 8 x 4 threads
+  int depth, stages;             ///< of K a stage; stages of shared memory
+  int blocks;                    ///< a multiprocessor shall hold at once
+
+  constexpr int threads() const { return 32 * warps_m * warps_n; }
+  constexpr int rows() const { return 8 * warps_m * thread_rows; }
+  constexpr int cols(size_t element_bytes) const {
+    return 4 * warps_n * thread_cols / (element_bytes == 8 ? 2 : 1);
+  }
+  constexpr int stages_of(size_t element_bytes) const { return element_bytes == 8 ? 3 : stages; }
+};
+
+/// The large one has two blocks a multiprocessor: what one does between its products, the other
+/// hides. The others are for little work, and for outputs long one way and short the other.
+inline constexpr TileShape TILES[] = {
+    {8, 16, 2, 2, 8, 5, 2}, {4, 8, 2, 2, 16, 4, 4}, {4, 4, 1, 2, 16, 4, 8}, {2, 4, 1, 1, 16, 4, 16},
+    {4, 8, 4, 1, 16, 4, 3}, {4, 4, 4, 1, 16, 4, 4}, {4, 2, 4, 1, 32, 3, 3}, {4, 8, 1, 4, 16, 4, 3},
+    {2, 8, 1, 4, 16, 4, 4}, {1, 8, 1, 4, 32, 3, 3},
+};
+inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
+inline constexpr const char* TILE_NAMES[TILE_COUNT] = {
+    "128x128", "64x64", "32x32", "16x16", "128x32", "128x16", "128x8", "32x128", "16x128", "8x128"};
+
+/// How an operand X(e, k) lies: runs of 16 bytes along e; else element by element, neighbouring
+/// threads along k or along e. `any`: the block looks.
+enum class Lies { runs_along_e, along_k, along_e, any };
+
+/// K in parts, one a block. The sums of each unit of a part go to the workspace, and are added
+/// there in the order in which one block would add them (block.h): the same bits.
+enum class Unit : int { none, chunk, superchunk };
+
+struct Cut {
+  Unit by = Unit::none;
+  unsigned parts = 1;
+  int64_t part_length = 0;  ///< a multiple of the unit's length, or all of K
+};
+
+struct Arguments {
+  Problem problem;
+  Cut cut;
+  unsigned tiles_m, tiles_n, members;
+  unsigned strip;  ///< rows of tiles whose blocks run side by side, so that L2 serves both operands
+};
+
+inline namespace SMEM_BUILD {
+
+/// Keeps a value in its register: left to itself, nvcc computes it anew in every step.
+template <typename T>
+__device__ __forceinline__ void keep(T& value) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(value));
+  } else {
+    asm volatile("" : "+r"(value));
+  }
+#else
+  (void)value;
+#endif
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::lanes
