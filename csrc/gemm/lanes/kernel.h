@@ -49,11 +49,11 @@ struct Threads {
 };
 
 /// What a block keeps in shared memory.
-template <typename T, int TILE, Lies LIES>
+template <typename T, int TILE, Lies LIES_A, Lies LIES_B>
 struct Shared {
   using On = Threads<T, TILE>;
-  using LoadA = Loader<T, On::ROWS, TILES[TILE].depth, On::THREADS, LIES>;
-  using LoadB = Loader<T, On::COLS, TILES[TILE].depth, On::THREADS, LIES>;
+  using LoadA = Loader<T, On::ROWS, TILES[TILE].depth, On::THREADS, LIES_A>;
+  using LoadB = Loader<T, On::COLS, TILES[TILE].depth, On::THREADS, LIES_B>;
 
   struct Stage {
     typename LoadA::Stage a;
@@ -63,6 +63,46 @@ struct Shared {
   /// A group of sums a thread and slot: neighbouring threads lie next to one another.
   Tile<T, On::SLOTS * On::THREADS, On::GROUP_N> sums;
   Stage stages[TILES[TILE].stages_of(sizeof(T))];
+};
+
+/// A thread's values of an operand, those of one or two steps: its groups of GROUP lie LANES groups
+/// apart. Where the stage has rows along k, a load takes VECTOR_WIDTH steps of one value at once.
+template <typename T, int COUNT, int GROUP, int LANES, bool ALONG_K>
+class Fragments {
+  using Acc = Accumulator<T>;
+  static constexpr int STEPS = ALONG_K ? VECTOR_WIDTH<T> : 1;
+
+ public:
+  /// Loads step k; `first` is the thread's first place along e.
+  template <typename Stage>
+  __device__ __forceinline__ void load(const Stage& stage, int first, int k) {
+    if constexpr (ALONG_K) {
+      if (k % STEPS != 0) return;
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) {
+        const int e = first + i / GROUP * GROUP * LANES + i % GROUP;
+        const auto steps = load_vector<STEPS>(stage.at(e, k));
+#pragma unroll
+        for (int j = 0; j < STEPS; ++j) {
+          values_[k / STEPS % 2][j][i] = to_accumulator(steps.lane[j]);
+        }
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < COUNT; i += GROUP) {
+        const auto group = load_vector<GROUP>(stage.at(k, first + i * LANES));
+#pragma unroll
+        for (int j = 0; j < GROUP; ++j) values_[k % 2][0][i + j] = to_accumulator(group.lane[j]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ Acc operator()(int k, int i) const {
+    return values_[k / STEPS % 2][k % STEPS][i];
+  }
+
+ private:
+  Acc values_[2][STEPS][COUNT];
 };
 
 /// The sums that a thread has ended: chunks' in shared memory, superchunks' in local memory, which
@@ -154,17 +194,50 @@ class EndedSums {
   Acc superchunk_sums_[On::TM * On::TN];
 };
 
-/// Calls visit(row, col, group) for the groups of the tile that lie in its first `rows` rows, along
-/// rows first, so that neighbouring threads write neighbouring bytes.
-template <typename T, int TILE, typename Slots, typename Visit>
+/// Calls visit(row, col, group) for the groups of the tile that lie in its first `rows` rows:
+/// neighbouring threads have neighbouring groups of a row, whoever computed them.
+template <typename T, int TILE, int UNROLL = 1, typename Slots, typename Visit>
 __device__ __forceinline__ void for_each_group(const Slots& slots, int rows, const Visit& visit) {
   using On = Threads<T, TILE>;
-  constexpr int W = On::GROUP_N, GROUPS = On::COLS / W;
+  constexpr int W = On::GROUP_N, GROUPS = On::COLS / W, STEP = On::THREADS / GROUPS;
+  static_assert(On::THREADS % GROUPS == 0, "a thread stays in its column");
   __syncthreads();
-#pragma unroll 1
-  for (int at = static_cast<int>(threadIdx.x); at < rows * GROUPS; at += On::THREADS) {
-    const int row = at / GROUPS, col = at % GROUPS * W;
+  const int col = static_cast<int>(threadIdx.x) % GROUPS * W;
+#pragma unroll UNROLL
+  for (int row = static_cast<int>(threadIdx.x) / GROUPS; row < rows; row += STEP) {
     visit(row, col, load_vector<W>(slots.at(On::owner(row, col), 0)));
+  }
+}
+
+/// Writes the tile's sums to out. Where nothing is added to them, as most often, a loop of its own:
+/// small K is bound by what stands here.
+template <typename T, int TILE, typename Slots>
+__device__ __forceinline__ void store_tile(const Block<T>& block, const Slots& slots, int rows) {
+  using On = Threads<T, TILE>;
+  constexpr int W = On::GROUP_N;
+  auto epilogue = block.epilogue;
+  keep(epilogue.alpha);
+  keep(epilogue.beta);
+  const bool plain = !epilogue.c.data && !epilogue.bias && !epilogue.pre.data &&
+                     epilogue.activation == Activation::none && rows_are_vectors<W>(epilogue.out) &&
+                     block.col0 + On::COLS <= epilogue.out.cols;
+  if (plain) {
+    for_each_group<T, TILE, 4>(slots, rows, [&](int row, int col, const auto& group) {
+      Vector<T, W> values;
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        const auto z = rounded_product(epilogue.alpha, to_accumulator(group.lane[i]));
+        values.lane[i] = from_accumulator<T>(z);
+      }
+      store_global_vector<W>(epilogue.out.at(block.row0 + row, block.col0 + col), values);
+    });
+  } else {
+    for_each_group<T, TILE>(slots, rows, [&](int row, int col, const auto& group) {
+      Accumulator<T> values[W];
+#pragma unroll
+      for (int i = 0; i < W; ++i) values[i] = to_accumulator(group.lane[i]);
+      epilogue.store(block.row0 + row, block.col0 + col, values);
+    });
   }
 }
 
@@ -174,17 +247,16 @@ __device__ __forceinline__ unsigned in_strips(unsigned index, unsigned tiles_m, 
                                               unsigned strip) {
   const unsigned tiles = tiles_m * tiles_n, member = index / tiles, tile = index % tiles;
   const unsigned first = tile / (strip * tiles_n) * strip, in_strip = tile % (strip * tiles_n);
-  const unsigned rows = min(strip, tiles_m - first);
+  const unsigned rows = lesser(strip, tiles_m - first);
   return member * tiles + (first + in_strip % rows) * tiles_n + in_strip / rows;
 }
 
 /// A tile whose sums go to the workspace, or to out.
-template <typename T, int TILE, Lies LIES>
+template <typename T, int TILE, Lies LIES_A, Lies LIES_B>
 __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
     simt_kernel(const __grid_constant__ Arguments arguments) {
   using On = Threads<T, TILE>;
-  using Memory = Shared<T, TILE, LIES>;
-  using Acc = Accumulator<T>;
+  using Memory = Shared<T, TILE, LIES_A, LIES_B>;
   constexpr int DEPTH = TILES[TILE].depth, STAGES = TILES[TILE].stages_of(sizeof(T));
   constexpr int W = On::GROUP_N, AHEAD = STAGES - 1;
   static_assert(SHORTEST_CHUNK % DEPTH == 0, "chunks end where a stage ends");
@@ -198,7 +270,7 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
                        in_strips(index, arguments.tiles_m, arguments.tiles_n, arguments.strip));
   const int64_t chunk = chunk_length(problem.K);
   const int64_t k_begin = part * cut.part_length;
-  const int64_t length = min(problem.K - k_begin, cut.part_length);
+  const int64_t length = lesser(problem.K - k_begin, cut.part_length);
   const auto steps = static_cast<int>((length + DEPTH - 1) / DEPTH);
 
   Memory& memory = *dynamic_shared<Memory>();
@@ -207,7 +279,7 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
   typename Memory::LoadA load_a(block.A, block.row0, k_begin);
   typename Memory::LoadB load_b(block.B.transposed(), block.col0, k_begin);
 
-  const auto rows_inside = static_cast<int>(min(problem.M - block.row0, int64_t{On::ROWS}));
+  const auto rows_inside = static_cast<int>(lesser(problem.M - block.row0, int64_t{On::ROWS}));
   const auto write_partial = [&](int64_t unit) {
     const int64_t matrix =
         unit * arguments.members + index / (arguments.tiles_m * arguments.tiles_n);
@@ -225,7 +297,7 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
   const bool rows_are_inside = load_a.rows_inside() && load_b.rows_inside();
   const auto steps_inside = rows_are_inside ? static_cast<int>(length / DEPTH) : 0;
   const auto start_at_edge = [&](int step) {
-    const auto depth = static_cast<int>(min(length - int64_t{step} * DEPTH, int64_t{DEPTH}));
+    const auto depth = static_cast<int>(lesser(length - int64_t{step} * DEPTH, int64_t{DEPTH}));
     auto& stage = memory.stages[step % STAGES];
     load_a.next(stage.a, depth);
     load_b.next(stage.b, depth);
@@ -235,23 +307,14 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
     commit_copies();
   }
 
-  Acc a[2][On::TM], b[2][On::TN];
   int row = On::first_row(), col = On::first_col();
   keep(row);
   keep(col);
+  Fragments<T, On::TM, On::GROUP_M, On::LANES_M, Memory::LoadA::ALONG_K> a;
+  Fragments<T, On::TN, On::GROUP_N, On::LANES_N, Memory::LoadB::ALONG_K> b;
   const auto load_fragments = [&](const typename Memory::Stage& stage, int k) {
-#pragma unroll
-    for (int i = 0; i < On::TM; i += On::GROUP_M) {
-      const auto values = load_vector<On::GROUP_M>(stage.a.at(k, row + i * On::LANES_M));
-#pragma unroll
-      for (int j = 0; j < On::GROUP_M; ++j) a[k % 2][i + j] = to_accumulator(values.lane[j]);
-    }
-#pragma unroll
-    for (int i = 0; i < On::TN; i += On::GROUP_N) {
-      const auto values = load_vector<On::GROUP_N>(stage.b.at(k, col + i * On::LANES_N));
-#pragma unroll
-      for (int j = 0; j < On::GROUP_N; ++j) b[k % 2][i + j] = to_accumulator(values.lane[j]);
-    }
+    a.load(stage.a, row, k);
+    b.load(stage.b, col, k);
   };
 
   if (steps > 0) {
@@ -262,8 +325,8 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
   const auto chunk_steps = static_cast<int>(chunk / DEPTH);
   constexpr int MIDDLE = DEPTH / 2;
   int step = 0, reads = 0, writes = AHEAD;
-  while (step < steps) {
-    const int chunk_end = min(step + chunk_steps, steps);
+  for (; step < steps;) {
+    const int chunk_end = lesser(step + chunk_steps, steps);
     for (; step < chunk_end; ++step) {
       const bool inside = step + AHEAD < steps_inside;
       const int following = reads + 1 == STAGES ? 0 : reads + 1;
@@ -289,7 +352,7 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
 #pragma unroll
           for (int i = 0; i < On::TM; ++i) {
             const int s = j % 2 ? On::TM - 1 - i : i;
-            sum[s][j] = fma(a[k % 2][s], b[k % 2][j], sum[s][j]);
+            sum[s][j] = fma(a(k, s), b(k, j), sum[s][j]);
           }
         }
       }
@@ -315,12 +378,7 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
     const int64_t unit = cut.by == Unit::chunk ? chunk : chunk * CHUNKS_A_SUPERCHUNK;
     write_partial((k_begin + length - 1) / unit);
   } else {
-    for_each_group<T, TILE>(memory.sums, rows_inside, [&](int r, int c, const auto& group) {
-      Acc values[W];
-#pragma unroll
-      for (int i = 0; i < W; ++i) values[i] = to_accumulator(group.lane[i]);
-      block.epilogue.store(block.row0 + r, block.col0 + c, values);
-    });
+    store_tile<T, TILE>(block, memory.sums, rows_inside);
   }
 }
 

@@ -9,20 +9,22 @@
 namespace smem::gemm::lanes {
 inline namespace SMEM_BUILD {
 
-template <typename T, int TILE, Lies LIES>
+template <typename T, int TILE, Lies LIES_A, Lies LIES_B>
 void launch_tile(const Arguments& arguments, const Device& device) {
   using On = Threads<T, TILE>;
   const int64_t blocks =
       int64_t{arguments.tiles_m} * arguments.tiles_n * arguments.members * arguments.cut.parts;
-  launch("simt", simt_kernel<T, TILE, LIES>,
-         Geometry{blocks, dim3(On::THREADS), sizeof(Shared<T, TILE, LIES>)}, device, arguments);
+  launch("simt", simt_kernel<T, TILE, LIES_A, LIES_B>,
+         Geometry{blocks, dim3(On::THREADS), sizeof(Shared<T, TILE, LIES_A, LIES_B>)}, device,
+         arguments);
 }
 
-template <typename T, int TILE = 1>
-void launch_small(int tile, const Arguments& arguments, const Device& device) {
+template <typename T, int TILE = 0>
+void launch_blocks(const Plan& plan, const Arguments& arguments, const Device& device) {
   if constexpr (TILE < TILE_COUNT) {
-    if (tile == TILE) return launch_tile<T, TILE, Lies::any>(arguments, device);
-    launch_small<T, TILE + 1>(tile, arguments, device);
+    if (plan.tile != TILE) return launch_blocks<T, TILE + 1>(plan, arguments, device);
+    if (plan.tells) return launch_tile<T, TILE, told(TILE).a, told(TILE).b>(arguments, device);
+    launch_tile<T, TILE, Lies::any, Lies::any>(arguments, device);
   }
 }
 
@@ -61,14 +63,7 @@ void launch_plan(const Problem& problem, const Plan& plan, const Device& device)
   }
   arguments.problem.workspace = memory + workspace.a + workspace.b;
 
-  if (plan.tile > 0) {
-    launch_small<T>(plan.tile, arguments, device);
-  } else if (plan.runs) {
-    launch_tile<T, 0, Lies::runs_along_e>(arguments, device);
-  } else {
-    launch_tile<T, 0, Lies::any>(arguments, device);
-  }
-
+  launch_blocks<T>(plan, arguments, device);
   if (plan.cut.by == Unit::none) return;
   const int64_t elements = members * problem.M * problem.N;
   constexpr int64_t FEW_UNITS = 64, THREADS = REDUCE_LANES * REDUCE_WARPS;

@@ -1,5 +1,9 @@
-// An operand's way into shared memory, stages ahead of the products: by cp.async, turned where it
-// lies with K along its rows, so that a fragment is contiguous there whatever the layout.
+// An operand's way into shared memory, stages ahead of the products, by cp.async.
+//
+// Fragments want what lies along e, M or N, next to each other. An operand with K along its rows is
+// turned by copying single elements: cp.async may put each where it likes, but a warp's 32 cost 18
+// cycles, as many as 32 runs of 16 bytes. So the long side of long tiles keeps its rows along k in
+// shared memory, and its fragments are read 16 bytes along k at once.
 #pragma once
 
 #include "device/cp_async.h"
@@ -8,33 +12,34 @@
 namespace smem::gemm::lanes {
 inline namespace SMEM_BUILD {
 
-/// Copies an operand's pieces of EXTENT x DEPTH into stages: stage(k, e) = X(e0 + e, k), zeros
-/// outside, where X is A, or B transposed. LIES says how X lies, or that the loader looks.
+/// Copies an operand's pieces of EXTENT x DEPTH into stages: stage(k, e) = X(e0 + e, k), or
+/// stage(e, k) where LIES is runs_along_k, zeros outside; X is A, or B transposed. LIES says how X
+/// lies, or that the loader looks.
 template <typename T, int EXTENT, int DEPTH, int THREADS, Lies LIES>
 class Loader {
-  /// The threads' runs in a pass: THREADS_E of them along e, in each of K_ROWS rows; the pass after
-  /// next begins E_STEP or K_STEP further. Threads beyond the piece copy nothing.
-  struct Sharing {
-    int first_e, first_k, step_e, step_k;
-  };
-
  public:
-  static constexpr int PITCH = EXTENT + VECTOR_WIDTH<T>;  ///< 16-byte aligned, 4 banks a row
-  using Stage = Tile<T, DEPTH, PITCH>;
+  static constexpr bool ALONG_K = LIES == Lies::runs_along_k;
+  /// 16-byte aligned; neighbouring rows begin 4 banks apart, beyond multiples of 32 or 16.
+  static constexpr int PITCH = (ALONG_K ? DEPTH : EXTENT) + VECTOR_WIDTH<T>;
+  using Stage = Tile<T, (ALONG_K ? EXTENT : DEPTH), PITCH>;
 
   /// X's rows from e0 on and its columns from k_begin on.
   __device__ __forceinline__ Loader(const Matrix<const T>& X, int64_t e0, int64_t k_begin)
       : lies_(LIES == Lies::any ? lies_of(X) : LIES) {
-    const Sharing s = with_known([](auto lies) { return sharing<decltype(lies)::value>(); });
-    e_ = s.first_e;
-    k_ = s.first_k;
+    const auto step = with_known([&](auto lies) {
+      using By = Sharing<decltype(lies)::value>;
+      const auto thread = static_cast<int>(threadIdx.x);
+      e_ = (By::K_FIRST ? thread / By::THREADS_K : thread % By::THREADS_E) * By::RUN_E;
+      k_ = (By::K_FIRST ? thread % By::THREADS_K : thread / By::THREADS_E) * By::RUN_K;
+      return By::STEP_E * X.row_stride + By::STEP_K * X.col_stride;
+    });
     const int64_t rows_left = X.rows - e0;
     extent_ = rows_left < EXTENT ? static_cast<int>(rows_left) : EXTENT;
-    pass_step_ = s.step_e * X.row_stride + s.step_k * X.col_stride;
+    pass_step_ = step;
     stage_step_ = DEPTH * X.col_stride;
+    to_ = ALONG_K ? e_ * PITCH + k_ : k_ * PITCH + e_;
     keep(pass_step_);
     keep(stage_step_);
-    to_ = static_cast<unsigned>(k_ * PITCH + e_);
     keep(to_);
     from_ = X.data + (e0 + e_) * X.row_stride + (k_begin + k_) * X.col_stride;
   }
@@ -82,75 +87,70 @@ class Loader {
 
   static constexpr int min_of(int a, int b) { return a < b ? a : b; }
 
-  /// Runs a row of the stage holds, and of those that threads copy in one pass.
+  /// How the threads share out a piece, each copying a run of RUN_E or RUN_K elements a pass:
+  /// THREADS_E of them along e, THREADS_K along k, and the next pass STEP_E or STEP_K further.
   template <Lies KNOWN>
-  static constexpr int RUN = KNOWN == Lies::runs_along_e ? VECTOR_WIDTH<T> : 1;
-  template <Lies KNOWN>
-  static constexpr int THREADS_E =
-      KNOWN == Lies::runs_along_e ? min_of(EXTENT / VECTOR_WIDTH<T>, THREADS / DEPTH)
-      : KNOWN == Lies::along_k    ? min_of(EXTENT, THREADS / DEPTH)
-                                  : min_of(EXTENT, THREADS);
-  template <Lies KNOWN>
-  static constexpr int THREADS_K = min_of(DEPTH, THREADS / THREADS_E<KNOWN>);
-  template <Lies KNOWN>
-  static constexpr int PASSES_E = EXTENT / RUN<KNOWN> / THREADS_E<KNOWN>;
-  template <Lies KNOWN>
-  static constexpr int PASSES_K = DEPTH / THREADS_K<KNOWN>;
+  struct Sharing {
+    static constexpr int W = VECTOR_WIDTH<T>;
+    static constexpr int RUN_E = KNOWN == Lies::runs_along_e ? W : 1;
+    static constexpr int RUN_K = KNOWN == Lies::runs_along_k ? W : 1;
+    static constexpr int RUN = RUN_E * RUN_K;
+    static constexpr bool K_FIRST = KNOWN == Lies::runs_along_k || KNOWN == Lies::along_k;
+    static constexpr int RUNS_E = EXTENT / RUN_E, RUNS_K = DEPTH / RUN_K;
+    static constexpr int THREADS_E =
+        min_of(RUNS_E, KNOWN == Lies::along_e ? THREADS : THREADS / RUNS_K);
+    static constexpr int THREADS_K = min_of(RUNS_K, THREADS / THREADS_E);
+    static constexpr int PASSES_E = RUNS_E / THREADS_E, PASSES_K = RUNS_K / THREADS_K;
+    static constexpr int PASSES = PASSES_E * PASSES_K;
+    static constexpr int STEP_E = PASSES_E > 1 ? THREADS_E * RUN_E : 0;
+    static constexpr int STEP_K = PASSES_K > 1 ? THREADS_K * RUN_K : 0;
+    static constexpr int STEP_IN_STAGE =
+        ALONG_K ? STEP_E * PITCH + STEP_K : STEP_K * PITCH + STEP_E;
+    static constexpr bool ALL_COPY = THREADS_E * THREADS_K == THREADS;
 
-  template <Lies KNOWN>
-  __device__ __forceinline__ static Sharing sharing() {
-    static_assert(PASSES_E<KNOWN> == 1 || PASSES_K<KNOWN> == 1, "passes go in one direction");
-    static_assert(THREADS_E<KNOWN> * RUN<KNOWN> * PASSES_E<KNOWN> == EXTENT &&
-                      THREADS_K<KNOWN> * PASSES_K<KNOWN> == DEPTH,
+    static_assert(PASSES_E == 1 || PASSES_K == 1, "passes go in one direction");
+    static_assert(THREADS_E * PASSES_E == RUNS_E && THREADS_K * PASSES_K == RUNS_K,
                   "the threads share out the piece without a rest");
-    const int thread = static_cast<int>(threadIdx.x);
-    constexpr bool K_FIRST = KNOWN == Lies::along_k;
-    const int e = K_FIRST ? thread / THREADS_K<KNOWN> : thread % THREADS_E<KNOWN>;
-    const int k = K_FIRST ? thread % THREADS_K<KNOWN> : thread / THREADS_E<KNOWN>;
-    return {e * RUN<KNOWN>, k, PASSES_E<KNOWN> > 1 ? THREADS_E<KNOWN> * RUN<KNOWN> : 0,
-            PASSES_K<KNOWN> > 1 ? THREADS_K<KNOWN> : 0};
+  };
+
+  /// Threads beyond the piece copy nothing.
+  template <Lies KNOWN>
+  __device__ __forceinline__ bool copies() const {
+    return Sharing<KNOWN>::ALL_COPY || (e_ < EXTENT && k_ < DEPTH);
   }
 
   template <Lies KNOWN>
-  static constexpr int STEP_E = PASSES_E<KNOWN> > 1 ? THREADS_E<KNOWN> * RUN<KNOWN> : 0;
-  template <Lies KNOWN>
-  static constexpr int STEP_K = PASSES_K<KNOWN> > 1 ? THREADS_K<KNOWN> : 0;
-
-  template <Lies KNOWN>
   __device__ __forceinline__ void copy_inside(Stage& stage, Site site) const {
-    constexpr int PASSES = PASSES_E<KNOWN> * PASSES_K<KNOWN>, W = RUN<KNOWN>;
-    if (!all_copy<KNOWN>() && (e_ >= EXTENT || k_ >= DEPTH)) return;
+    using By = Sharing<KNOWN>;
+    if (!copies<KNOWN>()) return;
     const int64_t step =
-        KNOWN == Lies::runs_along_e && STEP_E<KNOWN> > 0 ? STEP_E<KNOWN> : pass_step_;
+        KNOWN == Lies::runs_along_e && By::STEP_E > 0 ? int64_t{By::STEP_E} : pass_step_;
     const T* from = from_;
     T* const to = stage.at(0, 0, site) + to_;
 #pragma unroll
-    for (int pass = 0; pass < PASSES; ++pass, from += step) {
-      copy_async<W>(to + pass * (STEP_K<KNOWN> * PITCH + STEP_E<KNOWN>), from, W, site);
+    for (int pass = 0; pass < By::PASSES; ++pass, from += step) {
+      copy_async<By::RUN>(to + pass * By::STEP_IN_STAGE, from, By::RUN, site);
     }
   }
 
   template <Lies KNOWN>
   __device__ __forceinline__ void copy(Stage& stage, int depth, Site site) const {
-    constexpr int PASSES = PASSES_E<KNOWN> * PASSES_K<KNOWN>, W = RUN<KNOWN>;
-    if (!all_copy<KNOWN>() && (e_ >= EXTENT || k_ >= DEPTH)) return;
+    using By = Sharing<KNOWN>;
+    if (!copies<KNOWN>()) return;
     const T* from = from_;
+    T* const to = stage.at(0, 0, site) + to_;
 #pragma unroll 1  // the same instructions for all edges
-    for (int pass = 0; pass < PASSES; ++pass, from += pass_step_) {
-      const int k = k_ + pass * STEP_K<KNOWN>, e = e_ + pass * STEP_E<KNOWN>;
-      copy_async<W>(stage.at(k, e, site), from, k < depth ? extent_ - e : 0, site);
+    for (int pass = 0; pass < By::PASSES; ++pass, from += pass_step_) {
+      const int k = depth - k_ - pass * By::STEP_K, e = extent_ - e_ - pass * By::STEP_E;
+      const int inside = By::RUN_K > 1 ? (e > 0 ? k : 0) : (k > 0 ? e : 0);
+      copy_async<By::RUN>(to + pass * By::STEP_IN_STAGE, from, inside, site);
     }
-  }
-
-  template <Lies KNOWN>
-  static constexpr bool all_copy() {
-    return THREADS_E<KNOWN> * THREADS_K<KNOWN> == THREADS;
   }
 
   const T* from_;  ///< the calling thread's first run of the next piece
   int64_t pass_step_, stage_step_;
   int extent_, e_, k_;
-  unsigned to_;  ///< its place in the stage
+  int to_;  ///< its place in the stage
   Lies lies_;
 };
 

@@ -42,10 +42,13 @@ struct Side {
 Side side_a(const Problem& p) { return {p.M, p.a.row_stride, p.a.col_stride, p.a.data, Tensor::A}; }
 Side side_b(const Problem& p) { return {p.N, p.b.col_stride, p.b.row_stride, p.b.data, Tensor::B}; }
 
-/// Whether all its members can be copied in runs of 16 bytes along e.
-bool has_runs(const Problem& problem, const Side& side) {
+/// Whether all its members lie as told.
+bool lies(const Problem& problem, const Side& side, Lies told) {
+  if (told == Lies::any) return true;
+  const bool along_e = told == Lies::runs_along_e;
   const auto width = static_cast<int64_t>(16 / size_of(problem.dtype));
-  if (side.e_stride != 1 || side.k_stride % width != 0) return false;
+  if ((along_e ? side.e_stride : side.k_stride) != 1) return false;
+  if ((along_e ? side.k_stride : side.e_stride) % width != 0) return false;
   if (reinterpret_cast<uintptr_t>(side.data) % 16 != 0) return false;
   for (int d = 0; d < problem.batch.rank; ++d) {
     if (problem.batch.stride[side.tensor][d] % width != 0) return false;
@@ -78,7 +81,7 @@ double nanoseconds(const Problem& problem, const Device& device, const Plan& p, 
   const double SMs = std::max(1, device.multiprocessors);
   const double each = std::ceil(blocks / SMs);
   const auto length = static_cast<double>(std::min(problem.K, p.cut.part_length));
-  const double slower = p.runs ? 1 : model.by_element;
+  const double slower = p.tells ? 1 : model.by_element;
   const double out = model.element * tile.rows() * tile.cols(size);
   // Either the multiprocessors are full, or each block waits for itself.
   const double waves = std::ceil(each / tile.blocks);
@@ -117,10 +120,9 @@ Plan with_tile(const Problem& problem, const Device& device, int index, double b
   uncut.tile = index;
   uncut.cut = {Unit::none, 1, problem.K};
   uncut.strip = strip_of(problem, device, tile);
-  const bool runs_a = has_runs(problem, side_a(problem));
-  const bool runs_b = has_runs(problem, side_b(problem));
-  // Only the large tile has a kernel for runs alone; the others look for themselves.
-  uncut.runs = index == 0 && runs_a && runs_b;
+  const bool lies_a = lies(problem, side_a(problem), told(index).a);
+  const bool lies_b = lies(problem, side_b(problem), told(index).b);
+  uncut.tells = lies_a && lies_b;
   uncut.microseconds = nanoseconds(problem, device, uncut, bytes) / 1000;
   Plan best = uncut;
   const auto consider = [&](Plan next) {
@@ -128,11 +130,11 @@ Plan with_tile(const Problem& problem, const Device& device, int index, double b
     if (next.microseconds < 0.97 * best.microseconds) best = next;
   };
 
-  if (index == 0 && !uncut.runs && members_of(problem) == 1 && problem.K > 0) {
+  if (index == 0 && !uncut.tells && members_of(problem) == 1 && problem.K > 0) {
     Plan packed = uncut;
-    packed.pack_a = !runs_a;
-    packed.pack_b = !runs_b;
-    packed.runs = true;
+    packed.pack_a = !lies_a;
+    packed.pack_b = !lies_b;
+    packed.tells = true;
     consider(packed);
   }
   const int64_t chunk = chunk_of(problem.K), superchunk = chunk * CHUNKS_A_SUPERCHUNK;

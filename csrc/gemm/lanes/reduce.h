@@ -22,7 +22,7 @@ struct Partials {
   /// Superchunk `s`'s sum.
   __device__ __forceinline__ Accumulator<T> sum(int64_t s) const {
     const int64_t first = s * per_superchunk;
-    const auto count = static_cast<int>(min(units - first, int64_t{per_superchunk}));
+    const auto count = static_cast<int>(lesser(units - first, int64_t{per_superchunk}));
     Accumulator<T> sum = 0;
 #pragma unroll 8
     for (int i = 0; i < count; ++i) sum += to_accumulator(load(at + (first + i) * step));
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(REDUCE_LANES* REDUCE_WARPS)
     }
     __syncthreads();
     if (warp == 0) {
-      const auto count = static_cast<int>(min(superchunks - first, int64_t{REDUCE_ROUND}));
+      const auto count = static_cast<int>(lesser(superchunks - first, int64_t{REDUCE_ROUND}));
 #pragma unroll 8
       for (int i = 0; i < count; ++i) total += to_accumulator(T(sums(i, lane)));
     }

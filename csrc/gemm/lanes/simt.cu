@@ -33,9 +33,11 @@ size_t simt_workspace_bytes(const Problem& problem, const Device& device) {
 /// That of a large problem.
 const void* simt_function(DType dtype) {
   if (dtype == DType::f64) {
-    return reinterpret_cast<const void*>(lanes::simt_kernel<double, 0, lanes::Lies::runs_along_e>);
+    return reinterpret_cast<const void*>(
+        lanes::simt_kernel<double, 0, lanes::told(0).a, lanes::told(0).b>);
   }
-  return reinterpret_cast<const void*>(lanes::simt_kernel<float, 0, lanes::Lies::runs_along_e>);
+  return reinterpret_cast<const void*>(
+      lanes::simt_kernel<float, 0, lanes::told(0).a, lanes::told(0).b>);
 }
 
 std::string simt_approach(const Problem& problem, const Device& device) {

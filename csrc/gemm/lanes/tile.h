@@ -1,6 +1,8 @@
 // The tiles of `simt`, and what a launch tells its blocks.
 #pragma once
 
+#include <type_traits>
+
 #include "gemm/gemm.h"
 
 namespace smem::gemm::lanes {
@@ -32,9 +34,22 @@ inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
 inline constexpr const char* TILE_NAMES[TILE_COUNT] = {
     "128x128", "64x64", "32x32", "16x16", "128x32", "128x16", "128x8", "32x128", "16x128", "8x128"};
 
-/// How an operand X(e, k) lies: runs of 16 bytes along e; else element by element, neighbouring
-/// threads along k or along e. `any`: the block looks.
-enum class Lies { runs_along_e, along_k, along_e, any };
+/// How an operand X(e, k) lies: runs of 16 bytes along e or along k; else element by element,
+/// neighbouring threads along k or along e. `any`: the block looks, and turns runs along k.
+enum class Lies { runs_along_e, runs_along_k, along_k, along_e, any };
+
+/// What the blocks of a tile shall be told of the operands besides (any, any): the large one, that
+/// both have runs along e; those that are long one way, that the long side has runs along k.
+struct Told {
+  Lies a, b;
+};
+constexpr Told told(int tile) {
+  if (tile == 0) return {Lies::runs_along_e, Lies::runs_along_e};
+  const TileShape& shape = TILES[tile];
+  if (shape.warps_m == 4) return {Lies::runs_along_k, Lies::any};
+  if (shape.warps_n == 4) return {Lies::any, Lies::runs_along_k};
+  return {Lies::any, Lies::any};
+}
 
 /// K in parts, one a block. The sums of each unit of a part go to the workspace, and are added
 /// there in the order in which one block would add them (block.h): the same bits.
@@ -59,7 +74,11 @@ inline namespace SMEM_BUILD {
 template <typename T>
 __device__ __forceinline__ void keep(T& value) {
 #ifdef __CUDA_ARCH__
-  if constexpr (sizeof(T) == 8) {
+  if constexpr (std::is_same_v<T, float>) {
+    asm volatile("" : "+f"(value));
+  } else if constexpr (std::is_same_v<T, double>) {
+    asm volatile("" : "+d"(value));
+  } else if constexpr (sizeof(T) == 8) {
     asm volatile("" : "+l"(value));
   } else {
     asm volatile("" : "+r"(value));
@@ -67,6 +86,11 @@ __device__ __forceinline__ void keep(T& value) {
 #else
   (void)value;
 #endif
+}
+
+template <typename T>
+__device__ __forceinline__ constexpr T lesser(T a, T b) {
+  return b < a ? b : a;
 }
 
 }  // namespace SMEM_BUILD
