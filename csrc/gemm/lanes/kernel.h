@@ -17,9 +17,9 @@ inline namespace SMEM_BUILD {
 /// TN elements in groups of at most 16 bytes, so that neighbouring lanes read neighbouring groups.
 template <typename T, int TILE>
 struct Threads {
-  static constexpr int TM = TILES[TILE].thread_rows,
-                       TN = TILES[TILE].thread_cols / (sizeof(T) == 8 ? 2 : 1);
-  static constexpr int LANES_M = 8, LANES_N = 4;
+  static constexpr int TM = TILES[TILE].thread_rows;
+  static constexpr int TN = TILES[TILE].thread_cols_of(sizeof(T));
+  static constexpr int LANES_M = TILES[TILE].lanes_m, LANES_N = 32 / LANES_M;
   static constexpr int WARPS_M = TILES[TILE].warps_m, WARPS_N = TILES[TILE].warps_n;
   static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
   static constexpr int ROWS = WARPS_M * LANES_M * TM, COLS = WARPS_N * LANES_N * TN;
@@ -152,7 +152,7 @@ class EndedSums {
     end_superchunk();
 #pragma unroll 1
     for (int slot = 0; slot < On::SLOTS; ++slot) {
-      Vector<T, W> values;
+      Vector<T, W> values{};
 #pragma unroll
       for (int i = 0; i < W; ++i) {
         values.lane[i] = from_accumulator<T>(superchunk_sums_[slot * W + i]);
@@ -223,7 +223,7 @@ __device__ __forceinline__ void store_tile(const Block<T>& block, const Slots& s
                      block.col0 + On::COLS <= epilogue.out.cols;
   if (plain) {
     for_each_group<T, TILE, 4>(slots, rows, [&](int row, int col, const auto& group) {
-      Vector<T, W> values;
+      Vector<T, W> values{};
 #pragma unroll
       for (int i = 0; i < W; ++i) {
         const auto z = rounded_product(epilogue.alpha, to_accumulator(group.lane[i]));
@@ -323,7 +323,7 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
     load_fragments(memory.stages[0], 0);
   }
   const auto chunk_steps = static_cast<int>(chunk / DEPTH);
-  constexpr int MIDDLE = DEPTH / 2;
+  constexpr int EARLY = 1;  // with the order of products, what nvcc schedules best
   int step = 0, reads = 0, writes = AHEAD;
   for (; step < steps;) {
     const int chunk_end = lesser(step + chunk_steps, steps);
@@ -334,25 +334,29 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
 #pragma unroll
       for (int k = 0; k < DEPTH; ++k) {
         load_fragments(memory.stages[k + 1 < DEPTH ? reads : next], (k + 1) % DEPTH);
-        // The barrier stands in the middle, so that warps may be apart where chunks end: it says
+        // The barrier stands within the step, so that warps may be apart where chunks end: it says
         // that the next stage has landed, and that the one before this is no longer read.
-        if (k == MIDDLE) {
+        if (k == EARLY) {
           wait_for_groups<AHEAD - 2>();
           __syncthreads();
           if (!inside && step + AHEAD < steps) start_at_edge(step + AHEAD);
-        } else if (k == MIDDLE + 1) {
+        } else if (k == EARLY + 1) {
           if (inside) load_a.next_inside(memory.stages[writes].a);
-        } else if (k == MIDDLE + 2) {
+        } else if (k == EARLY + 2) {
           if (inside) load_b.next_inside(memory.stages[writes].b);
           commit_copies();
         }
         // Back and forth, so that each product finds one factor in the operand cache.
 #pragma unroll
-        for (int j = 0; j < On::TN; ++j) {
+        for (int first = 0; first < On::TM; first += On::GROUP_M) {
 #pragma unroll
-          for (int i = 0; i < On::TM; ++i) {
-            const int s = j % 2 ? On::TM - 1 - i : i;
-            sum[s][j] = fma(a(k, s), b(k, j), sum[s][j]);
+          for (int j = 0; j < On::TN; ++j) {
+#pragma unroll
+            for (int i = 0; i < On::GROUP_M; ++i) {
+              const int s = first + (j % 2 ? On::GROUP_M - 1 - i : i);
+              const int t = first / On::GROUP_M % 2 ? On::TN - 1 - j : j;
+              sum[s][t] = fma(a(k, s), b(k, t), sum[s][t]);
+            }
           }
         }
       }

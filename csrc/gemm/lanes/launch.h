@@ -12,6 +12,8 @@ inline namespace SMEM_BUILD {
 template <typename T, int TILE, Lies LIES_A, Lies LIES_B>
 void launch_tile(const Arguments& arguments, const Device& device) {
   using On = Threads<T, TILE>;
+  static_assert(sizeof(Shared<T, TILE, LIES_A, LIES_B>) <= TILES[TILE].shared_bytes(sizeof(T)),
+                "a plan knows what fits");
   const int64_t blocks =
       int64_t{arguments.tiles_m} * arguments.tiles_n * arguments.members * arguments.cut.parts;
   launch("simt", simt_kernel<T, TILE, LIES_A, LIES_B>,

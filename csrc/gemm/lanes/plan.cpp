@@ -31,6 +31,10 @@ constexpr Speed SPEEDS[] = {{175, 230}, {58, 90}, {20, 50}, {8, 34},  {62, 90},
                             {40, 60},   {26, 40}, {62, 90}, {40, 60}, {26, 40}};
 static_assert(std::size(SPEEDS) == TILE_COUNT, "a speed a tile");
 
+/// The tile that fits every GPU.
+constexpr int SMALLEST = 3;
+static_assert(TILES[SMALLEST].shared_bytes(8) <= DEFAULT_SHARED_BYTES, "it does");
+
 int64_t members_of(const Problem& problem) { return problem.batch.count(); }
 
 /// X(e, k): A, or B transposed.
@@ -176,8 +180,9 @@ Workspace workspace_of(const Problem& problem, const Plan& p) {
 Plan plan(const Problem& problem, const Device& device) {
   const double bytes = bytes_of(problem);
   if (problem.variant >= 0) return with_tile(problem, device, problem.variant, bytes);
-  Plan best = with_tile(problem, device, 0, bytes);
-  for (int tile = 1; tile < TILE_COUNT; ++tile) {
+  Plan best = with_tile(problem, device, SMALLEST, bytes);
+  for (int tile = 0; tile < TILE_COUNT; ++tile) {
+    if (TILES[tile].shared_bytes(size_of(problem.dtype)) > device.shared_bytes) continue;
     const Plan next = with_tile(problem, device, tile, bytes);
     if (next.microseconds < best.microseconds) best = next;
   }

@@ -10,7 +10,8 @@
 //
 // The same bits as the other SIMT kernels': K is cut only where block.h begins a new sum anyway,
 // and the parts are added in its order. Reads: A ceil(N/128) times, B ceil(M/128) times, out of L2
-// mostly. Writes: out once.
+// mostly. Writes: out once. 16-bit types, whose products are the tensor cores', are left to
+// register_tiled.
 #include "gemm/ladder.h"
 #include "gemm/lanes/launch.h"
 
@@ -18,6 +19,7 @@ namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
 void launch_simt(const Problem& problem, const Device& device) {
+  if (size_of(problem.dtype) < 4) return register_tiled.launch(problem, device);
   const lanes::Plan plan = lanes::plan(problem, device);
   if (problem.dtype == DType::f64) {
     lanes::launch_plan<double>(problem, plan, device);
@@ -27,11 +29,13 @@ void launch_simt(const Problem& problem, const Device& device) {
 }
 
 size_t simt_workspace_bytes(const Problem& problem, const Device& device) {
+  if (size_of(problem.dtype) < 4) return 0;
   return lanes::workspace_of(problem, lanes::plan(problem, device)).bytes();
 }
 
 /// That of a large problem.
 const void* simt_function(DType dtype) {
+  if (size_of(dtype) < 4) return register_tiled.function(dtype);
   if (dtype == DType::f64) {
     return reinterpret_cast<const void*>(
         lanes::simt_kernel<double, 0, lanes::told(0).a, lanes::told(0).b>);
@@ -41,18 +45,18 @@ const void* simt_function(DType dtype) {
 }
 
 std::string simt_approach(const Problem& problem, const Device& device) {
+  if (size_of(problem.dtype) < 4) return "left to register_tiled";
   return lanes::text_of(lanes::plan(problem, device));
 }
 
 const Kernel simt = {
     .name = "simt",
     .summary = "8 x 16 a thread, fragments a step ahead; the tile, and cuts of K, by a model",
-    .requires_ = "float32 or float64, any shape, any strides",
+    .requires_ = "any shape, any strides",
     .launch = launch_simt,
     .function = simt_function,
     .symbol = nullptr,
     .largest_k = nullptr,
-    .dtypes = dtypes(DType::f64, DType::f32),
     .workspace_bytes = simt_workspace_bytes,
     .variants = lanes::TILE_NAMES,
     .variant_count = lanes::TILE_COUNT,

@@ -7,28 +7,40 @@
 
 namespace smem::gemm::lanes {
 
-/// A block's tile of out. float64 has half the columns, in half the columns a thread, and three
+/// A block's tile of out. float64 has half the columns a thread, where there are several, and three
 /// stages, so that it takes about as much shared memory.
 struct TileShape {
   int thread_rows, thread_cols;  ///< of float32, a thread
-  int warps_m, warps_n;          ///< each 8 x 4 threads
-  int depth, stages;             ///< of K a stage; stages of shared memory
-  int blocks;                    ///< a multiprocessor shall hold at once
+  int lanes_m;                   ///< a warp's lanes are lanes_m x 32 / lanes_m
+  int warps_m, warps_n;
+  int depth, stages;  ///< of K a stage; stages of shared memory
+  int blocks;         ///< a multiprocessor shall hold at once
 
   constexpr int threads() const { return 32 * warps_m * warps_n; }
-  constexpr int rows() const { return 8 * warps_m * thread_rows; }
+  constexpr int rows() const { return lanes_m * warps_m * thread_rows; }
+  constexpr int thread_cols_of(size_t element_bytes) const {
+    return element_bytes == 8 && thread_cols > 1 ? thread_cols / 2 : thread_cols;
+  }
   constexpr int cols(size_t element_bytes) const {
-    return 4 * warps_n * thread_cols / (element_bytes == 8 ? 2 : 1);
+    return 32 / lanes_m * warps_n * thread_cols_of(element_bytes);
   }
   constexpr int stages_of(size_t element_bytes) const { return element_bytes == 8 ? 3 : stages; }
+  /// The most shared memory a block takes: sums, and stages padded by 16 bytes a row.
+  constexpr size_t shared_bytes(size_t element_bytes) const {
+    const int extent = rows() + cols(element_bytes), padding = static_cast<int>(16 / element_bytes);
+    const int stage = extent * depth + padding * (extent + 2 * depth);
+    return element_bytes * (rows() * cols(element_bytes) + stages_of(element_bytes) * stage);
+  }
 };
 
 /// The large one has two blocks a multiprocessor: what one does between its products, the other
-/// hides. The others are for little work, and for outputs long one way and short the other.
+/// hides. The others are for little work, and for outputs long one way and short the other. The
+/// thinnest have all lanes along their length: an element of the long operand is read once then.
 inline constexpr TileShape TILES[] = {
-    {8, 16, 2, 2, 8, 5, 2}, {4, 8, 2, 2, 16, 4, 4}, {4, 4, 1, 2, 16, 4, 8}, {2, 4, 1, 1, 16, 4, 16},
-    {4, 8, 4, 1, 16, 4, 3}, {4, 4, 4, 1, 16, 4, 4}, {4, 2, 4, 1, 32, 3, 3}, {4, 8, 1, 4, 16, 4, 3},
-    {2, 8, 1, 4, 16, 4, 4}, {1, 8, 1, 4, 32, 3, 3},
+    {8, 16, 8, 2, 2, 8, 5, 2},  {4, 8, 8, 2, 2, 16, 4, 4}, {4, 4, 8, 1, 2, 16, 4, 8},
+    {2, 4, 8, 1, 1, 16, 4, 16}, {4, 8, 8, 4, 1, 16, 4, 3}, {4, 4, 8, 4, 1, 16, 4, 4},
+    {1, 8, 32, 4, 1, 32, 3, 3}, {4, 8, 8, 1, 4, 16, 4, 3}, {2, 8, 8, 1, 4, 16, 4, 4},
+    {8, 1, 1, 1, 4, 32, 3, 3},
 };
 inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
 inline constexpr const char* TILE_NAMES[TILE_COUNT] = {
