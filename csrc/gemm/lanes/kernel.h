@@ -276,8 +276,11 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
   Memory& memory = *dynamic_shared<Memory>();
   EndedSums<T, TILE> ended(memory.sums);
   typename EndedSums<T, TILE>::Running sum = {};
-  typename Memory::LoadA load_a(block.A, block.row0, k_begin);
-  typename Memory::LoadB load_b(block.B.transposed(), block.col0, k_begin);
+  Matrix<const T> A = block.A, B = block.B.transposed();
+  if (arguments.padded_a) A.rows = block.row0 + On::ROWS;
+  if (arguments.padded_b) B.rows = block.col0 + On::COLS;
+  typename Memory::LoadA load_a(A, block.row0, k_begin);
+  typename Memory::LoadB load_b(B, block.col0, k_begin);
 
   const auto rows_inside = static_cast<int>(lesser(problem.M - block.row0, int64_t{On::ROWS}));
   const auto write_partial = [&](int64_t unit) {

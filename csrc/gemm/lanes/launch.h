@@ -50,7 +50,9 @@ void launch_plan(const Problem& problem, const Plan& plan, const Device& device)
                       static_cast<unsigned>(ceil_div(problem.M, tile.rows())),
                       static_cast<unsigned>(ceil_div(problem.N, tile.cols(sizeof(T)))),
                       static_cast<unsigned>(members),
-                      plan.strip};
+                      plan.strip,
+                      plan.pack_a,
+                      plan.pack_b};
   const Workspace workspace = workspace_of(problem, plan);
   auto* const memory = static_cast<unsigned char*>(problem.workspace);
   if (plan.pack_a) {

@@ -27,8 +27,8 @@ struct Model {
 struct Speed {
   double full, alone;
 };
-constexpr Speed SPEEDS[] = {{175, 230}, {58, 90}, {20, 50}, {8, 34},  {62, 90},
-                            {40, 60},   {26, 40}, {62, 90}, {40, 60}, {26, 40}};
+constexpr Speed SPEEDS[] = {{175, 230}, {62, 115}, {21, 64},  {8.5, 45}, {48, 100},
+                            {40, 75},   {22, 60},  {48, 100}, {40, 75},  {26, 60}};
 static_assert(std::size(SPEEDS) == TILE_COUNT, "a speed a tile");
 
 /// The tile that fits every GPU.
@@ -161,7 +161,11 @@ Plan with_tile(const Problem& problem, const Device& device, int index, double b
 
 }  // namespace
 
-int64_t packed_pitch(int64_t extent) { return ceil_div(extent, 32) * 32; }
+int64_t packed_pitch(int64_t extent) {
+  constexpr int64_t TILE = 128;
+  static_assert(TILES[0].rows() == TILE && TILES[0].cols(4) == TILE, "the tile that packs");
+  return ceil_div(extent, TILE) * TILE;
+}
 
 Workspace workspace_of(const Problem& problem, const Plan& p) {
   const size_t size = size_of(problem.dtype);

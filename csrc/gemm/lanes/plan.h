@@ -22,7 +22,7 @@ Plan plan(const Problem& problem, const Device& device);
 /// A plan in words.
 std::string text_of(const Plan& plan);
 
-/// Elements between the columns of a packed operand of `extent` rows.
+/// Elements between the columns of a packed operand of `extent` rows: whole tiles, padded by zeros.
 int64_t packed_pitch(int64_t extent);
 
 /// Bytes of the workspace: the packed operands, A first, then the sums of K's units.

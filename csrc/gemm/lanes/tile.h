@@ -78,6 +78,7 @@ struct Arguments {
   Cut cut;
   unsigned tiles_m, tiles_n, members;
   unsigned strip;  ///< rows of tiles whose blocks run side by side, so that L2 serves both operands
+  bool padded_a, padded_b;  ///< packed: there are zeros beyond their rows, up to whole tiles
 };
 
 inline namespace SMEM_BUILD {
