@@ -43,7 +43,7 @@ def test_table() -> None:
             assert row.requires
             assert row.dtypes == DTYPES[op] or not row.on_cpu
     ladder = (
-        "naive panel tiled16 tiled32 tiled32_padded vectorized register_tiled double_buffered "
+        "naive panel tiled16 tiled32 tiled32_padded vectorized register_tiled double_buffered simt "
         "tensor_core wgmma fp16x3"
     )
     assert [row.name for row in smem.kernels("gemm")] == ladder.split()
@@ -55,7 +55,7 @@ def test_table() -> None:
 
 def test_tensor_cores_in_the_table() -> None:
     gemms = smem.kernels("gemm")
-    assert [row for row in smem.kernels() if not row.on_cpu] == gemms[8:]
+    assert [row for row in smem.kernels() if not row.on_cpu] == gemms[9:]
     row = next(row for row in gemms if row.name == "tensor_core")
     assert row.dtypes == ("float32", "float16", "bfloat16")
     assert row.float32_precision == "tf32"
@@ -137,12 +137,17 @@ def test_the_kind_of_arithmetic_does_not_depend_on_m(dtype: torch.dtype, precisi
 
 PLANS = [
     # dtype, (m, n, k, batch), kernel, part of the reason; float32 in precision ieee
-    (torch.float32, (4096, 4096, 4096, 1), "double_buffered", "1024 tiles of 128x128"),
-    (torch.float64, (4096, 4096, 4096, 1), "double_buffered", "4096 tiles of 64x64"),
-    (torch.float32, (256, 256, 4096, 1), "vectorized", "only 4 tiles"),
-    (torch.float32, (256, 256, 4096, 64), "double_buffered", "256 tiles"),
-    (torch.float32, (1, 4096, 4096, 1), "vectorized", "M or N fills at most a quarter"),
-    (torch.float32, (4096, 7, 4096, 1), "vectorized", "M or N fills at most a quarter"),
+    (torch.float32, (4096, 4096, 4096, 1), "simt", "; tiles 128x128, a packed first"),
+    (torch.float32, (4096, 4096, 4097, 1), "simt", "; tiles 128x128, a packed first"),
+    (torch.float32, (4096, 4097, 4096, 1), "simt", "; tiles 128x128, a and b packed first"),
+    (torch.float64, (4096, 4096, 4096, 1), "simt", "IEEE float64; tiles 128x128, a packed first"),
+    (torch.float32, (256, 256, 4096, 1), "simt", "K in 32 parts"),
+    (torch.float32, (256, 256, 4096, 64), "simt", "; tiles 128x128: "),
+    (torch.float32, (16, 16, 1 << 20, 1), "simt", "; tiles 16x16, K in 512 parts"),
+    (torch.float32, (1, 16384, 4096, 1), "simt", "; tiles 8x128, K in "),
+    (torch.float32, (16384, 7, 4096, 1), "simt", "; tiles 128x8, K in "),
+    (torch.float32, (16, 16, 16, 65536), "simt", "; tiles 16x16: "),
+    (torch.float32, (64, 64, 0, 1), "simt", "; tiles "),
     (torch.bfloat16, (1, 4096, 4096, 1), "wgmma", "bfloat16 on Hopper's tensor cores; tiles 64x"),
     (torch.float16, (4096, 4096, 4096, 1), "wgmma", "; tiles 128x256"),
     (torch.float16, (4096, 4096, 4097, 1), "wgmma", ", a packed first"),
@@ -165,11 +170,11 @@ def test_float32_on_an_h200() -> None:
         return plan_problem(torch.float32, GemmProblem.contiguous(m, n, k), **options).kernel
 
     assert kernel(256, 256) == kernel(256, 256, 1) == kernel(16, 4096) == "fp16x3"
-    assert kernel(4096, 63) == "double_buffered"
-    assert kernel(4096, 4096, precision="ieee") == "double_buffered"
+    assert kernel(4096, 63) == kernel(4096, 4096, precision="ieee") == "simt"
     assert kernel(4096, 4096, precision="tf32") == "tensor_core"
-    assert kernel(255, 256) == kernel(4096, 4096, capability=(8, 0)) == "double_buffered"
-    assert kernel(4096, 4096, capability=(10, 0)) == "double_buffered"
+    assert kernel(255, 256) == kernel(4096, 4096, capability=(8, 0)) == "simt"
+    assert kernel(4096, 4096, capability=(10, 0)) == "simt"
+    assert kernel(4096, 4096, capability=(7, 5)) == "register_tiled", "no cp.async"
 
 
 PROBLEMS = [

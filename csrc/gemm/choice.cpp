@@ -73,6 +73,10 @@ Choice choose(const Problem& problem, const Device& device) {
             (tf32 ? "tf32" : name_of(problem.dtype)) +
                 std::string(" on tensor cores, the same bits at every M")};
   }
+  // Its bits are those of all SIMT kernels, so it may choose its tile, and cut K, as M suits it.
+  if (size_of(problem.dtype) >= 4 && device.capability >= 80) {
+    return {index_of(host_kernels(), "simt"), std::string("IEEE ") + name_of(problem.dtype)};
+  }
   const int64_t tile = problem.dtype == DType::f64 ? 64 : 128;
   const int64_t tiles =
       ceil_div(problem.M, tile) * ceil_div(problem.N, tile) * problem.batch.count();
@@ -89,10 +93,7 @@ Choice choose(const Problem& problem, const Device& device) {
             "only " + std::to_string(tiles) + " tiles of " + size + " for " +
                 std::to_string(device.multiprocessors) + " multiprocessors"};
   }
-  if (size_of(problem.dtype) < 4 || device.capability < 80) {
-    return {index_of(host_kernels(), "register_tiled"), "no cp.async for this dtype or GPU"};
-  }
-  return {index_of(host_kernels(), "double_buffered"), std::to_string(tiles) + " tiles of " + size};
+  return {index_of(host_kernels(), "register_tiled"), std::to_string(tiles) + " tiles of " + size};
 }
 
 }  // namespace smem::gemm

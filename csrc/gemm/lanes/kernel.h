@@ -1,0 +1,393 @@
+// One block, one tile of out, all of K or a part of it.
+//
+// A thread holds TM x TN sums and reads TM + TN values a step along K; on Hopper an FFMA takes the
+// whole issue slot of its quarter of a multiprocessor, so what counts is how few other instructions
+// there are. cp.async fills stages ahead, fragments are read a step ahead, one barrier a stage. The
+// sums of chunks, which K's order needs every 64 or 128 of K (block.h), lie in shared memory: in
+// registers they would halve the tile, in local memory each chunk would go through L2.
+#pragma once
+
+#include "gemm/block.h"
+#include "gemm/lanes/loader.h"
+
+namespace smem::gemm::lanes {
+inline namespace SMEM_BUILD {
+
+/// How the threads of a block lie over its tile: a warp's lanes LANES_M x LANES_N, each with TM x
+/// TN elements in groups of at most 16 bytes, so that neighbouring lanes read neighbouring groups.
+template <typename T, int TILE>
+struct Threads {
+  static constexpr int TM = TILES[TILE].thread_rows;
+  static constexpr int TN = TILES[TILE].thread_cols_of(sizeof(T));
+  static constexpr int LANES_M = TILES[TILE].lanes_m, LANES_N = 32 / LANES_M;
+  static constexpr int WARPS_M = TILES[TILE].warps_m, WARPS_N = TILES[TILE].warps_n;
+  static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
+  static constexpr int ROWS = WARPS_M * LANES_M * TM, COLS = WARPS_N * LANES_N * TN;
+  static constexpr int GROUP_M = TM < VECTOR_WIDTH<T> ? TM : VECTOR_WIDTH<T>;
+  static constexpr int GROUP_N = TN < VECTOR_WIDTH<T> ? TN : VECTOR_WIDTH<T>;
+  static constexpr int GROUPS_N = TN / GROUP_N;
+  static constexpr int SLOTS = TM * GROUPS_N;  ///< groups of a thread's sums
+
+  __device__ __forceinline__ static int first_row() {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    return warp / WARPS_N * LANES_M * TM + lane / LANES_N * GROUP_M;
+  }
+  __device__ __forceinline__ static int first_col() {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    return warp % WARPS_N * LANES_N * TN + lane % LANES_N * GROUP_N;
+  }
+
+  /// Who has the group of sums at (row, col) of the tile, as slot * THREADS + thread.
+  __device__ __forceinline__ static int owner(int row, int col) {
+    const int m = row % (LANES_M * TM), n = col % (LANES_N * TN);
+    const int warp = row / (LANES_M * TM) * WARPS_N + col / (LANES_N * TN);
+    const int lane =
+        m % (LANES_M * GROUP_M) / GROUP_M * LANES_N + n % (LANES_N * GROUP_N) / GROUP_N;
+    const int i = m / (LANES_M * GROUP_M) * GROUP_M + m % GROUP_M;
+    return (i * GROUPS_N + n / (LANES_N * GROUP_N)) * THREADS + warp * 32 + lane;
+  }
+};
+
+/// What a block keeps in shared memory.
+template <typename T, int TILE, Lies LIES_A, Lies LIES_B>
+struct Shared {
+  using On = Threads<T, TILE>;
+  using LoadA = Loader<T, On::ROWS, TILES[TILE].depth, On::THREADS, LIES_A>;
+  using LoadB = Loader<T, On::COLS, TILES[TILE].depth, On::THREADS, LIES_B>;
+
+  struct Stage {
+    typename LoadA::Stage a;
+    typename LoadB::Stage b;
+  };
+
+  /// A group of sums a thread and slot: neighbouring threads lie next to one another.
+  Tile<T, On::SLOTS * On::THREADS, On::GROUP_N> sums;
+  Stage stages[TILES[TILE].stages_of(sizeof(T))];
+};
+
+/// A thread's values of an operand, those of one or two steps: its groups of GROUP lie LANES groups
+/// apart. Where the stage has rows along k, a load takes VECTOR_WIDTH steps of one value at once.
+template <typename T, int COUNT, int GROUP, int LANES, bool ALONG_K>
+class Fragments {
+  using Acc = Accumulator<T>;
+  static constexpr int STEPS = ALONG_K ? VECTOR_WIDTH<T> : 1;
+
+ public:
+  /// Loads step k; `first` is the thread's first place along e.
+  template <typename Stage>
+  __device__ __forceinline__ void load(const Stage& stage, int first, int k) {
+    if constexpr (ALONG_K) {
+      if (k % STEPS != 0) return;
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) {
+        const int e = first + i / GROUP * GROUP * LANES + i % GROUP;
+        const auto steps = load_vector<STEPS>(stage.at(e, k));
+#pragma unroll
+        for (int j = 0; j < STEPS; ++j) {
+          values_[k / STEPS % 2][j][i] = to_accumulator(steps.lane[j]);
+        }
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < COUNT; i += GROUP) {
+        const auto group = load_vector<GROUP>(stage.at(k, first + i * LANES));
+#pragma unroll
+        for (int j = 0; j < GROUP; ++j) values_[k % 2][0][i + j] = to_accumulator(group.lane[j]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ Acc operator()(int k, int i) const {
+    return values_[k / STEPS % 2][k % STEPS][i];
+  }
+
+ private:
+  Acc values_[2][STEPS][COUNT];
+};
+
+/// The sums that a thread has ended: chunks' in shared memory, superchunks' in local memory, which
+/// is touched every 1024 or 2048 of K. The running ones are apart, as local memory would take them
+/// along.
+template <typename T, int TILE>
+class EndedSums {
+  using On = Threads<T, TILE>;
+  using Acc = Accumulator<T>;
+  using Slots = Tile<T, On::SLOTS * On::THREADS, On::GROUP_N>;
+  static constexpr int W = On::GROUP_N;
+
+ public:
+  using Running = Acc[On::TM][On::TN];
+
+  __device__ __forceinline__ explicit EndedSums(Slots& slots) : slots_(slots) {}
+
+  /// chunks += sum; sum = 0. The first chunk finds nothing there.
+  __device__ __forceinline__ void end_chunk(Running& sum) {
+    if (chunks_) {
+      move<true>(sum);
+    } else {
+      move<false>(sum);
+    }
+    chunks_ = true;
+  }
+
+  /// superchunks += chunks; chunks = 0
+  __device__ __forceinline__ void end_superchunk() {
+#pragma unroll 4
+    for (int slot = 0; slot < On::SLOTS; ++slot) {
+      const auto chunks = at(slot);
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        const Acc before = superchunks_ ? superchunk_sums_[slot * W + i] : Acc(0);
+        superchunk_sums_[slot * W + i] = before + to_accumulator(chunks.lane[i]);
+      }
+    }
+    superchunks_ = true;
+    chunks_ = false;
+  }
+
+  /// Leaves superchunks + (chunks + sum) where the chunks' sums were.
+  __device__ __forceinline__ void finish(Running& sum) {
+    end_chunk(sum);
+    if (!superchunks_) return;
+    end_superchunk();
+#pragma unroll 1
+    for (int slot = 0; slot < On::SLOTS; ++slot) {
+      Vector<T, W> values{};
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        values.lane[i] = from_accumulator<T>(superchunk_sums_[slot * W + i]);
+      }
+      store_vector<W>(place(slot), values);
+    }
+  }
+
+  /// Forgets what the slots hold.
+  __device__ __forceinline__ void drop_chunks() { chunks_ = false; }
+
+ private:
+  __device__ __forceinline__ T* place(int slot) const {
+    return slots_.at(slot * On::THREADS + static_cast<int>(threadIdx.x), 0);
+  }
+  __device__ __forceinline__ Vector<T, W> at(int slot) const { return load_vector<W>(place(slot)); }
+
+  template <bool ADD>
+  __device__ __forceinline__ void move(Running& sum) {
+#pragma unroll
+    for (int i = 0; i < On::TM; ++i) {
+#pragma unroll
+      for (int group = 0; group < On::GROUPS_N; ++group) {
+        Vector<T, W> values{};
+        if constexpr (ADD) values = at(i * On::GROUPS_N + group);
+#pragma unroll
+        for (int j = 0; j < W; ++j) {
+          Acc& s = sum[i][group * W + j];
+          values.lane[j] = from_accumulator<T>(to_accumulator(values.lane[j]) + s);
+          s = 0;
+        }
+        store_vector<W>(place(i * On::GROUPS_N + group), values);
+      }
+    }
+  }
+
+  Slots& slots_;
+  bool chunks_ = false, superchunks_ = false;
+  Acc superchunk_sums_[On::TM * On::TN];
+};
+
+/// Calls visit(row, col, group) for the groups of the tile that lie in its first `rows` rows:
+/// neighbouring threads have neighbouring groups of a row, whoever computed them.
+template <typename T, int TILE, int UNROLL = 1, typename Slots, typename Visit>
+__device__ __forceinline__ void for_each_group(const Slots& slots, int rows, const Visit& visit) {
+  using On = Threads<T, TILE>;
+  constexpr int W = On::GROUP_N, GROUPS = On::COLS / W, STEP = On::THREADS / GROUPS;
+  static_assert(On::THREADS % GROUPS == 0, "a thread stays in its column");
+  __syncthreads();
+  const int col = static_cast<int>(threadIdx.x) % GROUPS * W;
+#pragma unroll UNROLL
+  for (int row = static_cast<int>(threadIdx.x) / GROUPS; row < rows; row += STEP) {
+    visit(row, col, load_vector<W>(slots.at(On::owner(row, col), 0)));
+  }
+}
+
+/// Writes the tile's sums to out. Where nothing is added to them, as most often, a loop of its own:
+/// small K is bound by what stands here.
+template <typename T, int TILE, typename Slots>
+__device__ __forceinline__ void store_tile(const Block<T>& block, const Slots& slots, int rows) {
+  using On = Threads<T, TILE>;
+  constexpr int W = On::GROUP_N;
+  auto epilogue = block.epilogue;
+  keep(epilogue.alpha);
+  keep(epilogue.beta);
+  const bool plain = !epilogue.c.data && !epilogue.bias && !epilogue.pre.data &&
+                     epilogue.activation == Activation::none && rows_are_vectors<W>(epilogue.out) &&
+                     block.col0 + On::COLS <= epilogue.out.cols;
+  if (plain) {
+    for_each_group<T, TILE, 4>(slots, rows, [&](int row, int col, const auto& group) {
+      Vector<T, W> values{};
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        const auto z = rounded_product(epilogue.alpha, to_accumulator(group.lane[i]));
+        values.lane[i] = from_accumulator<T>(z);
+      }
+      store_global_vector<W>(epilogue.out.at(block.row0 + row, block.col0 + col), values);
+    });
+  } else {
+    for_each_group<T, TILE>(slots, rows, [&](int row, int col, const auto& group) {
+      Accumulator<T> values[W];
+#pragma unroll
+      for (int i = 0; i < W; ++i) values[i] = to_accumulator(group.lane[i]);
+      epilogue.store(block.row0 + row, block.col0 + col, values);
+    });
+  }
+}
+
+/// Blocks count down the tile rows of a strip first, then along N: those that run at the same time
+/// share rows of A and columns of B in L2.
+__device__ __forceinline__ unsigned in_strips(unsigned index, unsigned tiles_m, unsigned tiles_n,
+                                              unsigned strip) {
+  const unsigned tiles = tiles_m * tiles_n, member = index / tiles, tile = index % tiles;
+  const unsigned first = tile / (strip * tiles_n) * strip, in_strip = tile % (strip * tiles_n);
+  const unsigned rows = lesser(strip, tiles_m - first);
+  return member * tiles + (first + in_strip % rows) * tiles_n + in_strip / rows;
+}
+
+/// A tile whose sums go to the workspace, or to out.
+template <typename T, int TILE, Lies LIES_A, Lies LIES_B>
+__global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
+    simt_kernel(const __grid_constant__ Arguments arguments) {
+  using On = Threads<T, TILE>;
+  using Memory = Shared<T, TILE, LIES_A, LIES_B>;
+  constexpr int DEPTH = TILES[TILE].depth, STAGES = TILES[TILE].stages_of(sizeof(T));
+  constexpr int W = On::GROUP_N, AHEAD = STAGES - 1;
+  static_assert(SHORTEST_CHUNK % DEPTH == 0, "chunks end where a stage ends");
+  static_assert(STAGES >= 3, "one is read, the next has landed, one is written");
+
+  const Problem& problem = arguments.problem;
+  const Cut& cut = arguments.cut;
+  const auto part = static_cast<int64_t>(blockIdx.x % cut.parts);
+  const unsigned index = blockIdx.x / cut.parts;
+  const Block<T> block(problem, On::ROWS, On::COLS,
+                       in_strips(index, arguments.tiles_m, arguments.tiles_n, arguments.strip));
+  const int64_t chunk = chunk_length(problem.K);
+  const int64_t k_begin = part * cut.part_length;
+  const int64_t length = lesser(problem.K - k_begin, cut.part_length);
+  const auto steps = static_cast<int>((length + DEPTH - 1) / DEPTH);
+
+  Memory& memory = *dynamic_shared<Memory>();
+  EndedSums<T, TILE> ended(memory.sums);
+  typename EndedSums<T, TILE>::Running sum = {};
+  Matrix<const T> A = block.A, B = block.B.transposed();
+  if (arguments.padded_a) A.rows = block.row0 + On::ROWS;
+  if (arguments.padded_b) B.rows = block.col0 + On::COLS;
+  typename Memory::LoadA load_a(A, block.row0, k_begin);
+  typename Memory::LoadB load_b(B, block.col0, k_begin);
+
+  const auto rows_inside = static_cast<int>(lesser(problem.M - block.row0, int64_t{On::ROWS}));
+  const auto write_partial = [&](int64_t unit) {
+    const int64_t matrix =
+        unit * arguments.members + index / (arguments.tiles_m * arguments.tiles_n);
+    const Matrix<T> partial{static_cast<T*>(problem.workspace) + matrix * problem.M * problem.N,
+                            problem.M, problem.N, problem.N, 1};
+    const bool wide = rows_are_vectors<W>(partial);
+    for_each_group<T, TILE>(memory.sums, rows_inside, [&](int row, int col, const auto& group) {
+      store_row_run(partial, block.row0 + row, block.col0 + col, group, wide);
+    });
+    ended.drop_chunks();
+    __syncthreads();
+  };
+
+  // Copies of whole pieces stand among the products, without a test in each; edges apart.
+  const bool rows_are_inside = load_a.rows_inside() && load_b.rows_inside();
+  const auto steps_inside = rows_are_inside ? static_cast<int>(length / DEPTH) : 0;
+  const auto start_at_edge = [&](int step) {
+    const auto depth = static_cast<int>(lesser(length - int64_t{step} * DEPTH, int64_t{DEPTH}));
+    auto& stage = memory.stages[step % STAGES];
+    load_a.next(stage.a, depth);
+    load_b.next(stage.b, depth);
+  };
+  for (int step = 0; step < AHEAD; ++step) {
+    if (step < steps) start_at_edge(step);
+    commit_copies();
+  }
+
+  int row = On::first_row(), col = On::first_col();
+  keep(row);
+  keep(col);
+  Fragments<T, On::TM, On::GROUP_M, On::LANES_M, Memory::LoadA::ALONG_K> a;
+  Fragments<T, On::TN, On::GROUP_N, On::LANES_N, Memory::LoadB::ALONG_K> b;
+  const auto load_fragments = [&](const typename Memory::Stage& stage, int k) {
+    a.load(stage.a, row, k);
+    b.load(stage.b, col, k);
+  };
+
+  if (steps > 0) {
+    wait_for_groups<AHEAD - 1>();
+    __syncthreads();
+    load_fragments(memory.stages[0], 0);
+  }
+  const auto chunk_steps = static_cast<int>(chunk / DEPTH);
+  constexpr int EARLY = 1;  // with the order of products, what nvcc schedules best
+  int step = 0, reads = 0, writes = AHEAD;
+  for (; step < steps;) {
+    const int chunk_end = lesser(step + chunk_steps, steps);
+    for (; step < chunk_end; ++step) {
+      const bool inside = step + AHEAD < steps_inside;
+      const int following = reads + 1 == STAGES ? 0 : reads + 1;
+      const int next = step + 1 < steps ? following : reads;
+#pragma unroll
+      for (int k = 0; k < DEPTH; ++k) {
+        load_fragments(memory.stages[k + 1 < DEPTH ? reads : next], (k + 1) % DEPTH);
+        // The barrier stands within the step, so that warps may be apart where chunks end: it says
+        // that the next stage has landed, and that the one before this is no longer read.
+        if (k == EARLY) {
+          wait_for_groups<AHEAD - 2>();
+          __syncthreads();
+          if (!inside && step + AHEAD < steps) start_at_edge(step + AHEAD);
+        } else if (k == EARLY + 1) {
+          if (inside) load_a.next_inside(memory.stages[writes].a);
+        } else if (k == EARLY + 2) {
+          if (inside) load_b.next_inside(memory.stages[writes].b);
+          commit_copies();
+        }
+        // Back and forth, so that each product finds one factor in the operand cache.
+#pragma unroll
+        for (int first = 0; first < On::TM; first += On::GROUP_M) {
+#pragma unroll
+          for (int j = 0; j < On::TN; ++j) {
+#pragma unroll
+            for (int i = 0; i < On::GROUP_M; ++i) {
+              const int s = first + (j % 2 ? On::GROUP_M - 1 - i : i);
+              const int t = first / On::GROUP_M % 2 ? On::TN - 1 - j : j;
+              sum[s][t] = fma(a(k, s), b(k, t), sum[s][t]);
+            }
+          }
+        }
+      }
+      writes = reads;
+      reads = next;
+    }
+    if (step == steps) break;
+    ended.end_chunk(sum);
+    const int64_t chunks = k_begin / chunk + step / chunk_steps;
+    if (cut.by == Unit::chunk) {
+      write_partial(chunks - 1);
+    } else if (chunks % CHUNKS_A_SUPERCHUNK == 0) {
+      if (cut.by == Unit::superchunk) {
+        write_partial(chunks / CHUNKS_A_SUPERCHUNK - 1);
+      } else {
+        ended.end_superchunk();
+      }
+    }
+  }
+  ended.finish(sum);
+
+  if (cut.by != Unit::none) {
+    const int64_t unit = cut.by == Unit::chunk ? chunk : chunk * CHUNKS_A_SUPERCHUNK;
+    write_partial((k_begin + length - 1) / unit);
+  } else {
+    store_tile<T, TILE>(block, memory.sums, rows_inside);
+  }
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::lanes

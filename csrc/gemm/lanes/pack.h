@@ -1,0 +1,50 @@
+// An operand turned, or aligned, into the workspace: then the large tile's blocks copy runs of 16
+// bytes, and no element by itself. At 4096^3 it costs 1% and brings 5 to 18%.
+#pragma once
+
+#include "device/launch.h"
+#include "device/tile.h"
+
+namespace smem::gemm::lanes {
+inline namespace SMEM_BUILD {
+
+constexpr int PACK_TILE = 32, PACK_ROWS = 8;
+
+template <typename T>
+struct Packing {
+  Matrix<const T> from;  ///< X(e, k)
+  T* to;                 ///< X(e, k) at k * pitch + e, zeros where e is beyond X
+  int64_t pitch;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(PACK_TILE* PACK_ROWS)
+    simt_pack_kernel(const __grid_constant__ Packing<T> packing) {
+  __shared__ Tile<T, PACK_TILE, PACK_TILE + 1> tile;
+  const Matrix<const T>& X = packing.from;
+  const int64_t tiles_e = packing.pitch / PACK_TILE;
+  const int64_t e0 = blockIdx.x % tiles_e * PACK_TILE, k0 = blockIdx.x / tiles_e * PACK_TILE;
+  const int x = threadIdx.x % PACK_TILE, y = threadIdx.x / PACK_TILE;
+  const bool along_k = X.col_stride == 1;  // lanes read along what is contiguous
+#pragma unroll
+  for (int i = 0; i < PACK_TILE; i += PACK_ROWS) {
+    const int e = along_k ? y + i : x, k = along_k ? x : y + i;
+    tile(k, e) = X.at_or_zero(e0 + e, k0 + k);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < PACK_TILE; i += PACK_ROWS) {
+    const int64_t e = e0 + x, k = k0 + y + i;
+    if (k < X.cols) store(packing.to + k * packing.pitch + e, T(tile(y + i, x)));
+  }
+}
+
+template <typename T>
+void pack(const Packing<T>& packing, const Device& device) {
+  const int64_t blocks = packing.pitch / PACK_TILE * ceil_div(packing.from.cols, PACK_TILE);
+  launch("simt pack", simt_pack_kernel<T>, Geometry{blocks, dim3(PACK_TILE * PACK_ROWS)}, device,
+         packing);
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::lanes

@@ -1,0 +1,67 @@
+// simt: the fastest IEEE product without tensor cores.
+//
+// Over double_buffered: 8 x 16 sums a thread instead of 8 x 8, so that 128 products stand against 6
+// reads of shared memory and not against 4 for 64; fragments are read one step ahead into
+// registers, and stages filled four ahead; the sums of chunks lie in shared memory instead of
+// local; two blocks share a multiprocessor, and each fills the pauses of the other. gemm/lanes/ has
+// the parts: kernel.h (the kernel), loader.h (operands on their way), plan.h (which tile, and why),
+// reduce.h (K cut over blocks, where there are too few tiles), pack.h (operands that are turned
+// first).
+//
+// The same bits as the other SIMT kernels': K is cut only where block.h begins a new sum anyway,
+// and the parts are added in its order. Reads: A ceil(N/128) times, B ceil(M/128) times, out of L2
+// mostly. Writes: out once. 16-bit types, whose products are the tensor cores', are left to
+// register_tiled.
+#include "gemm/ladder.h"
+#include "gemm/lanes/launch.h"
+
+namespace smem::gemm {
+inline namespace SMEM_BUILD {
+
+void launch_simt(const Problem& problem, const Device& device) {
+  if (size_of(problem.dtype) < 4) return register_tiled.launch(problem, device);
+  const lanes::Plan plan = lanes::plan(problem, device);
+  if (problem.dtype == DType::f64) {
+    lanes::launch_plan<double>(problem, plan, device);
+  } else {
+    lanes::launch_plan<float>(problem, plan, device);
+  }
+}
+
+size_t simt_workspace_bytes(const Problem& problem, const Device& device) {
+  if (size_of(problem.dtype) < 4) return 0;
+  return lanes::workspace_of(problem, lanes::plan(problem, device)).bytes();
+}
+
+/// That of a large problem.
+const void* simt_function(DType dtype) {
+  if (size_of(dtype) < 4) return register_tiled.function(dtype);
+  if (dtype == DType::f64) {
+    return reinterpret_cast<const void*>(
+        lanes::simt_kernel<double, 0, lanes::told(0).a, lanes::told(0).b>);
+  }
+  return reinterpret_cast<const void*>(
+      lanes::simt_kernel<float, 0, lanes::told(0).a, lanes::told(0).b>);
+}
+
+std::string simt_approach(const Problem& problem, const Device& device) {
+  if (size_of(problem.dtype) < 4) return "left to register_tiled";
+  return lanes::text_of(lanes::plan(problem, device));
+}
+
+const Kernel simt = {
+    .name = "simt",
+    .summary = "8 x 16 a thread, fragments a step ahead; the tile, and cuts of K, by a model",
+    .requires_ = "any shape, any strides",
+    .launch = launch_simt,
+    .function = simt_function,
+    .symbol = nullptr,
+    .largest_k = nullptr,
+    .workspace_bytes = simt_workspace_bytes,
+    .variants = lanes::TILE_NAMES,
+    .variant_count = lanes::TILE_COUNT,
+    .approach = simt_approach,
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm

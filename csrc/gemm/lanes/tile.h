@@ -1,0 +1,110 @@
+// The tiles of `simt`, and what a launch tells its blocks.
+#pragma once
+
+#include <type_traits>
+
+#include "gemm/gemm.h"
+
+namespace smem::gemm::lanes {
+
+/// A block's tile of out. float64 has half the columns a thread, where there are several, and three
+/// stages, so that it takes about as much shared memory.
+struct TileShape {
+  int thread_rows, thread_cols;  ///< of float32, a thread
+  int lanes_m;                   ///< a warp's lanes are lanes_m x 32 / lanes_m
+  int warps_m, warps_n;
+  int depth, stages;  ///< of K a stage; stages of shared memory
+  int blocks;         ///< a multiprocessor shall hold at once
+
+  constexpr int threads() const { return 32 * warps_m * warps_n; }
+  constexpr int rows() const { return lanes_m * warps_m * thread_rows; }
+  constexpr int thread_cols_of(size_t element_bytes) const {
+    return element_bytes == 8 && thread_cols > 1 ? thread_cols / 2 : thread_cols;
+  }
+  constexpr int cols(size_t element_bytes) const {
+    return 32 / lanes_m * warps_n * thread_cols_of(element_bytes);
+  }
+  constexpr int stages_of(size_t element_bytes) const { return element_bytes == 8 ? 3 : stages; }
+  /// The most shared memory a block takes: sums, and stages padded by 16 bytes a row.
+  constexpr size_t shared_bytes(size_t element_bytes) const {
+    const int extent = rows() + cols(element_bytes), padding = static_cast<int>(16 / element_bytes);
+    const int stage = extent * depth + padding * (extent + 2 * depth);
+    return element_bytes * (rows() * cols(element_bytes) + stages_of(element_bytes) * stage);
+  }
+};
+
+/// The large one has two blocks a multiprocessor: what one does between its products, the other
+/// hides. The others are for little work, and for outputs long one way and short the other. The
+/// thinnest have all lanes along their length: an element of the long operand is read once then.
+inline constexpr TileShape TILES[] = {
+    {8, 16, 8, 2, 2, 8, 5, 2},  {4, 8, 8, 2, 2, 16, 4, 4}, {4, 4, 8, 1, 2, 16, 4, 8},
+    {2, 4, 8, 1, 1, 16, 4, 16}, {4, 8, 8, 4, 1, 16, 4, 3}, {4, 4, 8, 4, 1, 16, 4, 4},
+    {1, 8, 32, 4, 1, 32, 3, 3}, {4, 8, 8, 1, 4, 16, 4, 3}, {2, 8, 8, 1, 4, 16, 4, 4},
+    {8, 1, 1, 1, 4, 32, 3, 3},
+};
+inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
+inline constexpr const char* TILE_NAMES[TILE_COUNT] = {
+    "128x128", "64x64", "32x32", "16x16", "128x32", "128x16", "128x8", "32x128", "16x128", "8x128"};
+
+/// How an operand X(e, k) lies: runs of 16 bytes along e or along k; else element by element,
+/// neighbouring threads along k or along e. `any`: the block looks, and turns runs along k.
+enum class Lies { runs_along_e, runs_along_k, along_k, along_e, any };
+
+/// What the blocks of a tile shall be told of the operands besides (any, any): the large one, that
+/// both have runs along e; those that are long one way, that the long side has runs along k.
+struct Told {
+  Lies a, b;
+};
+constexpr Told told(int tile) {
+  if (tile == 0) return {Lies::runs_along_e, Lies::runs_along_e};
+  const TileShape& shape = TILES[tile];
+  if (shape.warps_m == 4) return {Lies::runs_along_k, Lies::any};
+  if (shape.warps_n == 4) return {Lies::any, Lies::runs_along_k};
+  return {Lies::any, Lies::any};
+}
+
+/// K in parts, one a block. The sums of each unit of a part go to the workspace, and are added
+/// there in the order in which one block would add them (block.h): the same bits.
+enum class Unit : int { none, chunk, superchunk };
+
+struct Cut {
+  Unit by = Unit::none;
+  unsigned parts = 1;
+  int64_t part_length = 0;  ///< a multiple of the unit's length, or all of K
+};
+
+struct Arguments {
+  Problem problem;
+  Cut cut;
+  unsigned tiles_m, tiles_n, members;
+  unsigned strip;  ///< rows of tiles whose blocks run side by side, so that L2 serves both operands
+  bool padded_a, padded_b;  ///< packed: there are zeros beyond their rows, up to whole tiles
+};
+
+inline namespace SMEM_BUILD {
+
+/// Keeps a value in its register: left to itself, nvcc computes it anew in every step.
+template <typename T>
+__device__ __forceinline__ void keep(T& value) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<T, float>) {
+    asm volatile("" : "+f"(value));
+  } else if constexpr (std::is_same_v<T, double>) {
+    asm volatile("" : "+d"(value));
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(value));
+  } else {
+    asm volatile("" : "+r"(value));
+  }
+#else
+  (void)value;
+#endif
+}
+
+template <typename T>
+__device__ __forceinline__ constexpr T lesser(T a, T b) {
+  return b < a ? b : a;
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::lanes

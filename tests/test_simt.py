@@ -1,0 +1,60 @@
+"""simt: its tiles, cuts of K and packed operands all give the bits of the other SIMT kernels."""
+
+import pytest
+import torch
+from helpers import LAYOUTS, laid_out, normal, poisoned, same_bits
+
+import torch_smem_gemm as smem
+
+TILES = next(row for row in smem.kernels("gemm") if row.name == "simt").variants
+DTYPES = [torch.float32, torch.float64]
+
+SIZES = [
+    # M, K, N
+    (1, 1, 1),
+    (37, 45, 66),
+    (136, 64, 136),  # K of one chunk
+    (130, 65, 5),
+    (5, 1024, 130),  # of one superchunk
+    (9, 1100, 17),  # cut at chunks
+    (3, 4500, 5),  # chunks of 128, the last of 20
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize(("m", "k", "n"), SIZES)
+def test_bits_of_every_tile(
+    tile: str, dtype: torch.dtype, m: int, k: int, n: int, device: str
+) -> None:
+    a, b = normal(m, k, dtype=dtype, device=device), normal(k, n, dtype=dtype, device=device)
+    out = poisoned((m, n), dtype, device)
+    smem.gemm(a, b, kernel=f"simt:{tile}", out=out)
+    assert same_bits(out, smem.gemm(a, b, kernel="vectorized"))
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_bits_in_every_layout(tile: str, device: str) -> None:
+    """Runs along M, N or K, turned by the blocks or before, and single elements."""
+    for m, k, n in ((140, 40, 132), (33, 29, 35)):
+        a, b = normal(2, m, k, device=device), normal(2, k, n, device=device)
+        expected = smem.gemm(a, b, kernel="vectorized")
+        for layout_a in ("contiguous", "transposed", "unaligned", "apart", "step2"):
+            for layout_b in ("contiguous", "transposed", "unaligned_transposed"):
+                assert {layout_a, layout_b} <= set(LAYOUTS)
+                for members in (1, 2):
+                    x, y = laid_out(a[:members], layout_a), laid_out(b[:members], layout_b)
+                    result = smem.gemm(x, y, kernel=f"simt:{tile}")
+                    assert same_bits(result, expected[:members]), (layout_a, layout_b)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(3, 70000, 5), (2, 2**18, 2)])
+def test_cuts_of_k(m: int, k: int, n: int, device: str) -> None:
+    """At chunks and at superchunks, more of which than one round of the second kernel adds."""
+    a, b = normal(3, m, k, device=device), normal(k, n, device=device)
+    bias, c = normal(n, device=device), normal(m, n, device=device)
+    given = {"bias": bias, "c": c, "beta": 0.5, "alpha": 2.0, "activation": "silu"}
+    result = smem.gemm(a, b, kernel="simt", **given)
+    assert same_bits(result, smem.gemm(a, b, kernel="naive", **given))
+    one = smem.gemm(a[1], b, kernel="simt", **given)
+    assert same_bits(one, result[1])
