@@ -1,7 +1,7 @@
 """Launches every kernel once a dtype on awkward shapes, for compute-sanitizer to watch.
 
     make sanitize            (memcheck, racecheck, synccheck and initcheck)
-    compute-sanitizer --tool racecheck python tests/sanitize.py sum transpose     (of these only)
+    compute-sanitizer --tool racecheck python tests/sanitize.py sum wgmma     (of these only)
 
 Without torch's caching allocator every tensor is an allocation of its own, so that memcheck sees
 the bounds of each. Results are compared with torch's on the way.
@@ -11,10 +11,12 @@ filled with NaN first: then an element that is left out shows in the comparison.
 """
 
 import contextlib
+import functools
 import itertools
 import math
 import os
 import sys
+from collections.abc import Callable
 
 os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # or cuBLAS refuses deterministic algorithms
@@ -57,21 +59,12 @@ def poisoned(is_poisoned: bool = True):
         torch.use_deterministic_algorithms(False)
 
 
-def gemms() -> int:
+def gemms(kernel: smem.KernelInfo) -> int:
     launches = 0
-    for kernel in smem.kernels("gemm"):
-        with poisoned(kernel.name == "wgmma"):
-            launches += gemms_of(kernel)
-    return launches
-
-
-def gemms_of(kernel: smem.KernelInfo) -> int:
-    launches = 0
-    for dtype in FLOATS:
+    dtypes = [dtype for dtype in FLOATS if kernel.takes(dtype, "cuda", kernel.float32_precision)]
+    for dtype in dtypes:
         precision = kernel.float32_precision
-        if not kernel.takes(dtype, "cuda", precision):
-            continue
-        variants = kernel.variants if dtype == torch.bfloat16 else ()
+        variants = kernel.variants if dtype == dtypes[-1] else ()
         names = (kernel.name, *(f"{kernel.name}:{variant}" for variant in variants))
         shapes = SHAPES + (LONGER_SHAPES if kernel.variants else ())
         for name, (batch, m, n, k, turn_a, turn_b) in itertools.product(names, shapes):
@@ -101,7 +94,7 @@ def lines_that_halves_do_not_carry() -> int:
     if not row.takes(torch.float32, "cuda"):
         return 0
     launches = 0
-    for m, n, k in ((40, 50, 9), (300, 140, 700)):
+    for m, n, k in ((40, 50, 9), (300, 140, 700), (40, 24, 4200)):  # the last is cut along K
         for turned in (False, True):
             a = matrix((), m, k, turned, torch.float32).clone()
             b = matrix((), k, n, turned, torch.float32).clone()
@@ -186,8 +179,13 @@ def reductions() -> int:
     return launches
 
 
-PARTS = {
-    "gemm": gemms,
+def gemms_of(kernel: smem.KernelInfo) -> int:
+    with poisoned(kernel.name == "wgmma"):
+        return gemms(kernel)
+
+
+PARTS: dict[str, Callable[[], int]] = {
+    **{row.name: functools.partial(gemms_of, row) for row in smem.kernels("gemm")},
     "mended": lines_that_halves_do_not_carry,
     "training": trainings,
     "transpose": transposes,
