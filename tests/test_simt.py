@@ -58,3 +58,11 @@ def test_cuts_of_k(m: int, k: int, n: int, device: str) -> None:
     assert same_bits(result, smem.gemm(a, b, kernel="naive", **given))
     one = smem.gemm(a[1], b, kernel="simt", **given)
     assert same_bits(one, result[1])
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_traced_without_faults(tile: str) -> None:
+    """Cut along K, packed where the tile packs, ragged in all directions."""
+    trace = smem.trace("gemm", normal(33, 1090), normal(1090, 21), kernel=f"simt:{tile}")
+    assert trace.faults == ()
+    assert trace.launches[-1].kernel == "simt reduce"

@@ -54,7 +54,7 @@ TILES = {
 }
 
 
-@pytest.mark.parametrize("kernel", GEMMS)
+@pytest.mark.parametrize("kernel", TILES)
 def test_every_gemm_reads_what_its_tile_says(kernel: str) -> None:
     """A ceil(N / tile) times and B ceil(M / tile) times, whatever is cut off at the edges."""
     tile = TILES[kernel]
@@ -187,7 +187,11 @@ def test_panel_stores_want_another_pitch_than_its_loads(k: int, conflict: int) -
 @pytest.mark.parametrize("dtype", [F64, F32, F16], ids=short)
 def test_tiles_are_read_without_conflict_in_any_dtype(kernel: str, dtype: torch.dtype) -> None:
     trace = gemm(kernel, 128, 128, 32, dtype)
-    conflicting = [line for line in lines(trace, ("load",), "shared") if line.conflicts]
+    conflicting = [
+        line
+        for line in lines(trace, ("load",), "shared")
+        if line.conflicts and "slots" not in line.text  # simt's sums on their way out, once a tile
+    ]
     if (kernel, dtype) == ("tiled16", F64):
         # A warp reads As in two rows of 16 doubles, which are 32 words apart: as panel does.
         (of_a,) = conflicting
@@ -209,15 +213,17 @@ def test_float32_tiles_are_stored_without_conflict(kernel: str) -> None:
 @pytest.mark.parametrize("kernel", GEMMS)
 def test_gemm_flop(kernel: str) -> None:
     """M N K multiply-adds. For each element besides: alpha's multiplication, an addition for each
-    of the K / 64 chunks, and two more that add up the sum, the chunks' and the superchunks' sum."""
+    of the K / 64 chunks, and two more that add up the sum, the chunks' and the superchunks' sum.
+    simt adds no superchunks' sum where there is none, nor what is left beyond whole chunks."""
     m = n = 128
+    more = 0 if kernel == "simt" else 2
     for k in (64, 128):
         trace = gemm(kernel, m, n, k)
         (launch,) = trace.launches
         assert launch.fma == m * n * k
         assert launch.multiply == m * n
-        assert launch.add == m * n * (k // 64 + 2)
-        assert trace.flop == 2 * m * n * k + m * n * (k // 64 + 3)
+        assert launch.add == m * n * (k // 64 + more)
+        assert trace.flop == 2 * m * n * k + m * n * (k // 64 + 1 + more)
 
 
 def test_epilogue_adds_its_own() -> None:

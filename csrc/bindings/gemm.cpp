@@ -255,6 +255,7 @@ void run(const Arguments& args, const MatrixView& out, const OptionalTensor& pre
   if (args.c) trace_tensor("c", *args.c);
   trace_tensor("out", *out.tensor);
   if (pre) trace_tensor("pre", *pre);
+  if (workspace) trace_tensor("workspace", *workspace);
   batch.for_each_outer([&, &problem = problem](const auto& offsets) {
     Problem member = problem;
     if (workspace) member.workspace = workspace->mutable_data_ptr();

@@ -17,7 +17,9 @@ struct Model {
   double dram = 4000;       ///< bytes in a nanosecond, to all multiprocessors
   double start = 2500;      ///< launch, first loads and end
   double wave = 1500;       ///< first loads and end of a block that follows another
-  double second = 2500;     ///< a further launch
+  double second = 3500;     ///< a further launch
+  double add = 25;          ///< bytes in a nanosecond, to a block of 32 elements that adds parts
+  double f64 = 1.6;         ///< times as long in the smaller tiles
   double element = 0.12;    ///< cycles of a multiprocessor for an element of out
   double by_element = 1.2;  ///< times as long where operands are copied element by element
 };
@@ -27,8 +29,8 @@ struct Model {
 struct Speed {
   double full, alone;
 };
-constexpr Speed SPEEDS[] = {{175, 230}, {62, 115}, {21, 64},  {8.5, 45}, {48, 100},
-                            {40, 75},   {22, 60},  {48, 100}, {40, 75},  {26, 60}};
+constexpr Speed SPEEDS[] = {{175, 230}, {58, 105}, {21, 64},  {8.5, 45}, {56, 108},
+                            {40, 75},   {22, 60},  {56, 108}, {44, 75},  {26, 60}};
 static_assert(std::size(SPEEDS) == TILE_COUNT, "a speed a tile");
 
 /// The tile that fits every GPU.
@@ -85,7 +87,8 @@ double nanoseconds(const Problem& problem, const Device& device, const Plan& p, 
   const double SMs = std::max(1, device.multiprocessors);
   const double each = std::ceil(blocks / SMs);
   const auto length = static_cast<double>(std::min(problem.K, p.cut.part_length));
-  const double slower = p.tells ? 1 : model.by_element;
+  double slower = p.tells ? 1 : model.by_element;
+  if (problem.dtype == DType::f64 && p.tile > 0) slower *= model.f64;
   const double out = model.element * tile.rows() * tile.cols(size);
   // Either the multiprocessors are full, or each block waits for itself.
   const double waves = std::ceil(each / tile.blocks);
@@ -94,7 +97,10 @@ double nanoseconds(const Problem& problem, const Device& device, const Plan& p, 
   double others = model.start + (waves - 1) * model.wave / tile.blocks;
   if (p.cut.by != Unit::none) {
     const Workspace workspace = workspace_of(problem, p);
-    others += model.second + 2 * static_cast<double>(workspace.sums) / model.dram;
+    const auto sums = static_cast<double>(workspace.sums);
+    const double adders = std::ceil(static_cast<double>(members_of(problem) * problem.M) *
+                                    static_cast<double>(problem.N) / 32);
+    others += model.second + sums / model.dram + sums / std::min(model.dram, adders * model.add);
   }
   const auto K = static_cast<double>(problem.K);
   for (const auto& [packs, extent] :

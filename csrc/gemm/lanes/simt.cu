@@ -20,7 +20,7 @@ inline namespace SMEM_BUILD {
 
 void launch_simt(const Problem& problem, const Device& device) {
   if (size_of(problem.dtype) < 4) return register_tiled.launch(problem, device);
-  const lanes::Plan plan = lanes::plan(problem, device);
+  const lanes::Plan plan = lanes::remembered_plan(problem, device);
   if (problem.dtype == DType::f64) {
     lanes::launch_plan<double>(problem, plan, device);
   } else {
@@ -30,7 +30,7 @@ void launch_simt(const Problem& problem, const Device& device) {
 
 size_t simt_workspace_bytes(const Problem& problem, const Device& device) {
   if (size_of(problem.dtype) < 4) return 0;
-  return lanes::workspace_of(problem, lanes::plan(problem, device)).bytes();
+  return lanes::workspace_of(problem, lanes::remembered_plan(problem, device)).bytes();
 }
 
 /// That of a large problem.

@@ -44,7 +44,8 @@ void SharedMemory::note(const void* begin, size_t bytes, size_t element_bytes) {
     return;
   }
   for (Region& region : regions_) {
-    if (region.begin != address) continue;
+    // A tile may lie in dynamic memory, and is a part of it then.
+    if (address < region.begin || address + bytes > region.begin + region.bytes) continue;
     if (element_bytes < region.element_bytes) refine(region, element_bytes);
     return;
   }
