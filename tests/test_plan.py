@@ -169,10 +169,10 @@ def test_float32_on_an_h200() -> None:
     def kernel(n: int, k: int, m: int = 4096, **options: object) -> str:
         return plan_problem(torch.float32, GemmProblem.contiguous(m, n, k), **options).kernel
 
-    assert kernel(256, 256) == kernel(256, 256, 1) == kernel(16, 4096) == "fp16x3"
-    assert kernel(4096, 63) == kernel(4096, 4096, precision="ieee") == "simt"
+    assert kernel(256, 512) == kernel(256, 512, 1) == kernel(64, 4096) == "fp16x3"
+    assert kernel(4096, 127) == kernel(63, 65536) == kernel(4096, 4096, precision="ieee") == "simt"
     assert kernel(4096, 4096, precision="tf32") == "tensor_core"
-    assert kernel(255, 256) == kernel(4096, 4096, capability=(8, 0)) == "simt"
+    assert kernel(255, 512) == kernel(4096, 4096, capability=(8, 0)) == "simt"
     assert kernel(4096, 4096, capability=(10, 0)) == "simt"
     assert kernel(4096, 4096, capability=(7, 5)) == "register_tiled", "no cp.async"
 

@@ -53,13 +53,14 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
 }
 
 Choice choose(const Problem& problem, const Device& device) {
-  // A function of N and K alone: fp16x3 has other bits than the SIMT kernels. From 256 x 256 on it
-  // is the faster at M = 16 as well (14 us against 19 there). Below that it gains at the largest M
-  // alone (128 x 128: 12 us each, 33 against 63 at M = 16384), and its launches take the host
-  // longer.
+  // A function of N and K alone: fp16x3 has other bits than the SIMT kernels. Torch | simt | fp16x3
+  // in us: 256^3 12 | 12 | 18, 512^3 18 | 23 | 22, 1024^3 64 | 76 | 35; with few columns
+  // 16 x 16 x 1048576 224 | 98 | 177; with a short K, where out is most of the work,
+  // 64 x 32768 x 64 14 | 15 | 41. Below these limits it gains at the largest M alone.
+  constexpr int64_t FEWEST_COLUMNS = 64, SHORTEST_K = 128, SMALLEST_B = 1 << 17;
   if (problem.dtype == DType::f32 && problem.precision == Precision::fp32 &&
-      device.capability == 90 && !device.host && problem.K >= 64 &&
-      problem.N * problem.K >= 256 * 256) {
+      device.capability == 90 && !device.host && problem.N >= FEWEST_COLUMNS &&
+      problem.K >= SHORTEST_K && problem.N * problem.K >= SMALLEST_B) {
     return {index_of(host_kernels(), "fp16x3"),
             "float32 by three float16 products on Hopper's tensor cores"};
   }
