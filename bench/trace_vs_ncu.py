@@ -1,10 +1,11 @@
 """Hold what the tracer counts against what Nsight Compute counts on the GPU, kernel by kernel.
 
     python bench/trace_vs_ncu.py --out bench/results/trace-vs-ncu-h200.json
+    python bench/trace_vs_ncu.py --only simt --out bench/results/trace-vs-ncu-h200.json
 
 Runs every kernel of every ladder once under ``ncu`` (which must be on PATH and allowed to read the
 performance counters) and once under ``smem.trace``, on the same problems, and writes both counts
-side by side. Exits with 1 if any differ by more than 1% for no reason that is known
+side by side. With ``--only`` it keeps what the file has of other kernels. Exits with 1 if any differ by more than 1% for no reason that is known
 (known_differences.py).
 """
 
@@ -196,14 +197,19 @@ def arguments(op: str, sizes: tuple[int, ...], dtype: str, device: str) -> tuple
     return (filled(*sizes), 1) if op == "sum" else (filled(*sizes),)
 
 
-def launch_all() -> None:
+def runs_of(only: str | None) -> list[tuple[str, str, tuple[int, ...], str]]:
+    """Those of one kernel, or all."""
+    return [run for run in runs() if only in (None, run[1])]
+
+
+def launch_all(only: str | None) -> None:
     """What ncu watches: each run once."""
-    for op, kernel, sizes, dtype in runs():
+    for op, kernel, sizes, dtype in runs_of(only):
         getattr(smem, op)(*arguments(op, sizes, dtype, "cuda"), kernel=kernel)
     torch.cuda.synchronize()
 
 
-def profile(save: Path | None) -> list[dict[str, str]]:
+def profile(save: Path | None, only: str | None) -> list[dict[str, str]]:
     """Run :func:`launch_all` under ncu; a dict of its columns for each launch."""
     metrics = [f"{name}.sum" for _, names in COUNTERS.values() for name in names]
     options = [
@@ -211,6 +217,7 @@ def profile(save: Path | None) -> list[dict[str, str]]:
         *("--print-metric-instances", "details"),
     ]
     command = [sys.executable, Path(__file__).resolve(), "--launch"]
+    command += ["--only", only] if only else []
     return ncu.profile(command, [*metrics, FROM_L2, OPCODES], options, save=save)
 
 
@@ -247,11 +254,11 @@ def compare(launches: list[dict[str, str]], trace: smem.Trace) -> dict[str, Any]
     }
 
 
-def collect(save: Path | None) -> dict[str, Any]:
+def collect(save: Path | None, only: str | None) -> dict[str, Any]:
     """Everything that the results file holds."""
     rows = []
-    profiled = iter(profile(save))
-    for op, kernel, sizes, dtype in runs():
+    profiled = iter(profile(save, only))
+    for op, kernel, sizes, dtype in runs_of(only):
         trace = smem.trace(op, *arguments(op, sizes, dtype, "cpu"), kernel=kernel)
         launches = list(itertools.islice(profiled, len(trace.launches)))
         row = {"op": op, "kernel": kernel, "sizes": sizes, "dtype": dtype}
@@ -259,6 +266,16 @@ def collect(save: Path | None) -> dict[str, Any]:
     if extra := list(profiled):
         raise SystemExit(f"ncu saw {len(extra)} launches that the trace did not")
     return {**ncu.setting(), "rows": rows}
+
+
+def merged(results: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """The results, and the rows from before that they have not, in the order of :func:`runs`."""
+
+    def by_run(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
+        return {(r["op"], r["kernel"], tuple(r["sizes"]), r["dtype"]): r for r in rows}
+
+    rows = by_run(before["rows"]) | by_run(results["rows"])
+    return {**results, "rows": [rows[run] for run in runs() if run in rows]}
 
 
 def show(results: dict[str, Any]) -> bool:
@@ -283,13 +300,16 @@ def show(results: dict[str, Any]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="write the results there, as JSON")
+    parser.add_argument("--only", metavar="KERNEL", help="of all kernels")
     parser.add_argument("--save-csv", type=Path, help="keep what ncu printed")
     parser.add_argument("--launch", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.launch:
-        launch_all()
+        launch_all(args.only)
         return 0
-    results = collect(args.save_csv)
+    results = collect(args.save_csv, args.only)
+    if args.only and args.out and args.out.exists():
+        results = merged(results, json.loads(args.out.read_text()))
     if args.out:
         args.out.write_text(json.dumps(results, indent=1) + "\n")
     return int(not show(results))

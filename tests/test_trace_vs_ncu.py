@@ -50,6 +50,16 @@ def test_every_run_is_there() -> None:
     assert runs == list(trace_vs_ncu.runs())
 
 
+def test_one_kernel_measured_again_keeps_the_others() -> None:
+    runs = list(trace_vs_ncu.runs())
+    before = {"rows": [dict(zip(("op", "kernel", "sizes", "dtype"), r, strict=True)) for r in runs]}
+    again = {"device": "new", "rows": [before["rows"][3] | {"from_l2": 1}]}
+    after = trace_vs_ncu.merged(again, before)
+    assert after["device"] == "new"
+    assert [row.get("from_l2") for row in after["rows"][2:5]] == [None, 1, None]
+    assert len(after["rows"]) == len(runs)
+
+
 @pytest.mark.skipif(not ROWS, reason="no results yet")
 def test_every_reason_explains_something() -> None:
     """But for collisions with the cache's fills, which other runs may not have."""
