@@ -5,8 +5,8 @@
 
 Runs every kernel of every ladder once under ``ncu`` (which must be on PATH and allowed to read the
 performance counters) and once under ``smem.trace``, on the same problems, and writes both counts
-side by side. With ``--only`` it keeps what the file has of other kernels. Exits with 1 if any differ by more than 1% for no reason that is known
-(known_differences.py).
+side by side. With ``--only`` it keeps what the file has of other kernels. Exits with 1 if any
+differ by more than 1% for no reason that is known (known_differences.py).
 """
 
 from __future__ import annotations
