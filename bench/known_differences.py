@@ -56,6 +56,10 @@ _FITTED = (
     "the passes of 16-byte cp.async from rows that are not whole 128-byte lines apart, or of zeros "
     "beyond an edge: the trace's rule was fitted, not found"
 )
+_PADDED = (
+    "simt's stages have rows padded by 16 bytes, which its copies of 4 and of 16 bytes run across: "
+    "the trace's rule for their passes was fitted to other kernels' copies, not found"
+)
 _UNSEEN = (
     "ncu's counters by instruction see a part of what these 16-byte copies move, or nothing: no "
     "byte at 256x256. The sectors that the hardware counts from L2 to L1 are the trace's"
@@ -131,7 +135,9 @@ REASONS: dict[str, tuple[Reason, ...]] = {
         Reason(_FITTED, _ragged_gemm, 0.1),
         Reason(_FITTED, lambda row: row["kernel"] == "gathered" and row["dtype"] == "uint8", 0.6),
         Reason(_UNSEEN, _gathered, 1.2, "from_l2"),
+        Reason(_PADDED, lambda row: row["kernel"] == "simt", 0.35),
     ),
+    "copy conflicts": (Reason(_PADDED, lambda row: row["kernel"] == "simt", 0.7),),
     "shared load bytes": (
         Reason(
             "two-byte copies go through registers, by generic loads (LD) here: ncu adds their "

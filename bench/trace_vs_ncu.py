@@ -269,13 +269,14 @@ def collect(save: Path | None, only: str | None) -> dict[str, Any]:
 
 
 def merged(results: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """The results, and the rows from before that they have not, in the order of :func:`runs`."""
+    """What was there before, with the results' rows, each of which says what it was made with."""
 
     def by_run(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
         return {(r["op"], r["kernel"], tuple(r["sizes"]), r["dtype"]): r for r in rows}
 
-    rows = by_run(before["rows"]) | by_run(results["rows"])
-    return {**results, "rows": [rows[run] for run in runs() if run in rows]}
+    again = [row | {"versions": results["versions"]} for row in results["rows"]]
+    rows = by_run(before["rows"]) | by_run(again)
+    return {**before, "rows": [rows[run] for run in runs() if run in rows]}
 
 
 def show(results: dict[str, Any]) -> bool:

@@ -52,11 +52,12 @@ def test_every_run_is_there() -> None:
 
 def test_one_kernel_measured_again_keeps_the_others() -> None:
     runs = list(trace_vs_ncu.runs())
-    before = {"rows": [dict(zip(("op", "kernel", "sizes", "dtype"), r, strict=True)) for r in runs]}
-    again = {"device": "new", "rows": [before["rows"][3] | {"from_l2": 1}]}
-    after = trace_vs_ncu.merged(again, before)
-    assert after["device"] == "new"
+    rows = [dict(zip(("op", "kernel", "sizes", "dtype"), run, strict=True)) for run in runs]
+    before = {"versions": "old", "rows": rows}
+    after = trace_vs_ncu.merged({"versions": "new", "rows": [rows[3] | {"from_l2": 1}]}, before)
+    assert after["versions"] == "old"
     assert [row.get("from_l2") for row in after["rows"][2:5]] == [None, 1, None]
+    assert [row.get("versions") for row in after["rows"][2:5]] == [None, "new", None]
     assert len(after["rows"]) == len(runs)
 
 
