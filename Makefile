@@ -79,6 +79,15 @@ wheel: $(READY)  ## build dist/*.whl
 	rm -rf build/lib* build/bdist*
 	$(PY) -m build --wheel --no-isolation
 
+.PHONY: check-wheel
+check-wheel: wheel  ## install that wheel beside torch alone, and use it there
+	rm -rf build/clean
+	$(PY) -m venv build/clean
+	build/clean/bin/python -m pip install --disable-pip-version-check -q \
+	  $$(grep '^torch==' requirements.txt) dist/*.whl
+	cd build/clean && bin/python -m torch_smem_gemm info
+	cd build/clean && bin/python $(CURDIR)/examples/train_gpt.py --steps 3 --write 20
+
 .PHONY: clean
 clean:  ## remove all that was built; .venv stays
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
