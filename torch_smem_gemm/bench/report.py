@@ -57,7 +57,8 @@ def performance(found: Mapping[str, Any]) -> str:
     rows = found["rows"]
     parts = [
         "# Performance",
-        "Written by `python -m torch_smem_gemm bench report`. All figures are from one run.",
+        "Written by `python -m torch_smem_gemm bench report`. All figures are from one run. "
+        "[occupancy.md](occupancy.md) has each kernel's occupancy and floor.",
         measured_on(found),
         _run(found),
         f"Method: {found['method']}",

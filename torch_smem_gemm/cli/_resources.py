@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from torch_smem_gemm import _C
-from torch_smem_gemm._kernels import build_info
+from torch_smem_gemm._kernels import build_info, kernels
 from torch_smem_gemm.cli._environment import serving_arch
 from torch_smem_gemm.cli.info import PTXAS_REPORT
 
@@ -61,6 +61,8 @@ def _symbol(op: str, kernel: str, dtype: torch.dtype) -> str:
     for row in json.loads(_C.kernel_symbols()):
         if (row["op"], row["name"], row["dtype"]) == (op, kernel, built_for):
             return plain_name(row["symbol"])
+    if any(row.name == kernel and row.variants for row in kernels(op)):
+        raise LookupError(f"{op} kernel {kernel} is one of several functions, by its tile")
     raise LookupError(f"{op} kernel {kernel} is not built for {built_for}")
 
 

@@ -1,0 +1,51 @@
+"""docs/occupancy.md shows what bench/occupancy.py found, of every kernel."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import torch_smem_gemm as smem
+from torch_smem_gemm import analysis
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+if not BENCH.exists():
+    pytest.skip("bench/ is not in source packages", allow_module_level=True)
+
+import occupancy  # noqa: E402
+
+FOUND = json.loads(occupancy.RESULTS.read_text(encoding="utf-8"))
+
+
+def test_document_shows_the_figures() -> None:
+    shown = occupancy.DOCUMENT.read_text(encoding="utf-8")
+    assert shown == occupancy.document(FOUND), "run `PYTHONPATH=. python bench/occupancy.py`"
+
+
+def test_every_kernel_is_there() -> None:
+    rows = [(row["op"], tuple(row["sizes"]), row["dtype"], row["kernel"]) for row in FOUND["rows"]]
+    assert rows == [
+        (op, sizes, dtype, kernel.name)
+        for op, sizes, dtype in occupancy.PROBLEMS
+        for kernel in smem.kernels(op)
+        if kernel.on_cpu
+    ]
+
+
+@pytest.mark.parametrize(
+    "row", FOUND["rows"], ids=lambda row: f"{row['op']}-{row['kernel']}-{row['dtype']}"
+)
+def test_the_source_still_launches_so(row: dict) -> None:
+    """Threads, shared memory and floor need no CUDA; blocks follow from them and the registers."""
+    now = occupancy.row_of(row["op"], row["sizes"], row["dtype"], row["kernel"])
+    for name in ("threads", "floor_us", "bottleneck"):
+        assert now[name] == row[name]
+    carveout = 100 if row["shared_bytes"] > 48 * 1024 else None
+    held = analysis.occupancy(
+        row["threads"],
+        row["registers"] or 0,
+        row["shared_bytes"],
+        analysis.device("H200").capability,
+        carveout=carveout,
+    )
+    assert (held.blocks, held.percent) == (row["blocks"], row["percent"])
