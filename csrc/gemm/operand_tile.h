@@ -6,6 +6,7 @@
 #ifdef __CUDACC__
 
 #include "device/cp_async.h"
+#include "device/keep.h"
 #include "device/mma.h"
 
 namespace smem::gemm {
@@ -46,14 +47,6 @@ struct TileLayout {
     return row * COLS + CHUNK<T> * (chunk ^ swizzle(row));
   }
 };
-
-/// Keeps a value in its register. Left to itself, nvcc computes addresses anew in every step, or
-/// walks along with several pointers where one is enough.
-__device__ __forceinline__ void keep(unsigned& value) { asm volatile("" : "+r"(value)); }
-template <typename T>
-__device__ __forceinline__ void keep(const T*& pointer) {
-  asm volatile("" : "+l"(pointer));
-}
 
 /// The bytes along the rows of X that one copy can move: 16, 8 or 4, or 0 where elements are moved
 /// one by one.

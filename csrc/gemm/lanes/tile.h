@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "device/keep.h"
 #include "gemm/gemm.h"
 
 namespace smem::gemm::lanes {
@@ -82,24 +83,6 @@ struct Arguments {
 };
 
 inline namespace SMEM_BUILD {
-
-/// Keeps a value in its register: left to itself, nvcc computes it anew in every step.
-template <typename T>
-__device__ __forceinline__ void keep(T& value) {
-#ifdef __CUDA_ARCH__
-  if constexpr (std::is_same_v<T, float>) {
-    asm volatile("" : "+f"(value));
-  } else if constexpr (std::is_same_v<T, double>) {
-    asm volatile("" : "+d"(value));
-  } else if constexpr (sizeof(T) == 8) {
-    asm volatile("" : "+l"(value));
-  } else {
-    asm volatile("" : "+r"(value));
-  }
-#else
-  (void)value;
-#endif
-}
 
 template <typename T>
 __device__ __forceinline__ constexpr T lesser(T a, T b) {

@@ -1,0 +1,30 @@
+// Holds a value in its register. Left to itself, nvcc computes addresses anew in every step, or
+// walks along with several pointers where one is enough.
+#pragma once
+
+#include <type_traits>
+
+#include "device/platform.h"
+
+namespace smem {
+inline namespace SMEM_BUILD {
+
+template <typename T>
+__device__ __forceinline__ void keep(T& value) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<T, float>) {
+    asm volatile("" : "+f"(value));
+  } else if constexpr (std::is_same_v<T, double>) {
+    asm volatile("" : "+d"(value));
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(value));
+  } else {
+    asm volatile("" : "+r"(value));
+  }
+#else
+  (void)value;
+#endif
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem
