@@ -19,8 +19,9 @@ struct Plan {
 /// The best plan, or the best with TILES[problem.variant].
 Plan plan(const Problem& problem, const Device& device);
 
-/// The same, remembered by the calling thread.
-Plan remembered_plan(const Problem& problem, const Device& device);
+/// The same, remembered by the calling thread, as each call asks twice: for its workspace and for
+/// its launch.
+const Plan& remembered_plan(const Problem& problem, const Device& device);
 
 /// A plan in words.
 std::string text_of(const Plan& plan);
