@@ -4,9 +4,9 @@
 // both operands from shared memory itself, so that no register and no ldmatrix stands between. One
 // warp only tells the copy engine (TMA) what to load, stages ahead; two warpgroups multiply; blocks
 // live for many tiles, and those of a cluster load B once for both. gemm/hopper/ has the parts:
-// kernel.h (the kernel), pipeline.h (the stages), finish.h (sums to elements), store.h and elements.h
-// (elements to out), tile.h and plan.h (which tile, and why), pack.h (operands that the copy engine
-// cannot read).
+// kernel.h (the kernel), pipeline.h (the stages), finish.h (from sums to elements), store.h and
+// elements.h (their ways to out), tile.h and plan.h (which tile, and why), pack.h (operands that
+// the copy engine cannot read).
 //
 // Every sum is one chain of products with K ascending by 16, from zero, as tensor_core's is; where
 // N is at most 256 and K at least 8192, the sums of chunks of K are added in order. Reads: A
