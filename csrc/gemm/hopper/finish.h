@@ -7,10 +7,9 @@
 namespace smem::gemm::hopper {
 inline namespace SMEM_BUILD {
 
-/// Sum i of a lane stands in row lane / 4 + (i & 2 ? 8 : 0) of 16 and column 8 (i / 4) + 2 (lane %
-/// 4)
-/// + i % 2. Each step is a pass of its own over all sums, so that code which does not run is not
-/// loaded either.
+/// Of 16 rows, sum i of a lane stands in row lane / 4, or eight below where i & 2, and in column
+/// 8 (i / 4) + 2 (lane % 4) + i % 2. Each step is a pass of its own over all sums, so that code
+/// which does not run is not loaded either.
 template <typename T, int COUNT>
 struct Finish {
   const Epilogue<T>& epilogue;

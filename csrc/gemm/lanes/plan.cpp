@@ -7,10 +7,6 @@
 namespace smem::gemm::lanes {
 namespace {
 
-/// As block.h has them, which only kernels include.
-int64_t chunk_of(int64_t K) { return K < 2048 ? 64 : 128; }
-constexpr int64_t CHUNKS_A_SUPERCHUNK = 16;
-
 /// Measured on an H200, in nanoseconds and bytes; other GPUs differ, but not in what is better.
 struct Model {
   double clock = 1.98;      ///< cycles in a nanosecond
@@ -147,12 +143,11 @@ Plan with_tile(const Problem& problem, const Device& device, int index, double b
     packed.tells = true;
     consider(packed);
   }
-  const int64_t chunk = chunk_of(problem.K), superchunk = chunk * CHUNKS_A_SUPERCHUNK;
   constexpr double MOST_SUMS = 1 << 26;  // elements
   const double matrix = static_cast<double>(members_of(problem)) * static_cast<double>(problem.M) *
                         static_cast<double>(problem.N);
-  for (const auto& [by, unit] :
-       {std::pair{Unit::chunk, chunk}, std::pair{Unit::superchunk, superchunk}}) {
+  for (const Unit by : {Unit::chunk, Unit::superchunk}) {
+    const int64_t unit = unit_length(by, problem.K);
     const int64_t units = ceil_div(problem.K, unit);
     if (units < 2 || matrix * static_cast<double>(units) > MOST_SUMS) continue;
     const Plan base = best.cut.by == Unit::none ? best : uncut;
@@ -180,9 +175,8 @@ Workspace workspace_of(const Problem& problem, const Plan& p) {
   if (p.pack_a) workspace.a = bytes(packed_pitch(problem.M) * problem.K);
   if (p.pack_b) workspace.b = bytes(packed_pitch(problem.N) * problem.K);
   if (p.cut.by != Unit::none) {
-    const int64_t chunk = chunk_of(problem.K);
-    const int64_t unit = p.cut.by == Unit::chunk ? chunk : chunk * CHUNKS_A_SUPERCHUNK;
-    workspace.sums = bytes(ceil_div(problem.K, unit) * members_of(problem) * problem.M * problem.N);
+    const int64_t units = ceil_div(problem.K, unit_length(p.cut.by, problem.K));
+    workspace.sums = bytes(units * members_of(problem) * problem.M * problem.N);
   }
   return workspace;
 }

@@ -33,9 +33,8 @@ struct Partials {
 template <typename T>
 __device__ __forceinline__ Partials<T> partials_of(const Arguments& arguments, int64_t element) {
   const Problem& problem = arguments.problem;
-  const int64_t chunk = chunk_length(problem.K);
   const bool by_chunk = arguments.cut.by == Unit::chunk;
-  const int64_t unit = by_chunk ? chunk : chunk * CHUNKS_A_SUPERCHUNK;
+  const int64_t unit = unit_length(arguments.cut.by, problem.K);
   return {static_cast<const T*>(problem.workspace) + element,
           int64_t{arguments.members} * problem.M * problem.N, (problem.K + unit - 1) / unit,
           by_chunk ? static_cast<int>(CHUNKS_A_SUPERCHUNK) : 1};

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "device/keep.h"
+#include "gemm/chunk.h"
 #include "gemm/gemm.h"
 
 namespace smem::gemm::lanes {
@@ -67,6 +68,12 @@ constexpr Told told(int tile) {
 /// K in parts, one a block. The sums of each unit of a part go to the workspace, and are added
 /// there in the order in which one block would add them (block.h): the same bits.
 enum class Unit : int { none, chunk, superchunk };
+
+/// Of K, for one that there is.
+constexpr int64_t unit_length(Unit unit, int64_t K) {
+  const int64_t chunk = chunk_length(K);
+  return unit == Unit::chunk ? chunk : chunk * CHUNKS_A_SUPERCHUNK;
+}
 
 struct Cut {
   Unit by = Unit::none;
