@@ -21,7 +21,7 @@ from torch import Tensor
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench.numbers import DATA, errors
-from torch_smem_gemm.bench.report import between
+from torch_smem_gemm.bench.report import between, write_or_check
 from torch_smem_gemm.cli._environment import versions
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -128,11 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     before = DOCUMENT.read_text(encoding="utf-8")
     wanted = document(before, json.loads(RESULTS.read_text(encoding="utf-8")))
-    if args.check and wanted != before:
-        print(f"{DOCUMENT} does not show the results: run `PYTHONPATH=. python {sys.argv[0]}`")
-        return 1
-    DOCUMENT.write_text(wanted, encoding="utf-8")
-    return 0
+    return write_or_check(DOCUMENT, wanted, "the results", check=args.check)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ bench/results. Takes some ten seconds.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from teaching import global_memory, resources, shared_memory, speed
 from teaching.agreement import agreement
 from teaching.claim import Claim
 from teaching.evidence import COUNTERS, TIMES, TRACED, Evidence
+
+from torch_smem_gemm.bench.report import write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "claims.md"
@@ -51,13 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     wanted = document(Evidence.load(args.times, args.counters))
-    if not args.check:
-        args.document.parent.mkdir(parents=True, exist_ok=True)
-        args.document.write_text(wanted, encoding="utf-8")
-    elif not args.document.exists() or args.document.read_text(encoding="utf-8") != wanted:
-        print(f"{args.document} does not show the results: run `PYTHONPATH=. python {sys.argv[0]}`")
-        return 1
-    return 0
+    return write_or_check(args.document, wanted, "the results", check=args.check)
 
 
 def document(evidence: Evidence) -> str:

@@ -20,6 +20,7 @@ import torch
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.analysis import device
+from torch_smem_gemm.bench.report import write_or_check
 from torch_smem_gemm.cli._environment import versions
 from torch_smem_gemm.cli._explain_kernel import judge, largest_launch
 
@@ -133,11 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.measure:
         RESULTS.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
     wanted = document(json.loads(RESULTS.read_text(encoding="utf-8")))
-    if args.check and DOCUMENT.read_text(encoding="utf-8") != wanted:
-        print(f"{DOCUMENT} does not show the results: run `PYTHONPATH=. python {sys.argv[0]}`")
-        return 1
-    DOCUMENT.write_text(wanted, encoding="utf-8")
-    return 0
+    return write_or_check(DOCUMENT, wanted, "the results", check=args.check)
 
 
 if __name__ == "__main__":

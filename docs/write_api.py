@@ -13,7 +13,6 @@ import ast
 import dataclasses
 import inspect
 import re
-import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 import torch_smem_gemm as smem
 from torch_smem_gemm import analysis, trace_report
+from torch_smem_gemm.bench.report import write_or_check
 
 DOCUMENT = Path(__file__).resolve().parent / "api.md"
 
@@ -68,13 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--document", type=Path, default=DOCUMENT)
     args = parser.parse_args(argv)
 
-    wanted = document()
-    if not args.check:
-        args.document.write_text(wanted, encoding="utf-8")
-    elif not args.document.exists() or args.document.read_text(encoding="utf-8") != wanted:
-        print(f"{args.document} does not show the API: run `PYTHONPATH=. python {sys.argv[0]}`")
-        return 1
-    return 0
+    return write_or_check(args.document, document(), "the API", check=args.check)
 
 
 def document() -> str:

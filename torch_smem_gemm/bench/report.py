@@ -6,8 +6,10 @@ The same results give the same text.
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch_smem_gemm.bench.measure import Ceilings
@@ -40,6 +42,17 @@ def between(text: str, marker: str, inside: str) -> str:
     if not (begin and end):
         raise ValueError(f"it needs the line {first} and, after it, {last}")
     return f"{before}{begin}\n{inside}\n{end}{after}"
+
+
+def write_or_check(document: Path, wanted: str, source: str, *, check: bool) -> int:
+    """Write a document; or only say if it does not show its source. Returns the exit status."""
+    if not check:
+        document.parent.mkdir(parents=True, exist_ok=True)
+        document.write_text(wanted, encoding="utf-8")
+    elif not document.exists() or document.read_text(encoding="utf-8") != wanted:
+        print(f"{document} does not show {source}: run `PYTHONPATH=. python {sys.argv[0]}`")
+        return 1
+    return 0
 
 
 def readme(text: str, found: Mapping[str, Any]) -> str:
