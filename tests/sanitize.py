@@ -94,7 +94,8 @@ def lines_that_halves_do_not_carry() -> int:
     if not row.takes(torch.float32, "cuda"):
         return 0
     launches = 0
-    for m, n, k in ((40, 50, 9), (300, 140, 700), (40, 24, 4200)):  # the last is cut along K
+    # The third is cut along K; of the last ones B is split on its way.
+    for m, n, k in ((40, 50, 9), (300, 140, 700), (40, 24, 4200), (7, 68, 268), (60, 68, 268)):
         for turned in (False, True):
             a = matrix((), m, k, turned, torch.float32).clone()
             b = matrix((), k, n, turned, torch.float32).clone()

@@ -2,12 +2,14 @@
 //
 // Three kernels: each operand is split into two float16 numbers an element and a power of two a
 // line (gemm/split); the halves are multiplied (product.cu); and lines that halves cannot carry
-// are computed by fmas (exact.cu). Where out is narrow and K long, all of that is done for chunks
+// are computed by fmas (exact.cu). Where A has few rows, one kernel does all but splitting A
+// (few_rows.cu). Where out is narrow and K long, all of that is done for chunks
 // of K, which are added at last (chunks.cu). All but the first begin while the one before still
 // runs (device/programmatic.h). Elements of A and B are read once, their halves M / 128 and N / 128
 // times, out of L2 mostly.
 #include "gemm/halves/chunks.h"
 #include "gemm/halves/exact.h"
+#include "gemm/halves/few_rows.h"
 #include "gemm/halves/product.h"
 #include "gemm/hopper/members.h"
 #include "gemm/ladder.h"
@@ -45,13 +47,20 @@ split::Split split_of(const Problem& problem, Tensor tensor) {
           chunks.count};
 }
 
+/// B for its workspace: where A has few rows, B's halves never reach memory.
+split::Split stored_b(const Problem& problem) {
+  split::Split b = split_of(problem, B);
+  if (has_few_rows(problem, b)) b.part_length = 0;
+  return b;
+}
+
 struct Workspace {
   split::Workspace a, b;
   size_t partials, bytes;
 
   explicit Workspace(const Problem& problem)
       : a(split_of(problem, A)),
-        b(split_of(problem, B)),
+        b(stored_b(problem)),
         partials(a.bytes + b.bytes),
         bytes(partials + Chunks(problem.N, problem.K).bytes(problem)) {}
 };
@@ -63,6 +72,7 @@ void launch_members(const Problem& problem, const Device& device) {
   const split::Split b = places.b.place(split_of(problem, B), workspace + places.a.bytes);
   auto* const partials = reinterpret_cast<float*>(workspace + places.partials);
   split::run(a, device, Build::device);
+  if (has_few_rows(problem, b)) return multiply_few_rows(problem, a, b, device);
   split::run(b, device, Build::device, /*early=*/true);
   multiply(problem, a, b, partials, device);
   compute_exactly(problem, a, b, partials, device);

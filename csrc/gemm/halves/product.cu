@@ -14,19 +14,20 @@
 // Where out has too few tiles, K is cut into chunks (chunks.h): each is computed so, as if it were
 // all, and its sums go to memory.
 //
-// Every element adds in this order, whatever M and N are.
+// Every element adds in this order (order.h), whatever M and N are.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 
 #include "device/programmatic.h"
 #include "device/wgmma.h"
+#include "gemm/halves/boxes.h"
+#include "gemm/halves/order.h"
 #include "gemm/halves/product.h"
 #include "gemm/halves/writer.h"
 #include "gemm/hopper/members.h"
 #include "gemm/hopper/pipeline.h"
 #include "gemm/hopper/schedule.h"
-#include "gemm/hopper/tensor_map.h"
 #include "gemm/split/split.h"
 
 namespace smem::gemm::halves {
@@ -35,15 +36,10 @@ namespace {
 
 using namespace hopper;
 
-constexpr int STEP = split::PIECE;  ///< a stage along K, and a chain of products of hi
-/// A sum is added to its total every 16 steps, 512 of K: every TURN steps it is another group's
-/// turn. Totals in every eighth step cost 9% of the speed at 4096^3, because shared memory is the
-/// limit.
-constexpr int GROUPS = 8, TURN = 2;
+constexpr int STEP = split::PIECE;     ///< a stage along K, and a chain of products of hi
 constexpr int ROWS = 128, STAGES = 5;  ///< of a tile of out; in shared memory
 constexpr int CONSUMERS = 2, CONSUMER_THREADS = CONSUMERS * WARPGROUP;
 constexpr int THREADS = CONSUMER_THREADS + WARPGROUP;
-constexpr float LO = 1.0f / (1 << split::LO_SHIFT);
 static_assert(ROW_BYTES == 2 * STEP * ELEMENT_BYTES, "hi and lo of a step fill a row");
 
 /// What follows from the columns of a tile: fewer where out has too few tiles for all
@@ -190,8 +186,8 @@ struct Worker {
       const float* const totals = shared.totals + threadIdx.x;
 #pragma unroll
       for (int i = 0; i < SUMS; ++i) {
-        const float total = group_of(i) * TURN < piece.steps ? totals[i * CONSUMER_THREADS] : 0;
-        sums[i] = total + fmaf(small[i], LO, sums[i]);
+        const float total = group_of_sum(i) * TURN < piece.steps ? totals[i * CONSUMER_THREADS] : 0;
+        sums[i] = value_of(total, sums[i], small[i]);
       }
       const int row = piece.row * ROWS + threadIdx.x / WARP * 16, col = piece.col * COLS;
       if (args.partials) return store_partials(sums, piece, row, col);
@@ -223,24 +219,20 @@ struct Worker {
     }
   }
 
-  /// Of a sum's column, 8 (sum / 4) + 2 (lane % 4) + sum % 2, alone: rows must not tell in which
-  /// place of a tile they stand, nor columns how wide it is.
-  __device__ __forceinline__ static constexpr int group_of(int sum) {
-    return sum / 4 % (GROUPS / 2) * 2 + sum % 2;
+  /// Sum i of a thread is column 8 (i / 4) + 2 (lane % 4) + i % 2 of the tile.
+  __device__ __forceinline__ static constexpr int group_of_sum(int i) {
+    return group_of(i / 4 * 8 + i % 2);
   }
 
-  /// Adds a group's sums to their totals, exactly: what rounding takes from a total, its sum goes
-  /// on from (TwoSum).
   __device__ __forceinline__ void add_to_totals(float (&sums)[SUMS], int group,
                                                 bool has_totals) const {
     float* const totals = shared.totals + threadIdx.x;
 #pragma unroll
     for (int i = 0; i < SUMS; ++i) {
-      if (group_of(i) != group) continue;
-      const float before = has_totals ? totals[i * CONSUMER_THREADS] : 0, sum = sums[i];
-      const float total = before + sum, part = total - before;
+      if (group_of_sum(i) != group) continue;
+      float total = has_totals ? totals[i * CONSUMER_THREADS] : 0;
+      add_to_total(total, sums[i]);
       totals[i * CONSUMER_THREADS] = total;
-      sums[i] = (before - (total - part)) + (sum - part);
     }
   }
 };
@@ -274,12 +266,6 @@ __global__ void __launch_bounds__(THREADS, 1)
 #endif
 }
 
-CUtensorMap map_of(const Split& split, int lines) {
-  return make_tensor_map({DType::f16, split.halves, split.pitch(), split.lines, split.all_parts(),
-                          split.pitch(), split.lines * split.pitch()},
-                         2 * STEP, lines);
-}
-
 template <int COLS>
 void launch_product(const Problem& problem, const Split& a, const Split& b, float* partials,
                     const Device& device) {
@@ -289,8 +275,8 @@ void launch_product(const Problem& problem, const Split& a, const Split& b, floa
   constexpr uint32_t STRIP = 8;  // 8 x 16 tiles at one time read few bytes more than 11 x 12 do
   const int rows = static_cast<int>(std::min<int64_t>(problem.M, ROWS));
   const Arguments args{
-      map_of(a, rows),
-      map_of(b, COLS),
+      box_map(a, rows),
+      box_map(b, COLS),
       Schedule(count(problem.M, ROWS), count(problem.N, COLS), static_cast<uint32_t>(a.parts),
                static_cast<uint32_t>(members_of(problem)), STRIP, count(problem.K, STEP),
                count(a.part_length, STEP)),

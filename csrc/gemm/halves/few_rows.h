@@ -1,0 +1,17 @@
+// The product where out has few rows: B is read once, and split on the way.
+#pragma once
+
+#include "gemm/gemm.h"
+#include "gemm/split/split.h"
+
+namespace smem::gemm::halves {
+
+/// Whether it takes the problem; other kernels take all.
+bool has_few_rows(const Problem& problem, const split::Split& b);
+
+/// out of the members of the problem's one batch loop. A has been split by the launch before; of B
+/// it needs the place for what is to be known of its lines, not for their halves.
+void multiply_few_rows(const Problem& problem, const split::Split& a, const split::Split& b,
+                       const Device& device);
+
+}  // namespace smem::gemm::halves

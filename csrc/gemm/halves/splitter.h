@@ -1,0 +1,318 @@
+// Warps that split columns of B on their way to those that multiply (few_rows.cu).
+//
+// The power of two of a column depends on all of it, and B is to be read once. So a column is split
+// by the largest of its elements so far, and whoever multiplies scales what has been added when
+// that grows: halves of numbers that they carry do not depend on the power of two, nor do sums of
+// their products, but for numbers in the last binade of scale.h. A tile with columns that hold such
+// ones, are not CARRIED at all, or are far from 1, is computed again, by the rules of scale.h.
+//
+// This is most of the kernel's instructions, 9 an element; 20 bound it at 40% of the bandwidth.
+#pragma once
+
+#include "device/cp_async.h"
+#include "device/mbarrier.h"
+#include "gemm/split/scale.h"
+
+namespace smem::gemm::halves {
+inline namespace SMEM_BUILD {
+
+using split::Extremes;
+using split::Run;
+using split::RUN;
+using split::Scale;
+
+/// Along K: a stage is four pieces, in each of which a column's 32 hi stand before its 32 lo.
+constexpr int PIECES = 4, STAGE_K = PIECES * split::PIECE;
+constexpr int PIECE_BYTES = 2 * split::PIECE * 2;
+/// Of a column's stage: 16 bytes more than it has, so that eight columns lie in different banks.
+constexpr int COLUMN_BYTES = PIECES * PIECE_BYTES + 16;
+/// Columns that a group of warps splits: the rows of an instruction on the tensor cores.
+constexpr int COLUMNS = 16;
+
+/// B's columns lie along K: 8 lanes share one, each with 4 elements of every piece.
+struct AlongK {
+  static constexpr int WARPS = 4;                      ///< of a group
+  static constexpr int VECTORS = PIECES;               ///< of 16 bytes a thread and stage
+  static constexpr int LINES = 1;                      ///< columns of a thread
+  static constexpr int ELEMENTS = RUN;                 ///< of a column and piece, neighbours
+  static constexpr int FIRST_STEP = 1, LAST_STEP = 4;  ///< between lanes that share columns
+
+  int column, along;  ///< the thread's first column, and its elements' place in a piece
+
+  /// Two columns that are stored at once are four apart, in other banks.
+  __device__ __forceinline__ AlongK(int warp, int lane)
+      : column(warp + lane / 8 * 4), along(lane % 8 * RUN) {}
+  /// A vector's place along K after the first one's, and in memory.
+  __device__ __forceinline__ static constexpr int k_of(int vector) { return vector * split::PIECE; }
+  __device__ __forceinline__ static int64_t offset_of(int vector, int64_t) { return k_of(vector); }
+  __device__ __forceinline__ static Vector<float, ELEMENTS> elements(const Run (&runs)[VECTORS],
+                                                                     int, int piece) {
+    return runs[piece];
+  }
+};
+
+/// B's columns lie side by side: 16 lanes share four, each with 2 elements of every piece.
+struct AcrossK {
+  static constexpr int WARPS = 2;
+  static constexpr int VECTORS = 2 * PIECES;
+  static constexpr int LINES = RUN;
+  static constexpr int ELEMENTS = 2;
+  static constexpr int FIRST_STEP = 2, LAST_STEP = 16;
+
+  int column, along;
+
+  __device__ __forceinline__ AcrossK(int warp, int lane)
+      : column(warp * 8 + lane % 2 * RUN), along(lane / 2 * 2) {}
+  __device__ __forceinline__ static constexpr int k_of(int vector) {
+    return vector / 2 * split::PIECE + vector % 2;
+  }
+  __device__ __forceinline__ static int64_t offset_of(int vector, int64_t stride) {
+    return k_of(vector) * stride;
+  }
+  __device__ __forceinline__ static Vector<float, ELEMENTS> elements(const Run (&runs)[VECTORS],
+                                                                     int line, int piece) {
+    return {runs[2 * piece].lane[line], runs[2 * piece + 1].lane[line]};
+  }
+};
+
+/// What is known of a column before its end.
+struct SoFar {
+  /// Powers of two with which an element and its lo are finite and normal numbers.
+  static constexpr int LEAST_UP = -100, MOST_UP = 112;
+
+  uint32_t largest = 0;                 ///< magnitude
+  uint32_t twice_least_less_one = ~0u;  ///< of those that are not zero
+  int up = MOST_UP;
+
+  /// Whether all that has been split by `up`, and what was before, is as scale.h has it.
+  __device__ __forceinline__ bool holds() const {
+    if (largest == 0) return true;
+    const uint32_t least = twice_least_less_one / 2 + 1;
+    return split::TOP - split::binade_of(largest) == up &&
+           split::binade_of(least) + up > split::BOTTOM;
+  }
+};
+
+/// A thread of those that split a tile of columns. LOADS: stages under way from memory, 8 KB of a
+/// group of columns each.
+template <typename Lie, int COLUMN_GROUPS, int LOADS>
+struct Splitter {
+  static constexpr int THREADS = COLUMN_GROUPS * Lie::WARPS * 32;
+  static constexpr int RAW_BYTES = LOADS * Lie::VECTORS * THREADS * int{sizeof(Run)};
+
+  __device__ __forceinline__ Splitter(const split::Split& all, int64_t member, int64_t first_column,
+                                      int stages, Run* raw)
+      : b(all),
+        stages(stages),
+        lie(threadIdx.x / 32 % Lie::WARPS, threadIdx.x % 32),
+        column(threadIdx.x / 32 / Lie::WARPS * COLUMNS + lie.column),
+        line(first_column + column),
+        raw(raw + threadIdx.x) {
+    if (b.members <= 1) return;
+    b.from += member * b.member_stride;
+    b.exponent += member * b.lines;
+    b.mark += member * b.lines;
+    b.position += member * b.lines;
+    b.rest += member * b.lines;
+  }
+
+  /// Begins at the first stage.
+  __device__ __forceinline__ void rewind() {
+    next = 0;
+    from = b.from + line * b.line_stride + lie.along * b.stride;
+    for (int stage = 0; stage < LOADS; ++stage) load_next();
+  }
+
+  /// Splits a stage into `to`, a column COLUMN_BYTES, and leaves in `factors` what sums so far are
+  /// to be multiplied with. KNOWN: after `measure`.
+  template <bool KNOWN>
+  __device__ __forceinline__ void split_stage(int stage, unsigned char* to, float* factors,
+                                              Barrier& empty, uint32_t parity) {
+    Run runs[Lie::VECTORS];
+    take(stage, runs);
+    float factor[Lie::LINES];
+#pragma unroll
+    for (int i = 0; i < Lie::LINES; ++i) factor[i] = KNOWN ? 1 : take_in(runs, i);
+    empty.wait(parity);
+    to += column * COLUMN_BYTES + lie.along * int{sizeof(half)};
+#pragma unroll
+    for (int i = 0; i < Lie::LINES; ++i, to += COLUMN_BYTES) {
+#pragma unroll
+      for (int p = 0; p < PIECES; ++p) {
+        using Part = Vector<half, Lie::ELEMENTS>;
+        const auto elements = Lie::elements(runs, i, p);
+        Part hi, lo;
+        if constexpr (KNOWN) {
+          const split::Halves<Lie::ELEMENTS> halves(elements, scales[i]);
+          hi = halves.hi;
+          lo = halves.lo;
+        } else {
+          split_elements(elements, so_far[i].up, hi, lo);
+        }
+        *reinterpret_cast<Part*>(to + p * PIECE_BYTES) = hi;
+        *reinterpret_cast<Part*>(to + p * PIECE_BYTES + PIECE_BYTES / 2) = lo;
+      }
+      if (KNOWN && scales[i].mark == split::MENDED) store_rests(runs, stage, i);
+      if (lie.along == 0) factors[column + i] = factor[i];
+    }
+  }
+
+  /// After the last stage: stores the columns' scales, and says whether they hold.
+  __device__ __forceinline__ bool finish() {
+    bool hold = true;
+#pragma unroll
+    for (int i = 0; i < Lie::LINES; ++i) {
+      SoFar& all = so_far[i];
+#pragma unroll
+      for (int step = Lie::FIRST_STEP; step <= Lie::LAST_STEP; step *= 2) {
+        all.twice_least_less_one =
+            min(all.twice_least_less_one, __shfl_xor_sync(~0u, all.twice_least_less_one, step));
+      }
+      hold &= all.holds();
+      store_scale(i, {all.largest == 0 ? 0 : all.up, split::CARRIED});
+    }
+    return hold;
+  }
+
+  /// Reads the columns for their scales alone, and stores these.
+  __device__ __forceinline__ void measure() {
+    Extremes extremes[Lie::LINES];
+    rewind();
+    for (int stage = 0; stage < stages; ++stage) {
+      Run runs[Lie::VECTORS];
+      take(stage, runs);
+#pragma unroll
+      for (int i = 0; i < Lie::LINES; ++i) {
+#pragma unroll
+        for (int p = 0; p < PIECES; ++p) {
+          for (const float element : Lie::elements(runs, i, p).lane) extremes[i].add(element);
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < Lie::LINES; ++i) {
+      Extremes& all = extremes[i];
+#pragma unroll
+      for (int step = Lie::FIRST_STEP; step <= Lie::LAST_STEP; step *= 2) {
+        all.add({__shfl_xor_sync(~0u, all.largest, step),
+                 __shfl_xor_sync(~0u, all.least_less_one, step),
+                 __shfl_xor_sync(~0u, all.second_less_one, step)});
+      }
+      scales[i] = split::scale_of(all);
+      store_scale(i, scales[i]);
+    }
+  }
+
+ private:
+  split::Split b;  ///< of one member
+  int stages;
+  Lie lie;
+  int column;    ///< the thread's first in the tile ...
+  int64_t line;  ///< ... and in B
+  Run* raw;      ///< the thread's places: of vector v of stage s at (s * VECTORS + v) * THREADS
+  int next;      ///< stage to load ...
+  const float* from;  ///< ... and the thread's first element there
+  SoFar so_far[Lie::LINES];
+  Scale scales[Lie::LINES];
+
+  __device__ __forceinline__ Run* place(int stage, int vector) const {
+    return raw + (stage % LOADS * Lie::VECTORS + vector) * THREADS;
+  }
+
+  /// Begins to load the next stage, if there is one.
+  __device__ __forceinline__ void load_next() {
+    if (next < stages) {
+      const int left = static_cast<int>(b.length) - lie.along - next * STAGE_K;
+#pragma unroll
+      for (int v = 0; v < Lie::VECTORS; ++v) {
+        // Vectors are inside or not, as a whole.
+        const bool inside = Lie::k_of(v) < left && line < b.lines;
+        copy_async<RUN>(reinterpret_cast<float*>(place(next, v)),
+                        inside ? from + Lie::offset_of(v, b.stride) : b.from, inside ? RUN : 0);
+      }
+    }
+    commit_copies();
+    ++next;
+    from += STAGE_K * b.stride;
+  }
+
+  /// A stage's elements, whose places the next one takes.
+  __device__ __forceinline__ void take(int stage, Run (&runs)[Lie::VECTORS]) {
+    wait_for_groups<LOADS - 1>();
+#pragma unroll
+    for (int v = 0; v < Lie::VECTORS; ++v) runs[v] = *place(stage, v);
+    load_next();
+  }
+
+  /// Takes in a stage's elements of a column; returns by what its scale changes.
+  __device__ __forceinline__ float take_in(const Run (&runs)[Lie::VECTORS], int i) {
+    SoFar& all = so_far[i];
+    // As signed numbers positive ones are largest, as unsigned ones negative ones.
+    uint32_t largest = all.largest;
+    int positive = 0;
+#pragma unroll
+    for (int p = 0; p < PIECES; ++p) {
+      const auto elements = Lie::elements(runs, i, p);
+#pragma unroll
+      for (int e = 0; e < Lie::ELEMENTS; e += 2) {
+        const uint32_t one = __float_as_uint(elements.lane[e]);
+        const uint32_t other = __float_as_uint(elements.lane[e + 1]);
+        largest = __vimax3_u32(largest, one, other);
+        positive = __vimax3_s32(positive, static_cast<int>(one), static_cast<int>(other));
+        all.twice_least_less_one =
+            __vimin3_u32(all.twice_least_less_one, one + one - 1, other + other - 1);
+      }
+    }
+    all.largest = max(largest & ~(1u << 31), max(all.largest, static_cast<uint32_t>(positive)));
+#pragma unroll
+    for (int step = Lie::FIRST_STEP; step <= Lie::LAST_STEP; step *= 2) {
+      all.largest = max(all.largest, __shfl_xor_sync(~0u, all.largest, step));
+    }
+    const int before = all.up;
+    const int up = split::TOP - split::binade_of(all.largest);
+    all.up = min(max(up, SoFar::LEAST_UP), SoFar::MOST_UP);
+    return split::power_of_two(max(all.up - before, -126));
+  }
+
+  /// As Halves does, for elements that are carried.
+  __device__ __forceinline__ static void split_elements(
+      const Vector<float, Lie::ELEMENTS>& elements, int up, Vector<half, Lie::ELEMENTS>& hi,
+      Vector<half, Lie::ELEMENTS>& lo) {
+    constexpr float LIFT = 1 << split::LO_SHIFT;
+    const float scale = split::power_of_two(up), lifted = split::power_of_two(up + split::LO_SHIFT);
+#pragma unroll
+    for (int e = 0; e < Lie::ELEMENTS; e += 2) {
+      const float one = elements.lane[e], other = elements.lane[e + 1];
+      const half2 high = __floats2half2_rn(one * scale, other * scale);
+      const float2 held = __half22float2(high);
+      const half2 low =
+          __floats2half2_rn(fmaf(-LIFT, held.x, one * lifted), fmaf(-LIFT, held.y, other * lifted));
+      hi.lane[e] = __low2half(high);
+      hi.lane[e + 1] = __high2half(high);
+      lo.lane[e] = __low2half(low);
+      lo.lane[e + 1] = __high2half(low);
+    }
+  }
+
+  /// By one lane of those that share the column.
+  __device__ __forceinline__ void store_scale(int i, Scale scale) const {
+    if (lie.along == 0 && line + i < b.lines) split::store_scale(b, line + i, scale);
+  }
+
+  /// Stores what halves leave of a column, if it is in this stage.
+  __device__ __forceinline__ void store_rests(const Run (&runs)[Lie::VECTORS], int stage,
+                                              int i) const {
+#pragma unroll
+    for (int p = 0; p < PIECES; ++p) {
+      const auto elements = Lie::elements(runs, i, p);
+#pragma unroll
+      for (int e = 0; e < Lie::ELEMENTS; ++e) {
+        const int64_t k = int64_t{stage} * STAGE_K + p * split::PIECE + lie.along + e;
+        split::store_rest(b, line + i, k, elements.lane[e], scales[i]);
+      }
+    }
+  }
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::halves

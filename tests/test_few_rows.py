@@ -1,0 +1,139 @@
+"""fp16x3 with few rows, where B is split on its way into the product: the bits of many rows."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from gemm_kernels import takes
+from helpers import laid_out, normal, poisoned_out, same_bits, short
+from torch import Tensor
+
+import torch_smem_gemm as smem
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def _on_hopper() -> None:
+    if not takes("fp16x3", torch.float32, "cuda"):
+        pytest.skip("fp16x3 needs a GPU of compute capability 9.0")
+
+
+def fp16x3(a: Tensor, b: Tensor, **options: object) -> Tensor:
+    return smem.gemm(a, b, kernel="fp16x3", **options)
+
+
+FEW = (1, 7, 8, 9, 16, 17, 32, 33, 64)  # the limits of its shapes, and one beyond
+MANY = 70
+
+# N and K: whole tiles and stages, and others; the last beyond 2^15 elements a column.
+SIZES = [(1024, 512), (520, 1000), (640, 772), (777, 640), (528, 132), (2048, 96), (544, 40_004)]
+
+
+def plain(x: Tensor, w: Tensor) -> None:
+    """Columns that halves carry."""
+
+
+def wide(x: Tensor, w: Tensor) -> None:
+    """Columns with many elements that are too small for halves, and rows far from 1."""
+    w *= torch.exp(4 * torch.randn_like(w))
+    x[3] *= 1e30
+    x[5] *= 1e-30
+
+
+def growing(x: Tensor, w: Tensor) -> None:
+    """Columns whose largest element comes late, or early; in some all signs are one."""
+    k = w.shape[1]
+    steps = torch.arange(k, device=w.device) * (24.0 / k)
+    w[0::3] *= torch.exp2(steps)
+    w[1::3] *= torch.exp2(-steps)
+    w[::5].abs_()
+    w[1::5].abs_().neg_()
+
+
+def seldom(x: Tensor, w: Tensor) -> None:
+    """Elements that are mended, lines left to fmas, zeros, the ends of the range."""
+    n, k = w.shape
+    w[3, k // 3] = 1e-12
+    w[20, 0], w[20, k - 1] = 1e-13, 1e-12
+    w[n - 1, k - 1] = -1e-11
+    w[33] = 0
+    w[34, : k // 2] = 0
+    w[40] *= 1e-38
+    w[41] *= 1e38
+    w[50, : k // 2] *= 2.0**-20
+    w[7, k // 2], w[17, 1], w[18, k - 1] = math.inf, math.nan, -math.inf
+    # Down to the last binade that halves hold.
+    w[60] = torch.exp2(-torch.randint(0, 29, (k,), device=w.device)) * (1 + torch.rand_like(w[60]))
+    x[7, 0] = 1e-14
+    x[9, 3] = math.inf
+
+
+@pytest.mark.parametrize("lies", ["along K", "side by side"])
+@pytest.mark.parametrize("data", [plain, wide, growing, seldom], ids=lambda data: data.__name__)
+@pytest.mark.parametrize("size", SIZES, ids=short)
+def test_rows_have_the_bits_that_they_have_among_many(
+    size: tuple[int, int], data: Callable[[Tensor, Tensor], None], lies: str
+) -> None:
+    n, k = size
+    x, w, bias = normal(MANY, k, device="cuda"), normal(n, k, device="cuda"), normal(n)
+    data(x, w)
+    b, options = w.mT, {"bias": bias.cuda(), "activation": "silu"}
+    if lies != "along K":
+        b = b.contiguous()
+    whole, with_options = fp16x3(x, b), fp16x3(x, b, **options)
+    for m in FEW:
+        first = min(3, MANY - m)
+        rows = x[first : first + m]
+        assert same_bits(fp16x3(rows, b), whole[first : first + m]), m
+        assert same_bits(fp16x3(rows, b, **options), with_options[first : first + m]), m
+
+
+@pytest.mark.parametrize("b_layout", ["contiguous", "transposed", "unaligned", "step2"])
+def test_every_layout_gives_the_same_bits(b_layout: str) -> None:
+    for m, n, k in ((5, 600, 700), (40, 1000, 520)):
+        a, b = normal(m, k, device="cuda"), normal(k, n, device="cuda")
+        first = fp16x3(a, b)
+        for a_layout in ("contiguous", "transposed", "unaligned", "step2"):
+            assert same_bits(fp16x3(laid_out(a, a_layout), laid_out(b, b_layout)), first), a_layout
+        out, check_gaps = poisoned_out((m, n), torch.float32, "cuda", b_layout)
+        fp16x3(a, b, out=out)
+        assert same_bits(out, first)
+        check_gaps()
+
+
+def test_c_may_be_out_where_lines_are_computed_again() -> None:
+    a, b, c = (normal(*s, device="cuda") for s in ((20, 192), (192, 600), (20, 600)))
+    a[3, 4], b[5, 6] = math.inf, math.inf
+    a[7, 0:2], b[0:2, 9] = 1e-15, 1e-15
+    expected = fp16x3(a, b, c=c, alpha=0.5, beta=2.0)
+    assert fp16x3(a, b, c=c, alpha=0.5, beta=2.0, out=c) is c
+    assert same_bits(c, expected)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [((4, 9, 256), (4, 256, 520)), ((9, 256), (4, 256, 520)), ((2, 3, 60, 130), (2, 1, 130, 516))],
+    ids=short,
+)
+def test_members_of_a_batch_have_the_bits_that_they_have_alone(shapes: tuple) -> None:
+    a, b = (normal(*shape, device="cuda") for shape in shapes)
+    b[1, ..., 5, 7] = 1e-12
+    b[1, ..., 5, 8] = math.inf
+    result = fp16x3(a, b)
+    a, b = a.expand(*result.shape[:-2], *a.shape[-2:]), b.expand(*result.shape[:-2], *b.shape[-2:])
+    for i in range(result[..., 0, 0].numel()):
+        member, alone = (x.flatten(0, -3)[i] for x in (result, a)), b.flatten(0, -3)[i]
+        mine, rows = member
+        assert same_bits(mine, fp16x3(rows, alone)), i
+
+
+def test_b_is_not_copied() -> None:
+    """Its halves would take as much memory as it has itself."""
+    a, b = normal(8, 2048, device="cuda"), normal(2048, 4096, device="cuda")
+    fp16x3(a, b)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    fp16x3(a, b)
+    assert torch.cuda.max_memory_allocated() - before < b.nbytes / 10
