@@ -157,6 +157,19 @@ def test_modes_of_compile(choice: str, mode: str) -> None:
         close(gradients(result, ours), gradients(expected, torchs))
 
 
+@pytest.mark.gpu
+@every_choice
+def test_graphed_callables(choice: str) -> None:
+    """Forward and backward as CUDA graphs that stand in for the module."""
+    ours, torchs = models(choice, "cuda")
+    graphed = torch.cuda.make_graphed_callables(ours, (double(5, 6, device="cuda"),))
+    for _ in range(3):
+        x = double(5, 6, device="cuda")
+        result, expected = graphed(x), torchs(x)
+        close(result, expected)
+        close(gradients(result, ours), gradients(expected, torchs))
+
+
 # -------------------------------------------------------------------------------- checkpointing
 
 

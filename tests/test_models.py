@@ -4,6 +4,9 @@ import copy
 import io
 import os
 import pickle
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -151,6 +154,18 @@ def test_layers_of_a_causal_model_are_batch_invariant(name: str) -> None:
                 chunks = [module(chunk) for chunk in alone.split([1, 5, 16, 26], dim=1)]
                 assert same_bits(torch.cat(chunks, dim=1), expected), layer
                 assert same_bits(module(alone[:, -1:]), expected[:, -1:]), layer
+
+
+@pytest.mark.gpu
+def test_the_example_of_batch_invariance() -> None:
+    """A Llama of 29 layers: all give the same bits once converted."""
+    root = Path(__file__).resolve().parent.parent
+    example = [sys.executable, str(root / "examples" / "batch_invariance.py")]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    run = subprocess.run(example, env=environment, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    answers = re.findall(r"^layers, .*differ +(\d+ of 29) differ$", run.stdout, re.MULTILINE)
+    assert answers == ["0 of 29"] * 2, run.stdout
 
 
 # --- what is converted, what is skipped, and back
