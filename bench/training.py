@@ -1,0 +1,163 @@
+"""Time a GPT block's step in float32, compare loss curves, and write docs/accuracy.md's tables.
+
+python bench/training.py --out bench/results/training-h200.json    # on a GPU
+PYTHONPATH=. python bench/training.py                              # rewrite the tables
+PYTHONPATH=. python bench/training.py --check                      # exit with 1 if they are stale
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import datetime
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from accuracy import torchs_tf32
+from torch import Tensor, nn
+
+import torch_smem_gemm as smem
+from torch_smem_gemm.bench.measure import interleaved
+from torch_smem_gemm.bench.report import between, write_or_check
+from torch_smem_gemm.cli._environment import versions
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs" / "accuracy.md"
+RESULTS = ROOT / "bench" / "results" / "training-h200.json"
+sys.path.append(str(ROOT / "examples"))
+
+from train_gpt import GPT, Block, batches, docstrings  # noqa: E402
+
+HEAD = 128  # width of an attention head
+BLOCKS = [(4096, 1, 2048), (4096, 4, 2048), (4096, 1, 512), (2048, 4, 2048), (1024, 4, 2048)]
+CURVE = {"context": 128, "width": 512, "heads": 8, "layers": 4}
+STEPS, EVERY, BATCH, RATE = 300, 50, 32, 5e-4
+
+
+def step_of(block: nn.Module, x: Tensor, allow_tf32: bool = False) -> Callable[[], None]:
+    """Forward and backward of a block: gradients of all its parameters and of ``x``."""
+    leaves = [x, *block.parameters()]
+
+    def step() -> None:
+        with torchs_tf32(allow_tf32):
+            torch.autograd.grad(block(x).square().sum(), leaves)
+
+    return step
+
+
+def time_block(width: int, batch: int, length: int) -> dict[str, Any]:
+    """Milliseconds of a training step by torch, by torch with TF32, and converted."""
+    torch.manual_seed(0)
+    torchs = Block(width, width // HEAD).cuda()
+    ours = copy.deepcopy(torchs)
+    smem.convert(ours)
+    x = torch.randn(batch, length, width, device="cuda", requires_grad=True)
+    calls = {
+        "torch": step_of(torchs, x),
+        "smem": step_of(ours, x),
+        "torch, TF32": step_of(torchs, x, allow_tf32=True),
+    }
+    timed = interleaved(calls, x.device)
+    ratio = timed["smem"].ratio(timed["torch"])
+    return {
+        "width": width,
+        "batch": batch,
+        "length": length,
+        "ms": {name: samples.median * 1e3 for name, samples in timed.items()},
+        "ratio": ratio.median if ratio else None,
+    }
+
+
+def losses_of(convert: bool, allow_tf32: bool) -> list[float]:
+    """The losses of a small GPT's training steps, all from the same start on the same batches."""
+    torch.manual_seed(0)
+    model = GPT(**CURVE).cuda()
+    if convert:
+        smem.convert(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    text, losses = torch.tensor(list(docstrings().encode())), []
+    with torchs_tf32(allow_tf32):
+        for batch in batches(text, BATCH, CURVE["context"], 0, 1):
+            rows = batch.cuda()
+            loss = F.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            if len(losses) == STEPS:
+                return losses
+    raise AssertionError("batches never end")
+
+
+def measure() -> dict[str, Any]:
+    """Everything that the results file holds."""
+    return {
+        "device": torch.cuda.get_device_name(),
+        "date": datetime.date.today().isoformat(),
+        "versions": versions(),
+        "blocks": [time_block(*sizes) for sizes in BLOCKS],
+        "losses": {
+            "torch": losses_of(convert=False, allow_tf32=False),
+            "smem": losses_of(convert=True, allow_tf32=False),
+            "torch, TF32": losses_of(convert=False, allow_tf32=True),
+        },
+    }
+
+
+def tables(found: Mapping[str, Any]) -> str:
+    """Times of the blocks, then losses every ``EVERY`` steps and how far they are from torch's."""
+    made_by = found["versions"]
+    names = list(found["losses"])
+    lines = [
+        f"Measured on: {found['device']}, torch {made_by['torch']}, "
+        f"torch_smem_gemm {made_by['torch_smem_gemm']}, {found['date']}.",
+        "",
+        f"| width | rows | {', ms | '.join(names)}, ms | torch's time over smem's |",
+        "| --: | --: |" + " --: |" * (len(names) + 1),
+    ]
+    for row in found["blocks"]:
+        times = " | ".join(f"{row['ms'][name]:.2f}" for name in names)
+        rows = f"{row['batch']} × {row['length']}"
+        lines.append(f"| {row['width']} | {rows} | {times} | {row['ratio']:.2f} |")
+    lines += [
+        "",
+        f"| step | {' | '.join(names)} |",
+        "| --: |" + " --: |" * len(names),
+    ]
+    losses = found["losses"]
+    for step in [1, *range(EVERY, STEPS + 1, EVERY)]:
+        lines.append(f"| {step} | {' | '.join(f'{losses[n][step - 1]:.4f}' for n in names)} |")
+    away = [
+        max(abs(one - other) for one, other in zip(losses[name], losses["torch"], strict=True))
+        for name in names
+    ]
+    lines.append(f"| furthest from torch | {' | '.join(f'{far:.4f}' for far in away)} |")
+    return "\n".join(lines)
+
+
+def document(text: str, found: Mapping[str, Any]) -> str:
+    """docs/accuracy.md's ``text`` with the tables of ``found``."""
+    return between(text, "training", tables(found))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, rewrite or check; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="measure, and write the results there, as JSON")
+    parser.add_argument("--check", action="store_true", help="only say if it is up to date")
+    args = parser.parse_args(argv)
+    if args.out:
+        args.out.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
+        return 0
+    before = DOCUMENT.read_text(encoding="utf-8")
+    wanted = document(before, json.loads(RESULTS.read_text(encoding="utf-8")))
+    return write_or_check(DOCUMENT, wanted, "the results", check=args.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""Tables in docs that bench/training.py and bench/invariance.py write show what they measured."""
+
+import copy
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+if not BENCH.exists():
+    pytest.skip("bench/ is not in source packages", allow_module_level=True)
+
+import invariance  # noqa: E402
+import training  # noqa: E402
+
+import torch_smem_gemm as smem  # noqa: E402
+
+
+@pytest.mark.parametrize("module", [training, invariance], ids=lambda module: module.__name__)
+def test_document_shows_the_figures(module: ModuleType) -> None:
+    found = json.loads(module.RESULTS.read_text(encoding="utf-8"))
+    shown = module.DOCUMENT.read_text(encoding="utf-8")
+    assert shown == module.document(shown, found), (
+        f"run `PYTHONPATH=. python bench/{module.__name__}.py`"
+    )
+
+
+def test_losses_stay_with_torchs() -> None:
+    losses = json.loads(training.RESULTS.read_text(encoding="utf-8"))["losses"]
+    assert losses["smem"] == pytest.approx(losses["torch"], abs=0.05)
+    assert losses["smem"][-1] < losses["smem"][0] / 2
+
+
+def test_a_step_has_the_gradients_of_all_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    grad = torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *args: found.append(grad(*args)))
+    torchs = training.Block(16, 2)
+    ours = copy.deepcopy(torchs)
+    smem.convert(ours)
+    x = torch.randn(2, 5, 16, requires_grad=True)
+    for block in (torchs, ours):
+        training.step_of(block, x)()
+    assert len(found[0]) == 1 + len(list(torchs.parameters()))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
