@@ -90,7 +90,7 @@ def build_info() -> dict[str, Any]:
 
 
 def kernel_resources(device: int = 0) -> list[dict[str, Any]]:
-    """Return registers, shared and local memory of every kernel, as GPU ``device`` reports them.
+    """Return registers, shared and local memory of the kernels that there are for GPU ``device``.
 
     Keys: op, name, dtype, registers, shared_bytes, local_bytes, max_threads. Raises RuntimeError
     where the build holds no CUDA kernels.

@@ -166,7 +166,9 @@ std::string kernel_resources() {
   for_each_instance(
       gemm::device_kernels(), transpose::device_kernels(), sum::device_kernels(),
       [&](const char* op, const auto& kernel, const std::string& dtype, auto key) {
-        const KernelResources r = cuda_kernel_resources(kernel.function(key));
+        const auto found = cuda_kernel_resources(kernel.function(key));
+        if (!found) return;
+        const KernelResources& r = *found;
         rows.push_back(json_object({{"op", json(op)},
                                     {"name", json(kernel.name)},
                                     {"dtype", json(dtype)},

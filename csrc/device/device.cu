@@ -35,10 +35,15 @@ Device cuda_device(int index) {
   return devices[index];
 }
 
-KernelResources cuda_kernel_resources(const void* function) {
+std::optional<KernelResources> cuda_kernel_resources(const void* function) {
   cudaFuncAttributes a{};
-  check(cudaFuncGetAttributes(&a, function), "reading a kernel's attributes");
-  return {a.numRegs, a.maxThreadsPerBlock, a.sharedSizeBytes, a.localSizeBytes,
+  const cudaError_t error = cudaFuncGetAttributes(&a, function);
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
+    static_cast<void>(cudaGetLastError());
+    return std::nullopt;
+  }
+  check(error, "reading a kernel's attributes");
+  return KernelResources{a.numRegs, a.maxThreadsPerBlock, a.sharedSizeBytes, a.localSizeBytes,
           static_cast<size_t>(a.maxDynamicSharedSizeBytes)};
 }
 

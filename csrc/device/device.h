@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ struct KernelResources {
   int registers, max_threads;
   size_t shared_bytes, local_bytes, max_dynamic_shared_bytes;
 };
-KernelResources cuda_kernel_resources(const void* function);
+/// None of a kernel that this build holds no code of for that GPU.
+std::optional<KernelResources> cuda_kernel_resources(const void* function);
 
 /// For block sizes 1 to `max_threads`: how many blocks of the kernel a multiprocessor of the
 /// current GPU holds at once, as the driver computes it.

@@ -87,10 +87,6 @@ struct Shared {
   __device__ __forceinline__ float* factors(int stage) const {
     return scales + stage * Shape::COLS;
   }
-
-  /// Whether any thread of the block says so. One place in the code for all warps, as barriers of a
-  /// block should be, whatever they do before.
-  __device__ __noinline__ static bool is_any(bool mine) { return __syncthreads_or(mine); }
 };
 
 /// By one thread: the halves of A's rows, a piece a box.
@@ -292,32 +288,29 @@ __global__ void __launch_bounds__(Shape::THREADS, Shape::BLOCKS_AT_ONCE)
   const bool splits = multiplier < 0, loads = multiplier == Shape::MULTIPLYING / WARP;
   const int64_t member = blockIdx.x / args.tiles;
   const int64_t first_col = int64_t{blockIdx.x % args.tiles} * Shape::COLS;
+  const int group = multiplier % Shape::COLUMN_GROUPS;
+  const int first_row = multiplier / Shape::COLUMN_GROUPS * Shape::ROW_TILES * TILE_ROWS;
+  typename Shape::Columns columns(args.b, member, first_col, args.stages, shared.raw);
+  Products<Shape> products;
   typename Shape::Turn turn;
-  if (splits) {
-    typename Shape::Columns columns(args.b, member, first_col, args.stages, shared.raw);
-    bool again = false;
-    do {
-      again = shared.is_any(!split_columns<Shape>(columns, again, args.stages, shared, turn));
-    } while (again);
-    wait_for_previous();
-  } else if (loads) {
-    wait_for_previous();
-    do {
+  if (!splits) wait_for_previous();
+  bool again = false;
+  do {
+    bool holds = true;
+    if (splits) {
+      holds = split_columns<Shape>(columns, again, args.stages, shared, turn);
+    } else if (loads) {
       if (elect_one()) load_rows<Shape>(args, shared, static_cast<int>(member), turn);
       __syncwarp();
-    } while (shared.is_any(false));
-  } else {
-    wait_for_previous();
-    const int group = multiplier % Shape::COLUMN_GROUPS;
-    const int first_row = multiplier / Shape::COLUMN_GROUPS * Shape::ROW_TILES * TILE_ROWS;
-    const int64_t col = first_col + group * COLUMNS;
-    Products<Shape> products;
-    do {
+    } else {
       products = {};
-      products.add_all(args, shared, group, first_row, static_cast<int>(col), turn);
-    } while (shared.is_any(false));
-    write(products, args, member, first_row, col);
-  }
+      products.add_all(args, shared, group, first_row,
+                       static_cast<int>(first_col) + group * COLUMNS, turn);
+    }
+    again = __syncthreads_or(!holds);
+  } while (again);
+  if (splits) wait_for_previous();
+  if (!splits && !loads) write(products, args, member, first_row, first_col + group * COLUMNS);
   compute_exact_lines<Shape>(args, member, first_col);
 #else
   __trap();  // a build for several architectures holds this kernel for each

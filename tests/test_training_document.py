@@ -1,9 +1,8 @@
-"""Tables in docs that bench/training.py and bench/invariance.py write show what they measured."""
+"""docs/accuracy.md shows what bench/training.py measured."""
 
 import copy
 import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -12,23 +11,21 @@ BENCH = Path(__file__).resolve().parent.parent / "bench"
 if not BENCH.exists():
     pytest.skip("bench/ is not in source packages", allow_module_level=True)
 
-import invariance  # noqa: E402
 import training  # noqa: E402
 
 import torch_smem_gemm as smem  # noqa: E402
 
 
-@pytest.mark.parametrize("module", [training, invariance], ids=lambda module: module.__name__)
-def test_document_shows_the_figures(module: ModuleType) -> None:
-    found = json.loads(module.RESULTS.read_text(encoding="utf-8"))
-    shown = module.DOCUMENT.read_text(encoding="utf-8")
-    assert shown == module.document(shown, found), (
-        f"run `PYTHONPATH=. python bench/{module.__name__}.py`"
-    )
+FOUND = json.loads(training.RESULTS.read_text(encoding="utf-8"))
+
+
+def test_document_shows_the_figures() -> None:
+    shown = training.DOCUMENT.read_text(encoding="utf-8")
+    assert shown == training.document(shown, FOUND), "run `PYTHONPATH=. python bench/training.py`"
 
 
 def test_losses_stay_with_torchs() -> None:
-    losses = json.loads(training.RESULTS.read_text(encoding="utf-8"))["losses"]
+    losses = FOUND["losses"]
     assert losses["smem"] == pytest.approx(losses["torch"], abs=0.05)
     assert losses["smem"][-1] < losses["smem"][0] / 2
 
