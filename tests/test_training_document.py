@@ -15,7 +15,6 @@ import training  # noqa: E402
 
 import torch_smem_gemm as smem  # noqa: E402
 
-
 FOUND = json.loads(training.RESULTS.read_text(encoding="utf-8"))
 
 
