@@ -44,7 +44,7 @@ std::optional<KernelResources> cuda_kernel_resources(const void* function) {
   }
   check(error, "reading a kernel's attributes");
   return KernelResources{a.numRegs, a.maxThreadsPerBlock, a.sharedSizeBytes, a.localSizeBytes,
-          static_cast<size_t>(a.maxDynamicSharedSizeBytes)};
+                         static_cast<size_t>(a.maxDynamicSharedSizeBytes)};
 }
 
 std::vector<int> cuda_active_blocks(const void* function, int max_threads,
