@@ -65,9 +65,9 @@ Choice choose(const Problem& problem, const Device& device) {
             "float32 by three float16 products on Hopper's tensor cores"};
   }
   const bool tf32 = problem.dtype == DType::f32 && problem.precision == Precision::tf32;
-  if (size_of(problem.dtype) == 2 && device.capability == 90 && !device.host) {
+  if ((size_of(problem.dtype) == 2 || tf32) && device.capability == 90 && !device.host) {
     return {index_of(host_kernels(), "wgmma"),
-            name_of(problem.dtype) + std::string(" on Hopper's tensor cores")};
+            (tf32 ? "tf32" : name_of(problem.dtype)) + std::string(" on Hopper's tensor cores")};
   }
   if ((size_of(problem.dtype) == 2 || tf32) && device.capability >= 80 && !device.host) {
     return {index_of(host_kernels(), "tensor_core"),

@@ -4,14 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/dtype.h"
 #include "device/launch.h"
 
 namespace smem::gemm::hopper {
 
 /// One step along K: a row of 128 bytes, as wide as the widest swizzle.
-constexpr int STEP_K = 64;
-constexpr int ELEMENT_BYTES = 2, ROW_BYTES = STEP_K * ELEMENT_BYTES;
-constexpr int PANEL = 64;  ///< rows of wgmma's A; neighbours in a row of an MN-major tile
+constexpr int ROW_BYTES = 128;
+template <typename T>
+constexpr int STEP_K = ROW_BYTES / static_cast<int>(sizeof(T));
+constexpr int step_k(DType dtype) { return ROW_BYTES / static_cast<int>(size_of(dtype)); }
+constexpr int PANEL = 64;         ///< rows of wgmma's A
+constexpr int ELEMENT_BYTES = 2;  ///< where they are rounded from sums
 constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
 /// Where a warp turns its sums into rows of out: twice 16 rows of 64 two-byte elements, or once of
 /// floats.
