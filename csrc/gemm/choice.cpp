@@ -44,6 +44,11 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
     refuse(std::string("computes float32 in ") + name_of(kernel.float32) + ", got precision " +
            name_of(problem.precision));
   }
+  if (problem.variant >= 0 && kernel.has_variant &&
+      !kernel.has_variant(problem.variant, problem.dtype)) {
+    refuse(std::string("has no variant '") + kernel.variants[problem.variant] + "' for " +
+           name_of(problem.dtype));
+  }
   if (!kernel.largest_k) return;
   const int64_t largest = kernel.largest_k(problem.dtype, device.shared_bytes);
   if (problem.K <= largest) return;

@@ -11,7 +11,7 @@ namespace smem::gemm::hopper {
 template <int INDEX>
 const void* kernel_of(Exit exit, DType dtype, Major a, Major b);
 
-/// That for floats; b lies along K.
+/// That for floats, where TILES[INDEX] is for them; b lies along K.
 template <int INDEX>
 const void* kernel_of_floats(Major a);
 

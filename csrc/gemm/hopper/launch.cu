@@ -15,12 +15,22 @@
 namespace smem::gemm::hopper {
 namespace {
 
+using FindForFloats = const void* (*)(Major);
+
+template <int INDEX>
+constexpr FindForFloats for_floats() {
+  if constexpr (TILES[INDEX].for_floats) {
+    return kernel_of_floats<INDEX>;
+  } else {
+    return nullptr;
+  }
+}
+
 template <int... INDEX>
 const void* kernel_at(const Plan& plan, DType dtype, std::integer_sequence<int, INDEX...>) {
   using Find = const void* (*)(Exit, DType, Major, Major);
-  using FindForFloats = const void* (*)(Major);
   constexpr Find FIND[] = {kernel_of<INDEX>...};
-  constexpr FindForFloats FIND_FOR_FLOATS[] = {kernel_of_floats<INDEX>...};
+  constexpr FindForFloats FIND_FOR_FLOATS[] = {for_floats<INDEX>()...};
   return dtype == DType::f32 ? FIND_FOR_FLOATS[plan.tile](plan.a.major)
                              : FIND[plan.tile](plan.exit, dtype, plan.a.major, plan.b.major);
 }
@@ -124,7 +134,7 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
   check_launch(cudaLaunchKernelExC(&config, kernel, arguments), "hopper");
 }
 
-/// Floats that lie wherever, along K: a copy, or a transpose.
+/// Of floats, which are packed along K whatever they lie along.
 void turn(const Packing& packing, const Device& device) {
   const Source& source = *packing.source;
   transpose::Problem problem{sizeof(float),     source.length,     source.lines, packing.from,
@@ -136,7 +146,7 @@ void turn(const Packing& packing, const Device& device) {
     problem.batch.stride[transpose::IN][0] = packing.member_step;
     problem.batch.stride[transpose::OUT][0] = source.member_stride;
   }
-  const auto kernel = transpose::choose(problem, device).kernel;
+  const int kernel = transpose::choose(problem, device).kernel;
   transpose::device_kernels().kernels[kernel]->launch(problem, device);
 }
 
@@ -151,21 +161,22 @@ void launch_members(const Problem& of_out, const Plan& plan, Workspace workspace
     if (!source.packed) return data;
     void* packed = workspace.take(source.packed_elements() * size_of(problem.dtype));
     const bool k_major = source.major == Major::K;
-    packings[count++] = {&source,
-                         data,
-                         k_major ? k_stride : mn_stride,
-                         k_major ? mn_stride : k_stride,
-                         member_stride(problem, tensor),
-                         packed};
+    const Packing packing{&source,
+                          data,
+                          k_major ? k_stride : mn_stride,
+                          k_major ? mn_stride : k_stride,
+                          member_stride(problem, tensor),
+                          packed};
+    if (problem.dtype == DType::f32 && packing.step != 1) {
+      turn(packing, device);
+    } else {
+      packings[count++] = packing;
+    }
     return static_cast<const void*>(packed);
   };
   const void* a = prepared(plan.a, problem.a.data, problem.a.row_stride, problem.a.col_stride, A);
   const void* b = prepared(plan.b, problem.b.data, problem.b.col_stride, problem.b.row_stride, B);
-  if (problem.dtype == DType::f32) {
-    for (int i = 0; i < count; ++i) turn(packings[i], device);
-  } else if (count > 0) {
-    pack(packings, count, device);
-  }
+  if (count > 0) pack(packings, count, problem.dtype, device);
   auto* partials = static_cast<float*>(workspace.take(0));
   if (problem.dtype == DType::f32) {
     launch_kernel<float>(problem, plan, a, b, partials, device);

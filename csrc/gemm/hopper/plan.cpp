@@ -23,9 +23,9 @@ bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointe
 /// Whether all of a batch stays aligned where its first member is.
 bool batch_is_aligned(const Problem& problem, Tensor tensor) {
   const auto& batch = problem.batch;
+  const int64_t vector = vector_of(problem);
   for (int d = 0; d < batch.rank; ++d) {
-    if (batch.stride[tensor][d] % vector_of(problem) != 0 || batch.stride[tensor][d] < 0)
-      return false;
+    if (batch.stride[tensor][d] % vector != 0 || batch.stride[tensor][d] < 0) return false;
   }
   return true;
 }
@@ -259,12 +259,15 @@ bool takes(const Problem& problem, const Device& device) {
   return ceil_div(problem.M, 64) * ceil_div(problem.N, 32) * members_of(problem) < MOST_TILES;
 }
 
+bool has_tile(int tile, DType dtype) { return dtype != DType::f32 || TILES[tile].for_floats; }
+
 Plan plan(const Problem& of_out, const Device& device) {
   const Plan base = untiled(of_out);
   const Problem problem = base.turned ? transposed(of_out) : of_out;
   if (problem.variant >= 0) return with_tile(problem, device, base, problem.variant);
   Plan best = with_tile(problem, device, base, 0);
   for (int tile = 1; tile < TILE_COUNT; ++tile) {
+    if (!has_tile(tile, problem.dtype)) continue;
     const Plan next = with_tile(problem, device, base, tile);
     if (next.microseconds < best.microseconds) best = next;
   }

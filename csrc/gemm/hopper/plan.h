@@ -39,6 +39,9 @@ struct Plan {
 /// Whether these kernels can solve the problem: dtype, device, K > 0, sizes within 32 bits.
 bool takes(const Problem& problem, const Device& device);
 
+/// Whether TILES[tile] is built for a dtype.
+bool has_tile(int tile, DType dtype);
+
 /// The best plan, or the best with TILES[problem.variant].
 Plan plan(const Problem& problem, const Device& device);
 

@@ -24,20 +24,15 @@ struct FloatWriter {
 
   __device__ __forceinline__ void write(float (&sums)[SUMS], const Place& place) const {
     const auto& out = epilogue.out;
-    const bool in_pairs = out.col_stride == 1 && out.row_stride % 2 == 0 && out.cols % 2 == 0 &&
-                          is_aligned<2>(out.data);
     const bool is_simple =
         !epilogue.c.data && !epilogue.pre.data &&
         (epilogue.activation == Activation::none || epilogue.activation == Activation::relu);
-    if (in_pairs && is_simple) {
-      finish(sums, place);
-      if (turned) {
-        write_pairs_along_x(sums, place);
-      } else {
-        write_pairs_along_y(sums, place);
-      }
+    if (!is_simple || out.col_stride != 1) return write_any(sums, place);
+    finish(sums, place);
+    if (out.row_stride % 2 == 0 && out.cols % 2 == 0 && is_aligned<2>(out.data)) {
+      write_rows<true>(sums, place);
     } else {
-      write_any(sums, place);
+      write_rows<false>(sums, place);
     }
   }
 
@@ -84,33 +79,41 @@ struct FloatWriter {
     __syncwarp();
   }
 
-  __device__ __forceinline__ void write_pairs_along_y(const float (&sums)[SUMS],
-                                                      const Place& place) const {
-    const auto& out = epilogue.out;
-    float* const first = out.data + place.x * out.row_stride + place.y;
-    float* const second = out.data + place.next_x * out.row_stride + place.y;
-#pragma unroll
-    for (int i = 0; i < SUMS; i += 4) {
-      if (place.y + 2 * i >= place.end_y) continue;
-      if (place.x < place.end_x) store_pair(first + 2 * i, sums[i], sums[i + 1]);
-      if (place.next_x < place.end_x) store_pair(second + 2 * i, sums[i + 2], sums[i + 3]);
-    }
-  }
-
-  __device__ __forceinline__ void write_pairs_along_x(const float (&sums)[SUMS],
-                                                      const Place& place) const {
-    if (place.x >= place.end_x) return;
+  /// IN_PAIRS: neighbours in a row may be written as 8 bytes.
+  template <bool IN_PAIRS>
+  __device__ __forceinline__ void write_rows(const float (&sums)[SUMS], const Place& place) const {
     const int64_t pitch = epilogue.out.row_stride;
-    float* to = epilogue.out.data + place.y * pitch + place.x;
+    const auto store = [](float* to, float first, float second, bool has_second) {
+      if constexpr (IN_PAIRS) {
+        *reinterpret_cast<float2*>(to) = {first, second};
+      } else {
+        to[0] = first;
+        if (has_second) to[1] = second;
+      }
+    };
+    if (turned) {
+      if (place.x >= place.end_x) return;
+      const bool has_next = place.next_x < place.end_x;
+      float* to = epilogue.out.data + place.y * pitch + place.x;
 #pragma unroll
-    for (int i = 0; i < SUMS; i += 4, to += 8 * pitch) {
-      if (place.y + 2 * i < place.end_y) store_pair(to, sums[i], sums[i + 2]);
-      if (place.y + 2 * i + 1 < place.end_y) store_pair(to + pitch, sums[i + 1], sums[i + 3]);
+      for (int i = 0; i < SUMS; i += 4, to += 8 * pitch) {
+        const int y = place.y + 2 * i;
+        if (y < place.end_y) store(to, sums[i], sums[i + 2], has_next);
+        if (y + 1 < place.end_y) store(to + pitch, sums[i + 1], sums[i + 3], has_next);
+      }
+    } else {
+      const bool has_first = place.x < place.end_x, has_second = place.next_x < place.end_x;
+      float* const first = epilogue.out.data + place.x * pitch + place.y;
+      float* const second = epilogue.out.data + place.next_x * pitch + place.y;
+#pragma unroll
+      for (int i = 0; i < SUMS; i += 4) {
+        const int y = place.y + 2 * i;
+        if (y >= place.end_y) continue;
+        const bool has_next = y + 1 < place.end_y;
+        if (has_first) store(first + 2 * i, sums[i], sums[i + 1], has_next);
+        if (has_second) store(second + 2 * i, sums[i + 2], sums[i + 3], has_next);
+      }
     }
-  }
-
-  __device__ __forceinline__ static void store_pair(float* to, float first, float second) {
-    *reinterpret_cast<float2*>(to) = {first, second};
   }
 
   /// Through shared memory into a loop: as many copies of an activation would be much code.
@@ -131,17 +134,17 @@ struct FloatWriter {
         if (y >= place.end_y) break;
         const auto sum = [&](int n) { return own[(i + n) * WARP]; };
         if (turned) {
-          store(y, place.x, sum(0), sum(2));
-          store(y + 1, place.x, sum(1), sum(3));
+          store_any(y, place.x, sum(0), sum(2));
+          store_any(y + 1, place.x, sum(1), sum(3));
         } else {
-          store(place.x, y, sum(0), sum(1));
-          store(place.next_x, y, sum(2), sum(3));
+          store_any(place.x, y, sum(0), sum(1));
+          store_any(place.next_x, y, sum(2), sum(3));
         }
       }
     }
   }
 
-  __device__ __forceinline__ void store(int row, int col, float first, float second) const {
+  __device__ __forceinline__ void store_any(int row, int col, float first, float second) const {
     const float pair[2] = {first, second};
     epilogue.store(row, col, pair);
   }

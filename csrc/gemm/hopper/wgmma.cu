@@ -10,8 +10,8 @@
 // copy engine cannot read).
 //
 // Every sum is one chain of products with K ascending by 16 (of floats by 8), from zero, as
-// tensor_core's is; where N is at most 256 and K at least 8192, the sums of chunks of K are added in
-// order. Reads: A ceil(N/256) times, B ceil(M/256) times, out of L2 mostly. Writes: out once.
+// tensor_core's is; where N is at most 256 and K at least 8192, the sums of chunks of K are added
+// in order. Reads: A ceil(N/256) times, B ceil(M/256) times, out of L2 mostly. Writes: out once.
 #include "gemm/hopper/plan.h"
 #include "gemm/ladder.h"
 
@@ -49,8 +49,11 @@ constexpr std::nullptr_t launch_wgmma = nullptr, wgmma_function = nullptr,
 #endif
 
 #ifdef SMEM_TRACED
-constexpr std::nullptr_t wgmma_approach = nullptr;  // nobody asks for it where kernels are traced
+// Nobody asks for them where kernels are traced.
+constexpr std::nullptr_t wgmma_approach = nullptr, wgmma_has_variant = nullptr;
 #else
+constexpr auto wgmma_has_variant = hopper::has_tile;
+
 std::string wgmma_approach(const Problem& problem, const Device& device) {
   if (!hopper::takes(problem, device)) return "left to tensor_core";
   return hopper::text_of(hopper::plan(problem, device));
@@ -71,6 +74,7 @@ const Kernel wgmma = {
     .workspace_bytes = wgmma_workspace_bytes,
     .variants = hopper::TILE_NAMES,
     .variant_count = hopper::TILE_COUNT,
+    .has_variant = wgmma_has_variant,
     .approach = wgmma_approach,
 };
 

@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "gemm/hopper/floats.h"
 #include "gemm/hopper/kernels.h"
 
@@ -14,13 +12,9 @@ const void* kernel_of_floats(Major a) {
 }
 
 template const void* kernel_of_floats<0>(Major);
-template const void* kernel_of_floats<1>(Major);
 template const void* kernel_of_floats<2>(Major);
-template const void* kernel_of_floats<3>(Major);
 template const void* kernel_of_floats<4>(Major);
-template const void* kernel_of_floats<5>(Major);
 template const void* kernel_of_floats<6>(Major);
 template const void* kernel_of_floats<7>(Major);
-template const void* kernel_of_floats<8>(Major);
 
 }  // namespace smem::gemm::hopper
