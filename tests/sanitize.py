@@ -59,12 +59,27 @@ def poisoned(is_poisoned: bool = True):
         torch.use_deterministic_algorithms(False)
 
 
+def has_variant(kernel: smem.KernelInfo, variant: str, dtype: torch.dtype) -> bool:
+    """Of wgmma's tiles some are not built for float32."""
+    x = torch.ones(1, 1, device="cuda", dtype=dtype)
+    try:
+        name = f"{kernel.name}:{variant}"
+        smem.gemm(x, x, precision=kernel.float32_precision, kernel=name)
+    except RuntimeError as error:
+        if "has no variant" not in str(error):
+            raise
+        return False
+    return True
+
+
 def gemms(kernel: smem.KernelInfo) -> int:
     launches = 0
     dtypes = [dtype for dtype in FLOATS if kernel.takes(dtype, "cuda", kernel.float32_precision)]
     for dtype in dtypes:
         precision = kernel.float32_precision
-        variants = kernel.variants if dtype == dtypes[-1] else ()
+        is_tf32 = dtype == torch.float32 and precision == "tf32"
+        variants = kernel.variants if is_tf32 or dtype == dtypes[-1] else ()
+        variants = [v for v in variants if has_variant(kernel, v, dtype)]
         names = (kernel.name, *(f"{kernel.name}:{variant}" for variant in variants))
         shapes = SHAPES + (LONGER_SHAPES if kernel.variants else ())
         for name, (batch, m, n, k, turn_a, turn_b) in itertools.product(names, shapes):

@@ -1,5 +1,6 @@
 """The figures of one problem: who is right, who is timed, and what a row says."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -176,6 +177,8 @@ def test_floors() -> None:
     }
     half = problem(dtype=torch.bfloat16)
     assert rows.floor_seconds(half, CEILINGS)["tensor cores"] == half.operations / 1000e9
+    tf32 = dataclasses.replace(gemm, arithmetic="tf32")
+    assert rows.floor_seconds(tf32, CEILINGS)["tensor cores"] == tf32.operations / 500e9
     assert rows.floor_seconds(problem(dtype=torch.float64), CEILINGS).keys() == {"read"}
     assert rows.floor_seconds(gemm, Ceilings(None, 10.0, 20.0)).keys() == {"read"}
     transpose = problem("transpose")

@@ -54,6 +54,8 @@ def test_what_there_is_not_is_named() -> None:
         suite.jobs("sum", "sum", "float32", ["torch", "compile"], CPU)
     with pytest.raises(ValueError, match=r"expected one of .*squares.* got 'cubes'"):
         suite.jobs("gemm", "cubes", "float32", ["torch"], CPU)
+    with pytest.raises(ValueError, match="dtype: tf32 needs a GPU"):
+        suite.jobs("gemm", "squares", "tf32", ["torch"], CPU)
 
 
 def test_picture_holds_every_shipped_set() -> None:
@@ -120,9 +122,21 @@ def test_inputs_that_do_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> 
     assert rows[0].problem == "gemm 256 x 256 x 256 float32"
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("op", ["gemm", "linear"])
+def test_tf32_is_float32_where_torch_allows_it(op: str) -> None:
+    shape = GemmShape(300, 200, 1000, layout="nt")
+    job = suite.Job(
+        "s", op, shape, "tf32", suite.jobs(op, "llm", "tf32", ["torch"], CUDA)[0].contenders
+    )
+    (rows,) = suite.run(job, CEILINGS, CUDA, budget=0.01)
+    assert [(row.dtype, row.status) for row in rows] == [("tf32", "ok")] * 2
+    assert torch.backends.cuda.matmul.fp32_precision != "tf32"
+
+
 def test_weights_grow_with_the_work() -> None:
     small, large = (
-        suite.Job("s", "gemm", GemmShape(n, n, n), torch.float32, (suite.rows.ours(),))
+        suite.Job("s", "gemm", GemmShape(n, n, n), "float32", (suite.rows.ours(),))
         for n in (256, 16384)
     )
     assert 0 < small.weight() < large.weight()

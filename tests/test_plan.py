@@ -171,7 +171,8 @@ def test_float32_on_an_h200() -> None:
 
     assert kernel(256, 512) == kernel(256, 512, 1) == kernel(64, 4096) == "fp16x3"
     assert kernel(4096, 127) == kernel(63, 65536) == kernel(4096, 4096, precision="ieee") == "simt"
-    assert kernel(4096, 4096, precision="tf32") == "tensor_core"
+    assert kernel(4096, 4096, precision="tf32") == "wgmma"
+    assert kernel(4096, 4096, precision="tf32", capability=(8, 0)) == "tensor_core"
     assert kernel(255, 512) == kernel(4096, 4096, capability=(8, 0)) == "simt"
     assert kernel(4096, 4096, capability=(10, 0)) == "simt"
     assert kernel(4096, 4096, capability=(7, 5)) == "register_tiled", "no cp.async"

@@ -17,7 +17,7 @@ from helpers import (
 import torch_smem_gemm as smem
 
 pytestmark = pytest.mark.gpu
-every_kernel = pytest.mark.parametrize("kernel", ["auto", "tensor_core"])
+every_kernel = pytest.mark.parametrize("kernel", ["auto", "tensor_core", "wgmma"])
 LAYOUTS = ["contiguous", "transposed", "unaligned", "unaligned_transposed", "step2", "apart"]
 SHAPES = [
     *((1, 1, 1), (1, 127, 1), (17, 31, 13), (33, 65, 127), (16, 64, 32), (129, 20, 257)),

@@ -1,6 +1,7 @@
 """smem.gemm on Hopper's tensor cores: every tile is right, and all of them give the same bits."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +13,19 @@ import torch_smem_gemm as smem
 
 (WGMMA,) = (row for row in smem.kernels("gemm") if row.name == "wgmma")
 TILES = [f"wgmma:{variant}" for variant in WGMMA.variants]
+OF_FLOATS = [
+    f"wgmma:{variant}" for variant in ("128x256_pair", "128x192_pair", "128x64", "64x128", "64x64")
+]
 
 pytestmark = pytest.mark.gpu
-every_dtype = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=short)
-every_tile = pytest.mark.parametrize("tile", ["wgmma", *TILES])
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=short)
+every_tile = pytest.mark.parametrize(
+    ("dtype", "tile"),
+    [(torch.bfloat16, tile) for tile in ("wgmma", *TILES)]
+    + [(torch.float32, tile) for tile in ("wgmma", *OF_FLOATS)],
+    ids=short,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +44,17 @@ SHAPES = (
 )
 
 
+def gemm(a: Tensor, b: Tensor, kernel: str, **options: Any) -> Tensor:
+    """On tensor cores whatever the dtype."""
+    return smem.gemm(a, b, kernel=kernel, precision="tf32", **options)
+
+
+def exact(*shape: int, dtype: torch.dtype) -> Tensor:
+    """Normal numbers that tensor cores multiply as they are."""
+    x = normal(*shape, dtype=dtype, device="cuda")
+    return x if dtype != torch.float32 else (x.view(torch.int32) & ~0x1FFF).view(dtype)
+
+
 def products(a: Tensor, b: Tensor, kernel: str) -> dict[str, Tensor]:
     """Every way in which sums leave the kernel."""
     m, n = a.shape[0], b.shape[1]
@@ -41,11 +62,11 @@ def products(a: Tensor, b: Tensor, kernel: str) -> dict[str, Tensor]:
     bias = torch.linspace(-2, 2, n, **like)
     c = torch.linspace(-3, 3, m * n, **like).view(m, n)
     return {
-        "plain": smem.gemm(a, b, kernel=kernel),
-        "relu": smem.gemm(a, b, bias=bias, activation="relu", kernel=kernel),
-        "gelu": smem.gemm(a, b, bias=bias, activation="gelu_tanh", kernel=kernel),
-        "c": smem.gemm(a, b, c=c, alpha=0.5, beta=2.0, kernel=kernel),
-        "float32": smem.gemm(a, b, out_dtype=torch.float32, kernel=kernel),
+        "plain": gemm(a, b, kernel),
+        "relu": gemm(a, b, kernel, bias=bias, activation="relu"),
+        "gelu": gemm(a, b, kernel, bias=bias, activation="gelu_tanh"),
+        "c": gemm(a, b, kernel, c=c, alpha=0.5, beta=2.0),
+        "float32": gemm(a, b, kernel, out_dtype=torch.float32),
     }
 
 
@@ -55,8 +76,7 @@ def test_every_tile_is_right_and_gives_the_same_bits(
     shapes: tuple[tuple[int, int, int], ...], dtype: torch.dtype
 ) -> None:
     for m, n, k in shapes:
-        a = normal(m, k, dtype=dtype, device="cuda")
-        b = normal(k, n, dtype=dtype, device="cuda")
+        a, b = exact(m, k, dtype=dtype), exact(k, n, dtype=dtype)
         in_chunks = n <= 256 and k >= 8192
         first = products(a, b, TILES[0] if in_chunks else "tensor_core")
         magnitude = a.double().abs() @ b.double().abs()
@@ -64,21 +84,22 @@ def test_every_tile_is_right_and_gives_the_same_bits(
         assert error <= 2e-6, (m, n, k)
         for turn_a, turn_b in itertools.product(("contiguous", "transposed"), repeat=2):
             operands = laid_out(a, turn_a), laid_out(b, turn_b)
-            for tile in TILES:
+            for tile in OF_FLOATS if dtype == torch.float32 else TILES:
                 for name, result in products(*operands, tile).items():
                     assert same_bits(result, first[name]), (m, n, k, turn_a, turn_b, tile, name)
 
 
 @every_tile
-def test_rows_do_not_depend_on_m(tile: str) -> None:
+@pytest.mark.parametrize("turns", [("contiguous",) * 2, ("transposed",) * 2], ids=short)
+def test_rows_do_not_depend_on_m(turns: tuple[str, str], dtype: torch.dtype, tile: str) -> None:
     sizes = (1, 2, 3, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257)
     for n, k in ((4096, 4096), (1000, 1000), (64, 16384), (257, 8200), (4097, 333), (8, 64)):
-        x = normal(2048, k, dtype=torch.bfloat16, device="cuda")
-        w = normal(k, n, dtype=torch.bfloat16, device="cuda")
-        whole = smem.gemm(x, w, kernel="wgmma")
+        x = laid_out(normal(2048, k, dtype=dtype, device="cuda"), turns[0])
+        w = laid_out(normal(k, n, dtype=dtype, device="cuda"), turns[1])
+        whole = gemm(x, w, "wgmma")
         for m in (*sizes, 500, 1000, 1024, 1500, 2048):
-            assert same_bits(smem.gemm(x[:m], w, kernel=tile), whole[:m]), (n, k, m)
-        assert same_bits(smem.gemm(x[1000:1077], w, kernel=tile), whole[1000:1077]), (n, k)
+            assert same_bits(gemm(x[:m], w, tile), whole[:m]), (n, k, m)
+        assert same_bits(gemm(x[1000:1077], w, tile), whole[1000:1077]), (n, k)
 
 
 BATCHES = (
@@ -94,14 +115,15 @@ BATCHES = (
 
 @every_tile
 @pytest.mark.parametrize("shapes", BATCHES, ids=short)
-def test_batches_and_outputs_of_every_layout(shapes: tuple, tile: str) -> None:
-    a, b = (normal(*shape, dtype=torch.bfloat16, device="cuda") for shape in shapes)
-    first = smem.gemm(a, b, kernel="tensor_core")
+def test_batches_and_outputs_of_every_layout(shapes: tuple, dtype: torch.dtype, tile: str) -> None:
+    a, b = (exact(*shape, dtype=dtype) for shape in shapes)
+    first = gemm(a, b, "tensor_core")
     torch.testing.assert_close(first, a @ b, rtol=2e-2, atol=1e-1)
-    assert same_bits(smem.gemm(a, b, kernel=tile), first)
+    for turn_a, turn_b in itertools.product(("contiguous", "transposed"), repeat=2):
+        assert same_bits(gemm(laid_out(a, turn_a), laid_out(b, turn_b), tile), first)
     for layout in ("transposed", "unaligned", "step2", "apart"):
         out, check_gaps = poisoned_out(first.shape, first.dtype, "cuda", layout)
-        smem.gemm(a, b, kernel=tile, out=out)
+        gemm(a, b, tile, out=out)
         assert same_bits(out, first), layout
         check_gaps()
 
@@ -112,3 +134,12 @@ def test_an_unknown_variant_is_refused() -> None:
         smem.gemm(a, a, kernel="wgmma:3x3")
     with pytest.raises(RuntimeError, match=r"^smem.gemm: kernel 'naive' has 0 variants, got numb"):
         torch.ops.smem.gemm(a, a, kernel_id=257)
+
+
+def test_floats_have_some_of_the_tiles() -> None:
+    a = torch.ones(2, 2, device="cuda")
+    for tile in set(TILES) - set(OF_FLOATS):
+        variant = tile.removeprefix("wgmma:")
+        refusal = f"^smem.gemm: kernel 'wgmma' has no variant '{variant}' for float32$"
+        with pytest.raises(RuntimeError, match=refusal):
+            gemm(a, a, tile)

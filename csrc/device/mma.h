@@ -39,10 +39,12 @@ __device__ __forceinline__ unsigned load_word(unsigned address) {
   return word;
 }
 
-/// A float's bits rounded to tf32's 10 of mantissa: to nearest, ties away from zero. Left to
-/// themselves tensor cores cut the others off.
+/// A float's bits rounded to tf32's 10 of mantissa: to nearest, ties to even as Hopper's copy
+/// engine has them, before 9.0 away from zero. Left to themselves tensor cores cut the others off.
 __device__ __forceinline__ unsigned round_to_tf32(unsigned bits) {
-#if __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 900
+  asm("cvt.rn.tf32.f32 %0, %1;\n" : "=r"(bits) : "f"(__uint_as_float(bits)));
+#elif __CUDA_ARCH__ >= 800
   asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(bits) : "f"(__uint_as_float(bits)));
 #endif
   return bits;

@@ -28,7 +28,7 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t low) {
   return uint64_t{HIGH} << 32 | low;
 }
 
-/// What moves a tile on by 16 along K, in the same unit.
+/// What moves a tile on by 16 along K (of floats by 8), in the same unit.
 template <Major MAJOR>
 constexpr uint32_t K16_STEP = descriptor_units(MAJOR == Major::K ? 32 : 2048);
 
@@ -51,6 +51,20 @@ __device__ __forceinline__ void end_product_group() {
 template <int GROUPS>
 __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+}
+
+/// Reads of `registers` after this see what was last written to them, also by the tensor cores, of
+/// which the compiler does not know; and writes before it are not moved behind it.
+template <typename Register, int COUNT>
+__device__ __forceinline__ void settle(Register (&registers)[COUNT]) {
+#pragma unroll
+  for (Register& one : registers) {
+    if constexpr (std::is_same_v<Register, float>) {
+      asm volatile("" : "+f"(one)::"memory");
+    } else {
+      asm volatile("" : "+r"(one)::"memory");
+    }
+  }
 }
 
 // Register lists of the instruction, which takes each accumulator as an operand of its own.
@@ -85,33 +99,37 @@ __device__ __forceinline__ void wait_for_products() {
 #define SMEM_OPERANDS_N256(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8), SMEM_OPERANDS(d, 16), SMEM_OPERANDS(d, 24), SMEM_OPERANDS(d, 32), SMEM_OPERANDS(d, 40), SMEM_OPERANDS(d, 48), SMEM_OPERANDS(d, 56), SMEM_OPERANDS(d, 64), SMEM_OPERANDS(d, 72), SMEM_OPERANDS(d, 80), SMEM_OPERANDS(d, 88), SMEM_OPERANDS(d, 96), SMEM_OPERANDS(d, 104), SMEM_OPERANDS(d, 112), SMEM_OPERANDS(d, 120)
 // clang-format on
 
-#define SMEM_WGMMA(N, TYPE, A, B, ACCUMULATE, A_MN, B_MN)                                      \
-  asm volatile(                                                                                \
-      "{\n"                                                                                    \
-      ".reg .pred accumulate;\n"                                                               \
-      "setp.ne.b32 accumulate, " ACCUMULATE                                                    \
-      ", 0;\n"                                                                                 \
-      "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" SMEM_REGISTERS_N##N \
-      "}, " A ", " B ", accumulate, 1, 1, " A_MN ", " B_MN                                     \
-      ";\n"                                                                                    \
-      "}"                                                                                      \
-      : SMEM_OPERANDS_N##N(d)                                                                  \
-      : "l"(a), "l"(b), "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR))
+#define SMEM_WGMMA(N, KIND, A, B, ACCUMULATE, TURNS, ...)                  \
+  asm volatile(                                                            \
+      "{\n"                                                                \
+      ".reg .pred accumulate;\n"                                           \
+      "setp.ne.b32 accumulate, " ACCUMULATE                                \
+      ", 0;\n"                                                             \
+      "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" SMEM_REGISTERS_N##N \
+      "}, " A ", " B ", accumulate, 1, 1" TURNS                            \
+      ";\n"                                                                \
+      "}"                                                                  \
+      : SMEM_OPERANDS_N##N(d)                                              \
+      : __VA_ARGS__)
 
-/// d += A (64 x 16) @ B (16 x N), or d = A @ B where `accumulate` is 0. Lane l of warp w holds, in
-/// d[4j] and d[4j + 1], row 16w + l / 4 and columns 8j + 2 (l % 4) and the next; in d[4j + 2] and
-/// d[4j + 3] the row eight below.
+/// d += A (64 x 16) @ B (16 x N), of floats (as tf32) 8 along K, or d = A @ B where `accumulate` is
+/// 0. Lane l of warp w holds, in d[4j] and d[4j + 1], row 16w + l / 4 and columns 8j + 2 (l % 4)
+/// and the next; in d[4j + 2] and d[4j + 3] the row eight below.
 template <typename T, Major A_MAJOR_, Major B_MAJOR_, int N>
 __device__ __forceinline__ void multiply_tiles(float (&d)[N / 2], uint64_t a, uint64_t b,
                                                int accumulate) {
-  static_assert(std::is_same_v<T, half> || std::is_same_v<T, bfloat16>, "two-byte elements");
   static_assert(N == 32 || N == 64 || N == 128 || N == 192 || N == 256, "a width listed here");
   constexpr int A_MAJOR = A_MAJOR_ == Major::MN, B_MAJOR = B_MAJOR_ == Major::MN;
-#define SMEM_WGMMA_OF_TYPE(N, ...)         \
-  if constexpr (std::is_same_v<T, half>) { \
-    SMEM_WGMMA(N, "f16", __VA_ARGS__);     \
-  } else {                                 \
-    SMEM_WGMMA(N, "bf16", __VA_ARGS__);    \
+#define SMEM_WGMMA_OF_TYPE(N, A, B, ACCUMULATE, TURN_A, TURN_B)                                   \
+  if constexpr (std::is_same_v<T, half>) {                                                        \
+    SMEM_WGMMA(N, "k16.f32.f16.f16", A, B, ACCUMULATE, ", " TURN_A ", " TURN_B, "l"(a), "l"(b),   \
+               "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR));                                      \
+  } else if constexpr (std::is_same_v<T, bfloat16>) {                                             \
+    SMEM_WGMMA(N, "k16.f32.bf16.bf16", A, B, ACCUMULATE, ", " TURN_A ", " TURN_B, "l"(a), "l"(b), \
+               "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR));                                      \
+  } else {                                                                                        \
+    static_assert(std::is_same_v<T, float> && !A_MAJOR && !B_MAJOR, "floats lie along K");        \
+    SMEM_WGMMA(N, "k8.f32.tf32.tf32", A, B, ACCUMULATE, "", "l"(a), "l"(b), "r"(accumulate));     \
   }
   if constexpr (N == 32) {
     SMEM_WGMMA_OF_TYPE(32, "%16", "%17", "%18", "%19", "%20")
@@ -125,6 +143,28 @@ __device__ __forceinline__ void multiply_tiles(float (&d)[N / 2], uint64_t a, ui
     SMEM_WGMMA_OF_TYPE(256, "%128", "%129", "%130", "%131", "%132")
   }
 #undef SMEM_WGMMA_OF_TYPE
+}
+
+/// The same of floats (as tf32), A in registers: lane l of warp w holds k = l % 4 of rows 16w + l /
+/// 4 and eight below in a[0] and a[1], and k + 4 of them in a[2] and a[3]. They must stay as they
+/// are until the products have been waited for.
+template <int N>
+__device__ __forceinline__ void multiply_registers(float (&d)[N / 2], const uint32_t (&a)[4],
+                                                   uint64_t b, int accumulate) {
+  static_assert(N == 64 || N == 128 || N == 192 || N == 256, "a width listed here");
+#define SMEM_WGMMA_OF_REGISTERS(N, A, B, ACCUMULATE)                                       \
+  SMEM_WGMMA(N, "k8.f32.tf32.tf32", A, B, ACCUMULATE, "", "r"(a[0]), "r"(a[1]), "r"(a[2]), \
+             "r"(a[3]), "l"(b), "r"(accumulate))
+  if constexpr (N == 64) {
+    SMEM_WGMMA_OF_REGISTERS(64, "{%32, %33, %34, %35}", "%36", "%37");
+  } else if constexpr (N == 128) {
+    SMEM_WGMMA_OF_REGISTERS(128, "{%64, %65, %66, %67}", "%68", "%69");
+  } else if constexpr (N == 192) {
+    SMEM_WGMMA_OF_REGISTERS(192, "{%96, %97, %98, %99}", "%100", "%101");
+  } else if constexpr (N == 256) {
+    SMEM_WGMMA_OF_REGISTERS(256, "{%128, %129, %130, %131}", "%132", "%133");
+  }
+#undef SMEM_WGMMA_OF_REGISTERS
 }
 
 #undef SMEM_WGMMA

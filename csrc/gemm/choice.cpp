@@ -44,6 +44,11 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
     refuse(std::string("computes float32 in ") + name_of(kernel.float32) + ", got precision " +
            name_of(problem.precision));
   }
+  if (problem.variant >= 0 && kernel.has_variant &&
+      !kernel.has_variant(problem.variant, problem.dtype)) {
+    refuse(std::string("has no variant '") + kernel.variants[problem.variant] + "' for " +
+           name_of(problem.dtype));
+  }
   if (!kernel.largest_k) return;
   const int64_t largest = kernel.largest_k(problem.dtype, device.shared_bytes);
   if (problem.K <= largest) return;
@@ -65,9 +70,9 @@ Choice choose(const Problem& problem, const Device& device) {
             "float32 by three float16 products on Hopper's tensor cores"};
   }
   const bool tf32 = problem.dtype == DType::f32 && problem.precision == Precision::tf32;
-  if (size_of(problem.dtype) == 2 && device.capability == 90 && !device.host) {
+  if ((size_of(problem.dtype) == 2 || tf32) && device.capability == 90 && !device.host) {
     return {index_of(host_kernels(), "wgmma"),
-            name_of(problem.dtype) + std::string(" on Hopper's tensor cores")};
+            (tf32 ? "tf32" : name_of(problem.dtype)) + std::string(" on Hopper's tensor cores")};
   }
   if ((size_of(problem.dtype) == 2 || tf32) && device.capability >= 80 && !device.host) {
     return {index_of(host_kernels(), "tensor_core"),

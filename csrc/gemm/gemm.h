@@ -91,6 +91,7 @@ struct Kernel {
   /// Names of what it chooses among by itself, and its choice for a problem in words.
   const char* const* variants = nullptr;
   int variant_count = 0;
+  bool (*has_variant)(int variant, DType) = nullptr;  ///< null where it has each for all dtypes
   std::string (*approach)(const Problem&, const Device&) = nullptr;
 
   bool takes(DType dtype) const { return (dtypes >> static_cast<int>(dtype) & 1) != 0; }

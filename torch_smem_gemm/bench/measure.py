@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -41,8 +42,8 @@ METHOD = (
     " time, caches warm. graph_ms, of short calls: a CUDA graph that calls once with each of the"
     " sets of inputs, too many for the L2 cache, divided by their number. host_us: the host's time"
     " for one call, the GPU's not waited for. Random inputs; every result is checked against"
-    " float64 before it is timed; TF32 off. torch.compile without CUDA graphs, which would copy the"
-    " inputs."
+    " float64 before it is timed; TF32 off but where the dtype says it. torch.compile without CUDA"
+    " graphs, which would copy the inputs."
 )
 
 
@@ -231,11 +232,11 @@ class _Replay:
 
 
 @contextlib.contextmanager
-def no_tf32() -> Iterator[None]:
-    """Float32 products in float32, whatever the process's setting."""
+def float32_products(precision: Literal["ieee", "tf32"]) -> Iterator[None]:
+    """Float32 products in that precision, whatever the process's setting."""
     matmul = torch.backends.cuda.matmul
     before = matmul.fp32_precision
-    matmul.fp32_precision = "ieee"
+    matmul.fp32_precision = precision
     try:
         yield
     finally:

@@ -19,6 +19,7 @@ from torch_smem_gemm.ops._codes import activation_code, precision_code
 # checked, and every row if they fit.
 CHECKED_PRODUCTS = {"cuda": 1 << 36, "cpu": 1 << 31}
 MAX_INPUT_SETS = 256
+TF32_EPS = 2.0**-10
 
 Inputs = tuple[Tensor, ...]
 Function = Callable[..., object]  # of the inputs
@@ -34,6 +35,7 @@ class Problem:
     op: str
     shape: Shape
     dtype: torch.dtype
+    arithmetic: str  # the dtype's name, or "tf32": of products where torch allowed that
     least_bytes: int  # read and written by one call if every number moves once
     operations: int  # multiplications and additions of one call
     inputs: list[Inputs]  # more than one set where one would stay in the L2 cache
@@ -223,6 +225,7 @@ def _problem(
 ) -> Problem:
     first = make_inputs()
     device, dtype = first[0].device, first[0].dtype
+    is_product = op in ("gemm", "linear")
     out_dtype = torch.int64 if op == "sum" and not dtype.is_floating_point else dtype
     out = torch.empty(out_sizes, dtype=out_dtype, device=device)
     on_gpu = device.type == "cuda"
@@ -233,6 +236,7 @@ def _problem(
         op=op,
         shape=shape,
         dtype=dtype,
+        arithmetic="tf32" if is_product and _is_tf32(first[0]) else str(dtype).split(".")[1],
         least_bytes=bytes_each + out.nbytes,
         operations=operations,
         inputs=[first, *more],
@@ -263,6 +267,9 @@ def _judge_product(
         # By default torch lets cuBLAS cut K and round each part's sum to the dtype. A part is as
         # large as the sum's standard deviation; in 1e6 elements some are off by 3 eps of that.
         tolerance += 4 * _eps(a.dtype) * (wide_a.square() @ wide_b.square()).sqrt()
+    if _is_tf32(a):
+        # A product of two rounded factors is off by up to eps, their sum by a random walk of that.
+        tolerance += 4 * TF32_EPS * (wide_a.square() @ wide_b.square()).sqrt()
     # ATen may round the product before it adds the bias, and the sum before the activation.
     if bias is not None:
         reference = reference + bias.double()
@@ -272,6 +279,12 @@ def _judge_product(
         # No activation here is steeper than 1.13. Half an ulp of 1: their own arithmetic.
         tolerance = 1.13 * tolerance + _eps(a.dtype) * (reference.abs() + 0.5)
     return result.index_select(-2, rows), reference, tolerance
+
+
+def _is_tf32(a: Tensor) -> bool:
+    """Whether torch's setting rounds the factors of such products, ours and its own, to tf32."""
+    allowed = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    return allowed and a.dtype == torch.float32 and a.is_cuda
 
 
 def _eps(dtype: torch.dtype) -> float:

@@ -96,17 +96,14 @@ def against(peer: Peer) -> Contender:
     return Contender(peer.name, "peer" if peer.same else "bound", peer.summary, peer=peer)
 
 
-def empty_row(
-    set_name: str, op: str, shape: Shape, dtype: torch.dtype, contender: Contender
-) -> Row:
-    """A row without figures."""
-    name = str(dtype).removeprefix("torch.")
+def empty_row(set_name: str, op: str, shape: Shape, arithmetic: str, contender: Contender) -> Row:
+    """A row without figures; ``arithmetic`` as of ``Problem``."""
     return Row(
         set=set_name,
         op=op,
-        problem=f"{op} {shape.title} {name}",
+        problem=f"{op} {shape.title} {arithmetic}",
         shape=str(shape),
-        dtype=name,
+        dtype=arithmetic,
         name=contender.name,
         kind=contender.kind,
         summary=contender.summary,
@@ -141,7 +138,7 @@ def measure(
     rows: dict[str, Row] = {}
     functions = {}
     for contender in contenders:
-        row = empty_row(set_name, problem.op, problem.shape, problem.dtype, contender)
+        row = empty_row(set_name, problem.op, problem.shape, problem.arithmetic, contender)
         row.operations, row.bytes = problem.operations, problem.least_bytes
         rows[contender.name] = row
         function = _checked(problem, contender, row)
@@ -170,11 +167,13 @@ def floor_seconds(problem: Problem, ceilings: Ceilings) -> dict[str, float]:
     floors = {"read": problem.least_bytes / ceilings.read_gbs / 1e9}
     if problem.op == "sum":
         return floors
+    bf16 = ceilings.cublas_bf16_gflops
     name, rate = {
-        torch.float32: ("FMA", ceilings.fma_gflops),
-        torch.float16: ("tensor cores", ceilings.cublas_bf16_gflops),
-        torch.bfloat16: ("tensor cores", ceilings.cublas_bf16_gflops),
-    }.get(problem.dtype, ("", None))
+        "float32": ("FMA", ceilings.fma_gflops),
+        "tf32": ("tensor cores", None if bf16 is None else bf16 / 2),
+        "float16": ("tensor cores", bf16),
+        "bfloat16": ("tensor cores", bf16),
+    }.get(problem.arithmetic, ("", None))
     if rate is not None:
         floors = {name: problem.operations / rate / 1e9, **floors}
     return floors

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from torch_smem_gemm.bench import peers, rows, shapes
-from torch_smem_gemm.bench.measure import Ceilings
+from torch_smem_gemm.bench.measure import Ceilings, float32_products
 from torch_smem_gemm.bench.problems import make_problem
 from torch_smem_gemm.bench.rows import Contender, Row
 from torch_smem_gemm.bench.shapes import GemmShape, Shape, SumShape, TransposeShape
@@ -33,8 +33,8 @@ RANDOM_PROBLEMS = 20  # of the set "random" or "random:SEED"
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 DTYPES = {
-    "gemm": FLOATS,
-    "linear": FLOATS,
+    "gemm": (*FLOATS, "tf32"),  # float32 where torch allows it: ours and the peers by tf32
+    "linear": (*FLOATS, "tf32"),
     "transpose": (*FLOATS, "int64", "int32", "int16", "int8", "uint8"),
     "sum": (*FLOATS, "int64", "int32", "int16", "int8", "uint8"),
 }
@@ -42,8 +42,8 @@ DTYPES = {
 # The whole picture: op, set, and by dtype the peers beside torch eager for the marked problems.
 # More would not fit into six minutes, for torch.compile takes seconds for each.
 PICTURE: tuple[tuple[str, str, dict[str, tuple[str, ...]]], ...] = (
-    ("gemm", "squares", {"float32": (), "bfloat16": ("compile-max", "triton")}),
-    ("gemm", "ragged", {"float32": (), "bfloat16": ("compile-max",)}),
+    ("gemm", "squares", {"float32": (), "tf32": (), "bfloat16": ("compile-max", "triton")}),
+    ("gemm", "ragged", {"float32": (), "tf32": (), "bfloat16": ("compile-max",)}),
     ("gemm", "skinny", {"float32": (), "bfloat16": ()}),
     ("gemm", "batched", {"float32": (), "bfloat16": ()}),
     ("linear", "llm", {"float32": (), "bfloat16": ("compile-max",)}),
@@ -70,9 +70,14 @@ class Job:
     set: str
     op: str
     shape: Shape
-    dtype: torch.dtype
+    arithmetic: str  # the name of a dtype, or "tf32"
     contenders: tuple[Contender, ...]
     baseline: str | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the inputs."""
+        return torch.float32 if self.arithmetic == "tf32" else getattr(torch, self.arithmetic)
 
     def weight(self) -> float:
         """Its share of the time of several jobs, for a forecast of the time left."""
@@ -106,15 +111,17 @@ def jobs(
         marked: only the set's marked problems.
 
     Raises:
-        ValueError: no such set or peer, naming those that there are.
+        ValueError: no such set or peer, naming those that there are; tf32 on a CPU.
     """
     there = peers.available(op, device)
     for name in against:
         if name not in there:
             raise ValueError(f"against: {op} on {device.type} has {', '.join(there)}; got {name!r}")
+    if dtype == "tf32" and device.type != "cuda":
+        raise ValueError("dtype: tf32 needs a GPU")
     contenders = (rows.ours(), *(rows.against(there[name]) for name in against))
     problems = _shapes(op, set_name, marked=marked)
-    return [Job(set_name, op, shape, getattr(torch, dtype), contenders) for shape in problems]
+    return [Job(set_name, op, shape, dtype, contenders) for shape in problems]
 
 
 def gpu_peers(op: str) -> list[str]:
@@ -130,6 +137,8 @@ def picture(device: torch.device, *, quick: bool) -> list[Job]:
         there = peers.available(op, device)
         marked = shapes.load(set_name, op, marked=True)
         for dtype, more in dtypes.items():
+            if dtype == "tf32" and device.type != "cuda":
+                continue
             extra = () if quick else tuple(name for name in more if name in there)
             plain = jobs(op, set_name, dtype, BASIC[op], device, marked=quick)
             compared = jobs(op, set_name, dtype, (*BASIC[op], *extra), device, marked=quick)
@@ -156,7 +165,7 @@ def ladder_jobs(device: torch.device, size: int | None = None, dtype: str = "flo
         ("sum", SumShape((count,))),
         ("sum", SumShape((row, row), (1,))),
     ]
-    return [_ladder_job(op, shape, getattr(torch, dtype), device) for op, shape in problems]
+    return [_ladder_job(op, shape, dtype, device) for op, shape in problems]
 
 
 def run(
@@ -173,7 +182,7 @@ def run(
         if k >= shape.k:
             continue
         shorter = GemmShape(shape.m, shape.n, k)
-        again = _ladder_job(job.op, shorter, job.dtype, device, only=[*refused, "tiled16"])
+        again = _ladder_job(job.op, shorter, job.arithmetic, device, only=[*refused, "tiled16"])
         found = _run(again, ceilings, device, budget)
         if all(row.status != "n/a" for row in found):
             yield found
@@ -187,13 +196,15 @@ def fits_a_cpu(job: Job) -> bool:
 
 def _run(job: Job, ceilings: Ceilings, device: torch.device, budget: float | None) -> list[Row]:
     try:
-        problem = make_problem(job.op, job.shape, job.dtype, device)
-        return rows.measure(
-            job.set, problem, job.contenders, ceilings, budget=budget, baseline=job.baseline
-        )
+        with float32_products("tf32" if job.arithmetic == "tf32" else "ieee"):
+            problem = make_problem(job.op, job.shape, job.dtype, device)
+            return rows.measure(
+                job.set, problem, job.contenders, ceilings, budget=budget, baseline=job.baseline
+            )
     except torch.OutOfMemoryError as error:
         found = [
-            rows.empty_row(job.set, job.op, job.shape, job.dtype, one) for one in job.contenders
+            rows.empty_row(job.set, job.op, job.shape, job.arithmetic, one)
+            for one in job.contenders
         ]
         for row in found:
             row.status, row.detail = "n/a", str(error).splitlines()[0]
@@ -203,14 +214,14 @@ def _run(job: Job, ceilings: Ceilings, device: torch.device, budget: float | Non
 def _ladder_job(
     op: str,
     shape: Shape,
-    dtype: torch.dtype,
+    arithmetic: str,
     device: torch.device,
     only: Sequence[str] | None = None,
 ) -> Job:
     there = peers.available(op, device)
     others = [rows.against(there[name]) for name in ("torch", "copy") if name in there]
-    every = rows.ladder(op, dtype, device, only)
-    return Job(LADDER, op, shape, dtype, (*every, *others), every[0].name)
+    every = rows.ladder(op, getattr(torch, arithmetic), device, only)
+    return Job(LADDER, op, shape, arithmetic, (*every, *others), every[0].name)
 
 
 def _shapes(op: str, set_name: str, *, marked: bool) -> list[Shape]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from torch_smem_gemm.bench import results, suite
-from torch_smem_gemm.bench.measure import Ceilings, measure_ceilings, no_tf32
+from torch_smem_gemm.bench.measure import Ceilings, float32_products, measure_ceilings
 from torch_smem_gemm.bench.rows import Row
 from torch_smem_gemm.bench.suite import Job
 from torch_smem_gemm.bench.telemetry import Telemetry
@@ -135,7 +135,7 @@ def run_jobs(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     rows: list[Row] = []
     interrupted = False
-    with no_tf32(), Telemetry(device) as telemetry:
+    with float32_products("ieee"), Telemetry(device) as telemetry:
         ceilings = measure_ceilings(device)
         print(_bench_tables.ceilings_text(ceilings))
         if device.type == "cpu":
@@ -177,7 +177,7 @@ def run_all(
 ) -> Iterator[list[Row]]:
     """The rows of one job after the other, each group printed when it is complete."""
     with progress(sum(job.weight() for job in jobs)) as advance:
-        for _, group in itertools.groupby(jobs, lambda job: (job.op, job.set, job.dtype)):
+        for _, group in itertools.groupby(jobs, lambda job: (job.op, job.set, job.arithmetic)):
             rows: list[Row] = []
             try:
                 for job in group:

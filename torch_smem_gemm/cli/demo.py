@@ -14,7 +14,7 @@ from torch import nn
 import torch_smem_gemm as smem
 from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm.bench import suite
-from torch_smem_gemm.bench.measure import measure_ceilings, no_tf32
+from torch_smem_gemm.bench.measure import float32_products, measure_ceilings
 from torch_smem_gemm.cli import _bench_plots, _bench_tables, _plots
 from torch_smem_gemm.cli._digits import Digits, RowTransformer, Training, load_digits
 from torch_smem_gemm.cli._text import (
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"smem.convert replaced {len(converted)} Linear modules: {', '.join(converted)}\n")
 
     models = {"torch.nn.Linear": theirs, "torch_smem_gemm.Linear": ours}
-    with no_tf32():
+    with float32_products("ieee"):
         trainings = train_all(models, digits, args.epochs, args.seed)
         failures = [*compare(trainings), *try_every_kernel(ours, digits)]
         curves = {name: training.losses for name, training in trainings.items()}

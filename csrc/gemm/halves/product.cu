@@ -85,14 +85,6 @@ struct Shared {
   __device__ __forceinline__ unsigned char* b(int stage) const { return a(stage) + Shape::A_BYTES; }
 };
 
-/// Reads of `sums` after this see what the products that were waited for have left there: of
-/// registers the compiler does not know that the tensor cores write them later.
-template <int SUMS>
-__device__ __forceinline__ void settle(float (&sums)[SUMS]) {
-#pragma unroll
-  for (float& sum : sums) asm volatile("" : "+f"(sum)::"memory");
-}
-
 template <typename Shape>
 struct Worker {
   static constexpr int COLS = Shape::COLS, SUMS = Shape::SUMS;

@@ -21,6 +21,7 @@ struct Arguments {
   int tile_cols;       ///< a block's step along N, at most its tile's width
   int log_box_pieces;  ///< of 16 bytes in a row of out's boxes
   bool a_batched, b_batched;
+  bool turned;  ///< rows of A are columns of out, see floats.h
   Output output;
 };
 

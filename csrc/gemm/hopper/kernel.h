@@ -18,8 +18,10 @@ inline namespace SMEM_BUILD {
 /// it for all of them. Rows that nobody needs are not loaded, not even as zeros: those take the
 /// copy engine as long as others, and what stands in shared memory instead meets no row that is
 /// kept.
-template <Major MAJOR, int ROWS, int SHARERS = 1>
+template <typename T, Major MAJOR, int ROWS, int SHARERS = 1>
 struct Loader {
+  static constexpr int PANEL = STEP_K<T>;  ///< neighbours in a row of an MN-major tile
+
   const CUtensorMap& map;
   int rows;      ///< needed; all of them where the tile is shared
   int part = 0;  ///< which of SHARERS this block loads
@@ -61,7 +63,8 @@ struct Worker {
 
   static constexpr int WARPGROUP_ROWS = TILE.rows_of_warpgroup();
   static constexpr int SUBTILES = WARPGROUP_ROWS / PANEL;
-  static constexpr int SUMS = TILE.cols / 2;  ///< a thread's, of 64 rows
+  static constexpr int SUMS = TILE.cols / 2;       ///< a thread's, of 64 rows
+  static constexpr int PRODUCTS = ROW_BYTES / 32;  ///< that follow each other along a step
   using Sums = float[SUBTILES][SUMS];
 
   template <typename Visit>
@@ -80,9 +83,9 @@ struct Worker {
 
   /// By one thread.
   __device__ __forceinline__ void load() const {
-    const Loader<A_MAJOR, TILE.rows> a{args.a, args.tile_rows};
-    const Loader<B_MAJOR, TILE.cols, TILE.cluster> b{args.b, args.tile_cols,
-                                                     static_cast<int>(rank)};
+    const Loader<T, A_MAJOR, TILE.rows> a{args.a, args.tile_rows};
+    const Loader<T, B_MAJOR, TILE.cols, TILE.cluster> b{args.b, args.tile_cols,
+                                                        static_cast<int>(rank)};
     const uint32_t bytes = TILE.steps * (a.bytes() + b.bytes());
     Turn<TILE.stages> turn;
     for_each_piece([&](const Piece& piece) {
@@ -96,7 +99,7 @@ struct Worker {
         full.arrive_expecting(bytes);
 #pragma unroll
         for (int i = 0; i < TILE.steps; ++i) {
-          const int k = (piece.step + step + i) * STEP_K;
+          const int k = (piece.step + step + i) * STEP_K<T>;
           a.load(shared.a(turn.stage, i), row, k, a_member, full);
           b.load(shared.b(turn.stage, i), col, k, b_member, full);
         }
@@ -114,7 +117,7 @@ struct Worker {
 #pragma unroll
     for (int i = 0; i < TILE.steps; ++i) {
 #pragma unroll
-      for (int k = 0; k < STEP_K / 16; ++k) {
+      for (int k = 0; k < PRODUCTS; ++k) {
 #pragma unroll
         for (int m = 0; m < SUBTILES; ++m) {
           const uint32_t a_at =
@@ -299,13 +302,19 @@ struct Worker {
   }
 };
 
+/// Its part that multiplies is another one for floats (floats.h).
+template <typename T, Major A_MAJOR, Major B_MAJOR, Tile TILE, Exit EXIT>
+struct WorkerOf {
+  using Type = Worker<T, A_MAJOR, B_MAJOR, TILE, EXIT>;
+};
+
 // nvcc cannot write the host's side of a kernel whose template argument is a struct.
 template <typename T, Major A_MAJOR, Major B_MAJOR, int INDEX, Exit EXIT>
 __global__ void __launch_bounds__(TILES[INDEX].threads(), TILES[INDEX].blocks)
     gemm_kernel(const __grid_constant__ Arguments<T> args) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Tile TILE = TILES[INDEX];
-  const Worker<T, A_MAJOR, B_MAJOR, TILE, EXIT> worker{args};
+  const typename WorkerOf<T, A_MAJOR, B_MAJOR, TILE, EXIT>::Type worker{args};
   if (threadIdx.x == 0) {
     prefetch_map(args.a);
     prefetch_map(args.b);

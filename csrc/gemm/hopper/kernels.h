@@ -1,4 +1,4 @@
-// The table of instances: a file in instances/ for every tile.
+// The table of instances: a file in instances/ for every tile, and one for floats.
 #pragma once
 
 #include "device/dtype.h"
@@ -10,5 +10,9 @@ namespace smem::gemm::hopper {
 /// The kernel that computes TILES[INDEX] of such operands.
 template <int INDEX>
 const void* kernel_of(Exit exit, DType dtype, Major a, Major b);
+
+/// That for floats, where TILES[INDEX] is for them; b lies along K.
+template <int INDEX>
+const void* kernel_of_floats(Major a);
 
 }  // namespace smem::gemm::hopper

@@ -10,15 +10,29 @@
 #include "gemm/hopper/plan.h"
 #include "gemm/hopper/reduce.h"
 #include "gemm/hopper/tensor_map.h"
+#include "transpose/transpose.h"
 
 namespace smem::gemm::hopper {
 namespace {
+
+using FindForFloats = const void* (*)(Major);
+
+template <int INDEX>
+constexpr FindForFloats for_floats() {
+  if constexpr (TILES[INDEX].for_floats) {
+    return kernel_of_floats<INDEX>;
+  } else {
+    return nullptr;
+  }
+}
 
 template <int... INDEX>
 const void* kernel_at(const Plan& plan, DType dtype, std::integer_sequence<int, INDEX...>) {
   using Find = const void* (*)(Exit, DType, Major, Major);
   constexpr Find FIND[] = {kernel_of<INDEX>...};
-  return FIND[plan.tile](plan.exit, dtype, plan.a.major, plan.b.major);
+  constexpr FindForFloats FIND_FOR_FLOATS[] = {for_floats<INDEX>()...};
+  return dtype == DType::f32 ? FIND_FOR_FLOATS[plan.tile](plan.a.major)
+                             : FIND[plan.tile](plan.exit, dtype, plan.a.major, plan.b.major);
 }
 
 /// Where the parts of the workspace begin.
@@ -42,7 +56,8 @@ CUtensorMap operand_map(const Source& source, DType dtype, const void* data, int
                           source.members,
                           source.line_stride,
                           source.member_stride};
-  return make_tensor_map(shape, STEP_K, source.major == Major::K ? rows / sharers : STEP_K);
+  const int step = step_k(dtype);
+  return make_tensor_map(shape, step, source.major == Major::K ? rows / sharers : step);
 }
 
 /// The widest box, in pieces of 8 columns, that tiles of so many columns are made of. The only tile
@@ -82,12 +97,14 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
     args.out = map(problem.out.data);
     if (problem.pre) args.pre = map(problem.pre);
   }
-  args.schedule = Schedule(
-      static_cast<uint32_t>(ceil_div(problem.M, tile.rows * tile.cluster)),
-      static_cast<uint32_t>(ceil_div(problem.N, plan.tile_cols)),
-      static_cast<uint32_t>(plan.chunks), members, static_cast<uint32_t>(plan.strip),
-      static_cast<uint32_t>(ceil_div(problem.K, STEP_K)), static_cast<uint32_t>(plan.chunk_steps));
-  args.epilogue = epilogue_of<T>(problem);
+  args.schedule =
+      Schedule(static_cast<uint32_t>(ceil_div(problem.M, tile.rows * tile.cluster)),
+               static_cast<uint32_t>(ceil_div(problem.N, plan.tile_cols)),
+               static_cast<uint32_t>(plan.chunks), members, static_cast<uint32_t>(plan.strip),
+               static_cast<uint32_t>(ceil_div(problem.K, STEP_K<T>)),
+               static_cast<uint32_t>(plan.chunk_steps));
+  args.turned = plan.turned;
+  args.epilogue = epilogue_of<T>(plan.turned ? transposed(problem) : problem);
   args.strides = member_strides(problem);
   args.partials = partials;
   args.tile_cols = plan.tile_cols;
@@ -117,35 +134,59 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
   check_launch(cudaLaunchKernelExC(&config, kernel, arguments), "hopper");
 }
 
+/// Of floats, which are packed along K whatever they lie along.
+void turn(const Packing& packing, const Device& device) {
+  const Source& source = *packing.source;
+  transpose::Problem problem{sizeof(float),     source.length,     source.lines, packing.from,
+                             packing.step,      packing.line_step, packing.to,   1,
+                             source.line_stride};
+  if (source.members > 1) {
+    problem.batch.rank = 1;
+    problem.batch.size[0] = source.members;
+    problem.batch.stride[transpose::IN][0] = packing.member_step;
+    problem.batch.stride[transpose::OUT][0] = source.member_stride;
+  }
+  const int kernel = transpose::choose(problem, device).kernel;
+  transpose::device_kernels().kernels[kernel]->launch(problem, device);
+}
+
 /// At most one loop of the batch.
-void launch_members(const Problem& problem, const Plan& plan, Workspace workspace,
+void launch_members(const Problem& of_out, const Plan& plan, Workspace workspace,
                     const Device& device) {
+  const Problem problem = plan.turned ? transposed(of_out) : of_out;
   Packing packings[2];
   int count = 0;
   const auto prepared = [&](const Source& source, const void* data, int64_t mn_stride,
                             int64_t k_stride, Tensor tensor) {
     if (!source.packed) return data;
-    void* packed = workspace.take(source.packed_bytes());
+    void* packed = workspace.take(source.packed_elements() * size_of(problem.dtype));
     const bool k_major = source.major == Major::K;
-    packings[count++] = {&source,
-                         data,
-                         k_major ? k_stride : mn_stride,
-                         k_major ? mn_stride : k_stride,
-                         member_stride(problem, tensor),
-                         packed};
+    const Packing packing{&source,
+                          data,
+                          k_major ? k_stride : mn_stride,
+                          k_major ? mn_stride : k_stride,
+                          member_stride(problem, tensor),
+                          packed};
+    if (problem.dtype == DType::f32 && packing.step != 1) {
+      turn(packing, device);
+    } else {
+      packings[count++] = packing;
+    }
     return static_cast<const void*>(packed);
   };
   const void* a = prepared(plan.a, problem.a.data, problem.a.row_stride, problem.a.col_stride, A);
   const void* b = prepared(plan.b, problem.b.data, problem.b.col_stride, problem.b.row_stride, B);
-  if (count > 0) pack(packings, count, device);
+  if (count > 0) pack(packings, count, problem.dtype, device);
   auto* partials = static_cast<float*>(workspace.take(0));
-  if (problem.dtype == DType::f16) {
+  if (problem.dtype == DType::f32) {
+    launch_kernel<float>(problem, plan, a, b, partials, device);
+  } else if (problem.dtype == DType::f16) {
     launch_kernel<half>(problem, plan, a, b, partials, device);
   } else {
     launch_kernel<bfloat16>(problem, plan, a, b, partials, device);
   }
   if (plan.chunks > 1) {
-    reduce(problem, members_of(problem), plan.chunks, partials, device);
+    reduce(of_out, members_of(problem), plan.chunks, partials, device);
   }
 }
 

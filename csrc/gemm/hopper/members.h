@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <utility>
 
 #include "gemm/gemm.h"
 
@@ -15,6 +16,21 @@ inline int64_t members_of(const Problem& problem) {
 inline int64_t member_stride(const Problem& problem, Tensor tensor) {
   const auto& batch = problem.batch;
   return batch.rank == 0 ? 0 : batch.stride[tensor][batch.rank - 1];
+}
+
+/// out^T = B^T A^T, but for the bias, which still belongs to the columns that out had.
+inline Problem transposed(Problem problem) {
+  const auto turned = [](const Operand& x) { return Operand{x.data, x.col_stride, x.row_stride}; };
+  std::swap(problem.M, problem.N);
+  const Operand a = problem.a;
+  problem.a = turned(problem.b);
+  problem.b = turned(a);
+  problem.c = turned(problem.c);
+  problem.out = turned(problem.out);
+  for (int d = 0; d < problem.batch.rank; ++d) {
+    std::swap(problem.batch.stride[A][d], problem.batch.stride[B][d]);
+  }
+  return problem;
 }
 
 /// Calls launch(problem of the innermost loop) for each iteration of the outer ones. The launches

@@ -75,17 +75,19 @@ __global__ void __launch_bounds__(THREADS) pack_kernel(const Copies copies) {
   }
 }
 
-Copy copy_of(const Packing& p) {
+/// A line of floats is one of twice as many elements of two bytes.
+Copy copy_of(const Packing& p, DType dtype) {
   const Source& source = *p.source;
+  const int64_t width = static_cast<int64_t>(size_of(dtype)) / ELEMENT_BYTES;
   Copy copy{static_cast<const uint16_t*>(p.from),
             static_cast<uint16_t*>(p.to),
             p.step,
-            p.line_step,
-            p.member_step,
-            source.length,
-            source.line_stride,
-            source.member_stride,
-            static_cast<uint32_t>(source.line_stride / LANE),
+            width * p.line_step,
+            width * p.member_step,
+            width * source.length,
+            width * source.line_stride,
+            width * source.member_stride,
+            static_cast<uint32_t>(width * source.line_stride / LANE),
             static_cast<uint32_t>(source.lines),
             static_cast<uint32_t>(source.lines * source.members),
             0};
@@ -100,11 +102,11 @@ int64_t blocks_of(const Copy& copy) {
 }  // namespace
 }  // namespace SMEM_BUILD
 
-void pack(const Packing* packings, int count, const Device& device) {
+void pack(const Packing* packings, int count, DType dtype, const Device& device) {
   Copies copies{};
   int64_t blocks = 0;
   for (int i = 0; i < count; ++i) {
-    copies.of[i] = copy_of(packings[i]);
+    copies.of[i] = copy_of(packings[i], dtype);
     blocks += blocks_of(copies.of[i]);
   }
   copies.first_blocks = static_cast<uint32_t>(blocks_of(copies.of[0]));

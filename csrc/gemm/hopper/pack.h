@@ -15,7 +15,7 @@ struct Packing {
   void* to;
 };
 
-/// Copies `count` operands, one or two, in one launch.
-void pack(const Packing* packings, int count, const Device& device);
+/// Copies `count` operands, one or two, in one launch; floats have neighbours along a line.
+void pack(const Packing* packings, int count, DType dtype, const Device& device);
 
 }  // namespace smem::gemm::hopper

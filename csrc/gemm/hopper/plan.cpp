@@ -4,13 +4,17 @@
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
+#include <utility>
 
 #include "gemm/hopper/members.h"
 
 namespace smem::gemm::hopper {
 namespace {
 
-constexpr int64_t VECTOR = 16 / ELEMENT_BYTES;  ///< elements in the copy engine's unit of address
+/// Elements in the copy engine's unit of address.
+int64_t vector_of(const Problem& problem) {
+  return 16 / static_cast<int64_t>(size_of(problem.dtype));
+}
 
 int64_t round_up(int64_t value, int64_t unit) { return ceil_div(value, unit) * unit; }
 
@@ -19,52 +23,43 @@ bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointe
 /// Whether all of a batch stays aligned where its first member is.
 bool batch_is_aligned(const Problem& problem, Tensor tensor) {
   const auto& batch = problem.batch;
+  const int64_t vector = vector_of(problem);
   for (int d = 0; d < batch.rank; ++d) {
-    if (batch.stride[tensor][d] % VECTOR != 0 || batch.stride[tensor][d] < 0) return false;
+    if (batch.stride[tensor][d] % vector != 0 || batch.stride[tensor][d] < 0) return false;
   }
   return true;
 }
 
-/// `size` is M or N.
+/// `size` is M or N. Floats are packed along K, as wgmma takes them.
 Source source_of(const Problem& problem, Tensor tensor, const void* data, int64_t size,
-                 int64_t stride, int64_t k_stride) {
-  const int64_t K = problem.K;
+                 int64_t stride, int64_t k_stride, bool may_lie_along_mn = true) {
+  const int64_t K = problem.K, vector = vector_of(problem);
   const bool k_major = k_stride == 1 || K == 1, mn_major = stride == 1 || size == 1;
   const bool aligned = is_aligned(data) && batch_is_aligned(problem, tensor);
   const auto fits = [&](int64_t lines, int64_t line_stride) {
-    return lines == 1 || (line_stride % VECTOR == 0 && line_stride > 0);
+    return lines == 1 || (line_stride % vector == 0 && line_stride > 0);
   };
   Source s{};
   s.batched = member_stride(problem, tensor) != 0;
   s.members = s.batched ? members_of(problem) : 1;
   const bool k_in_place = aligned && k_major && fits(size, stride);
-  const bool mn_in_place = aligned && mn_major && fits(K, k_stride);
+  const bool mn_in_place = may_lie_along_mn && aligned && mn_major && fits(K, k_stride);
   s.packed = !k_in_place && !mn_in_place;
-  s.major = k_in_place || (s.packed && (k_major || !mn_major)) ? Major::K : Major::MN;
+  const bool packs_along_k = k_major || !mn_major || problem.dtype == DType::f32;
+  s.major = k_in_place || (s.packed && packs_along_k) ? Major::K : Major::MN;
   s.length = s.major == Major::K ? K : size;
   s.lines = s.major == Major::K ? size : K;
   if (s.packed) {
-    s.line_stride = round_up(s.length, VECTOR);
+    s.line_stride = round_up(s.length, vector);
     s.member_stride = round_up(s.lines * s.line_stride, 128);
   } else {
     // One line has no stride of its own; the map wants a legal one.
-    s.line_stride = s.lines == 1          ? round_up(s.length, VECTOR)
+    s.line_stride = s.lines == 1          ? round_up(s.length, vector)
                     : s.major == Major::K ? stride
                                           : k_stride;
-    s.member_stride = s.batched ? member_stride(problem, tensor) : VECTOR;
+    s.member_stride = s.batched ? member_stride(problem, tensor) : vector;
   }
   return s;
-}
-
-/// Of sums that are not partial.
-Output output_of(const Problem& problem) {
-  const bool in_order = problem.out.col_stride == 1 || problem.N == 1;
-  if (!in_order || problem.c.data || problem.out_dtype != problem.dtype) return Output::elements;
-  // The copy engine writes whole pieces of 16 bytes, even where the tensor ends within one.
-  const bool in_pieces = problem.N % VECTOR == 0 && problem.out.row_stride % VECTOR == 0 &&
-                         problem.out.row_stride > 0 && batch_is_aligned(problem, OUT) &&
-                         is_aligned(problem.out.data) && is_aligned(problem.pre);
-  return in_pieces ? Output::boxes : problem.pre ? Output::elements : Output::rows;
 }
 
 /// Whether by more than an instruction or two.
@@ -72,13 +67,28 @@ bool activates(Activation activation) {
   return activation != Activation::none && activation != Activation::relu;
 }
 
+/// Of sums that are not partial.
+Output output_of(const Problem& problem) {
+  const bool in_order = problem.out.col_stride == 1 || problem.N == 1;
+  if (!in_order || problem.c.data || problem.out_dtype != problem.dtype) return Output::elements;
+  if (problem.dtype == DType::f32) {
+    return problem.pre || activates(problem.activation) ? Output::elements : Output::rows;
+  }
+  // The copy engine writes whole pieces of 16 bytes, even where the tensor ends within one.
+  const int64_t vector = vector_of(problem);
+  const bool in_pieces = problem.N % vector == 0 && problem.out.row_stride % vector == 0 &&
+                         problem.out.row_stride > 0 && batch_is_aligned(problem, OUT) &&
+                         is_aligned(problem.out.data) && is_aligned(problem.pre);
+  return in_pieces ? Output::boxes : problem.pre ? Output::elements : Output::rows;
+}
+
 /// Chunks of K for outputs so narrow that tiles alone cannot keep the multiprocessors busy. Of N
 /// and K alone: M must not change the bits.
-int64_t chunk_steps_of(int64_t N, int64_t K) {
+int64_t chunk_steps_of(int64_t N, int64_t K, int64_t step) {
   constexpr int64_t NARROW = 256, SHORTEST = 2048, MOST = 128;
-  const int64_t steps = ceil_div(K, STEP_K);
+  const int64_t steps = ceil_div(K, step);
   if (N > NARROW || K < 4 * SHORTEST) return steps;
-  return round_up(std::max(SHORTEST / STEP_K, ceil_div(steps, MOST)), 2);
+  return round_up(std::max(SHORTEST / step, ceil_div(steps, MOST)), 2);
 }
 
 /// What an H200 does, fitted to a sweep over all tiles (bench/sweep.py); times in nanoseconds.
@@ -99,6 +109,13 @@ struct Model {
   double second = 5500;      ///< a further launch
   double packing = 2108;     ///< bytes in a nanosecond, read and written
 };
+
+/// Of both operands' copies, each aligned to 256.
+int64_t packed_bytes(const Problem& problem, const Plan& p) {
+  const auto bytes = static_cast<int64_t>(size_of(problem.dtype));
+  return round_up(p.a.packed_elements() * bytes, 256) +
+         round_up(p.b.packed_elements() * bytes, 256);
+}
 
 int64_t pieces_of(const Problem& problem, const Plan& p) {
   const Tile& tile = TILES[p.tile];
@@ -121,7 +138,8 @@ double nanoseconds(const Problem& problem, const Plan& p) {
   const Tile& tile = TILES[p.tile];
   const auto rounds = static_cast<double>(ceil_div(pieces_of(problem, p), int64_t{p.clusters}));
 
-  const double multiply = 2.0 * tile.rows * tile.cols * STEP_K / model.flop;
+  // Of floats a step has half as many, at half the rate.
+  const double multiply = 2.0 * tile.rows * tile.cols * step_k(DType::f16) / model.flop;
   const double rows = static_cast<double>(std::min<int64_t>(problem.M, tile.rows)) +
                       double(p.tile_cols) / tile.cluster;
   const double step =
@@ -137,13 +155,14 @@ double nanoseconds(const Problem& problem, const Plan& p) {
   const auto K = static_cast<double>(problem.K);
   const auto members = static_cast<double>(members_of(problem));
   const double bytes =
-      ELEMENT_BYTES * (M * K * double(p.a.members) + N * K * double(p.b.members) + M * N * members);
+      double(size_of(problem.dtype)) *
+      (M * K * double(p.a.members) + N * K * double(p.b.members) + M * N * members);
   const double dram = bytes / std::min(model.dram, double(p.clusters) * tile.cluster / tile.blocks *
                                                        model.dram_to_one);
   double others = 0;
   if (p.chunks > 1) others += model.second + 8 * M * N * members * p.chunks / model.dram;
   if (p.a.packed || p.b.packed) {
-    const auto packed = static_cast<double>(p.a.packed_bytes() + p.b.packed_bytes());
+    const auto packed = static_cast<double>(packed_bytes(problem, p));
     others += model.second + 2 * packed / model.packing;
   }
   const double sums = double(tile.rows_of_warpgroup()) * tile.cols / 128;  // a thread
@@ -170,11 +189,25 @@ int strip_of(const Plan& p, int64_t rows) {
 Plan untiled(const Problem& problem) {
   const Operand &a = problem.a, &b = problem.b;
   Plan p{};
-  p.a = source_of(problem, A, a.data, problem.M, a.row_stride, a.col_stride);
-  p.b = source_of(problem, B, b.data, problem.N, b.col_stride, b.row_stride);
-  const int64_t chunk_steps = chunk_steps_of(problem.N, problem.K);
+  const auto a_lies = [&](bool may_lie_along_m) {
+    return source_of(problem, A, a.data, problem.M, a.row_stride, a.col_stride, may_lie_along_m);
+  };
+  const auto b_lies = [&](bool may_lie_along_n) {
+    return source_of(problem, B, b.data, problem.N, b.col_stride, b.row_stride, may_lie_along_n);
+  };
+  p.a = a_lies(true);
+  p.b = b_lies(true);
+  if (problem.dtype == DType::f32 && p.b.major == Major::MN) {
+    // Floats may lie along M or N in one operand, which is to be the first (floats.h).
+    const bool a_is_smaller = p.a.length * p.a.members <= p.b.length * p.b.members;
+    if (p.a.major == Major::MN) (a_is_smaller ? p.a = a_lies(false) : p.b = b_lies(false));
+    p.turned = p.b.major == Major::MN;
+    if (p.turned) std::swap(p.a, p.b);
+  }
+  const int64_t step = step_k(problem.dtype);
+  const int64_t chunk_steps = chunk_steps_of(problem.N, problem.K, step);
   p.chunk_steps = static_cast<int>(chunk_steps);
-  p.chunks = static_cast<int>(ceil_div(ceil_div(problem.K, STEP_K), chunk_steps));
+  p.chunks = static_cast<int>(ceil_div(ceil_div(problem.K, step), chunk_steps));
   p.output = p.chunks == 1 ? output_of(problem) : Output::partials;
   const bool is_plain = p.output == Output::boxes && !problem.pre && !activates(problem.activation);
   p.exit = is_plain ? Exit::boxes : Exit::any;
@@ -219,18 +252,22 @@ Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled
 bool takes(const Problem& problem, const Device& device) {
   // Rows and columns are counted in 32 bits, up to a tile beyond the last.
   constexpr int64_t LARGEST = (int64_t{1} << 31) - 1024, MOST_TILES = int64_t{1} << 30;
-  if (problem.dtype != DType::f16 && problem.dtype != DType::bf16) return false;
+  if (problem.dtype == DType::f64) return false;
   if (device.capability != 90 || device.shared_bytes < SHARED_BYTES) return false;
   if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;
   if (problem.M >= LARGEST || problem.N >= LARGEST || problem.K >= LARGEST) return false;
   return ceil_div(problem.M, 64) * ceil_div(problem.N, 32) * members_of(problem) < MOST_TILES;
 }
 
-Plan plan(const Problem& problem, const Device& device) {
-  const Plan base = untiled(problem);
+bool has_tile(int tile, DType dtype) { return dtype != DType::f32 || TILES[tile].for_floats; }
+
+Plan plan(const Problem& of_out, const Device& device) {
+  const Plan base = untiled(of_out);
+  const Problem problem = base.turned ? transposed(of_out) : of_out;
   if (problem.variant >= 0) return with_tile(problem, device, base, problem.variant);
   Plan best = with_tile(problem, device, base, 0);
   for (int tile = 1; tile < TILE_COUNT; ++tile) {
+    if (!has_tile(tile, problem.dtype)) continue;
     const Plan next = with_tile(problem, device, base, tile);
     if (next.microseconds < best.microseconds) best = next;
   }
@@ -244,14 +281,15 @@ std::string text_of(const Plan& plan) {
   text += " by " + std::to_string(plan.clusters * tile.cluster) + " blocks";
   if (plan.chunks > 1) text += ", K in " + std::to_string(plan.chunks) + " chunks";
   if (plan.a.packed || plan.b.packed) {
-    text += plan.a.packed && plan.b.packed ? ", a and b" : plan.a.packed ? ", a" : ", b";
+    const bool is_a = plan.turned ? plan.b.packed : plan.a.packed;
+    text += plan.a.packed && plan.b.packed ? ", a and b" : is_a ? ", a" : ", b";
     text += " packed first";
   }
   return text + ": " + std::to_string(std::lround(plan.microseconds)) + " us expected";
 }
 
 size_t workspace_bytes(const Problem& problem, const Plan& plan) {
-  int64_t bytes = round_up(plan.a.packed_bytes(), 256) + round_up(plan.b.packed_bytes(), 256);
+  int64_t bytes = packed_bytes(problem, plan);
   if (plan.chunks > 1) {
     bytes += members_of(problem) * plan.chunks * problem.M * problem.N * int64_t{sizeof(float)};
   }

@@ -19,7 +19,7 @@ struct Source {
   int64_t length, lines, members;  ///< contiguous elements, lines of them, matrices
   int64_t line_stride, member_stride;
 
-  int64_t packed_bytes() const { return packed ? members * member_stride * ELEMENT_BYTES : 0; }
+  int64_t packed_elements() const { return packed ? members * member_stride : 0; }
 };
 
 struct Plan {
@@ -29,6 +29,7 @@ struct Plan {
   int chunks;     ///< of K, a function of N and K alone
   int chunk_steps;
   int clusters;  ///< launched
+  bool turned;   ///< the transposed product is computed: a is B
   Source a, b;
   Output output;
   Exit exit;            ///< the least that the kernel must be able to do
@@ -37,6 +38,9 @@ struct Plan {
 
 /// Whether these kernels can solve the problem: dtype, device, K > 0, sizes within 32 bits.
 bool takes(const Problem& problem, const Device& device);
+
+/// Whether TILES[tile] is built for a dtype.
+bool has_tile(int tile, DType dtype);
 
 /// The best plan, or the best with TILES[problem.variant].
 Plan plan(const Problem& problem, const Device& device);

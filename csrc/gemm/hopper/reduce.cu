@@ -46,7 +46,9 @@ void reduce_type(const Problem& problem, int64_t members, int chunks, const floa
 
 void reduce(const Problem& problem, int64_t members, int chunks, const float* partials,
             const Device& device) {
-  if (problem.dtype == DType::f16) {
+  if (problem.dtype == DType::f32) {
+    reduce_type<float>(problem, members, chunks, partials, device);
+  } else if (problem.dtype == DType::f16) {
     reduce_type<half>(problem, members, chunks, partials, device);
   } else {
     reduce_type<bfloat16>(problem, members, chunks, partials, device);

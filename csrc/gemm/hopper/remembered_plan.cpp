@@ -5,7 +5,7 @@ namespace smem::gemm::hopper {
 
 const Plan& remembered_plan(const Problem& problem, const Device& device) {
   const Problem& p = problem;
-  Key<17 + 4 * MAX_RANK> key;
+  Key<18 + 4 * MAX_RANK> key;
   for (const int64_t number : {p.M, p.N, p.K, int64_t{p.variant}, int64_t{device.multiprocessors},
                                int64_t{device.capability}}) {
     key.push(number);
@@ -15,6 +15,7 @@ const Plan& remembered_plan(const Problem& problem, const Device& device) {
     key.push(operand->col_stride);
     key.push_alignment(operand->data);
   }
+  key.push(static_cast<int64_t>(size_of(p.dtype)));
   key.push(static_cast<int64_t>(p.out_dtype == p.dtype) |
            static_cast<int64_t>(p.c.data != nullptr) << 1 |
            static_cast<int64_t>(p.pre != nullptr) << 2 | static_cast<int64_t>(p.activation) << 3);

@@ -26,6 +26,17 @@ Encode encoder() {
   return found;
 }
 
+CUtensorMapDataType type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+    case DType::f16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    default:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  }
+}
+
 }  // namespace
 
 CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y) {
@@ -38,13 +49,11 @@ CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y) {
   // Swizzled rows lie 128 bytes apart, even in a narrower box.
   const bool is_widest = box_x * bytes == ROW_BYTES;
   CUtensorMap map;
-  const CUresult result = encoder()(
-      &map,
-      shape.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      3, const_cast<void*>(shape.data), sizes, strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      is_widest ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      encoder()(&map, type_of(shape.dtype), 3, const_cast<void*>(shape.data), sizes, strides, box,
+                every, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                is_widest ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     throw std::runtime_error(
         "smem: the driver refused a tensor map (" + std::to_string(static_cast<int>(result)) +

@@ -15,7 +15,8 @@ struct TensorShape {
   int64_t y_stride, z_stride;
 };
 
-/// A map whose boxes are box_x by box_y; rows of 128 bytes are swizzled, shorter ones are not.
+/// A map whose boxes are box_x by box_y, in which floats arrive rounded to tf32; rows of 128 bytes
+/// are swizzled, shorter ones are not.
 CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y);
 
 }  // namespace smem::gemm::hopper

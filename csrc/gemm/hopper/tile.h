@@ -4,14 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/dtype.h"
 #include "device/launch.h"
 
 namespace smem::gemm::hopper {
 
 /// One step along K: a row of 128 bytes, as wide as the widest swizzle.
-constexpr int STEP_K = 64;
-constexpr int ELEMENT_BYTES = 2, ROW_BYTES = STEP_K * ELEMENT_BYTES;
-constexpr int PANEL = 64;  ///< rows of wgmma's A; neighbours in a row of an MN-major tile
+constexpr int ROW_BYTES = 128;
+template <typename T>
+constexpr int STEP_K = ROW_BYTES / static_cast<int>(sizeof(T));
+constexpr int step_k(DType dtype) { return ROW_BYTES / static_cast<int>(size_of(dtype)); }
+constexpr int PANEL = 64;         ///< rows of wgmma's A
+constexpr int ELEMENT_BYTES = 2;  ///< where they are rounded from sums
 constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
 /// Where a warp turns its sums into rows of out: twice 16 rows of 64 two-byte elements, or once of
 /// floats.
@@ -32,8 +36,10 @@ enum class Exit : int { boxes, any };
 
 /// rows x cols of out a block. `steps` of K travel together, `stages` times. The blocks of a
 /// cluster stand below each other: each loads a part of B for all. `blocks` share a multiprocessor.
+/// Floats have those tiles alone that are best, or nearly, wherever another is.
 struct Tile {
   int rows, cols, stages, steps = 1, cluster = 1, blocks = 1;
+  bool for_floats = false;
 
   /// Warpgroups that multiply. Another one, or a warp of it, has the copy engine load.
   constexpr int consumers() const { return rows >= 128 ? 2 : 1; }
@@ -58,14 +64,14 @@ struct Tile {
 
 // clang-format off
 constexpr Tile TILES[] = {
-    {128, 256, 4, 1, 2},
+    {128, 256, 4, 1, 2, 1, true},
     {128, 256, 4},
-    {128, 192, 4, 1, 2},
+    {128, 192, 4, 1, 2, 1, true},
     {128, 128, 6},
-    {128,  64, 8},
+    {128,  64, 8, 1, 1, 1, true},
     { 64, 256, 5},
-    { 64, 128, 8},
-    { 64,  64, 6, 2},
+    { 64, 128, 8, 1, 1, 1, true},
+    { 64,  64, 6, 2, 1, 1, true},
     { 64,  64, 3, 1, 1, 3},
 };
 // clang-format on

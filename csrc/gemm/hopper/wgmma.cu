@@ -5,12 +5,13 @@
 // warp only tells the copy engine (TMA) what to load, stages ahead; two warpgroups multiply; blocks
 // live for many tiles, and those of a cluster load B once for both. gemm/hopper/ has the parts:
 // kernel.h (the kernel), pipeline.h (the stages), finish.h (from sums to elements), store.h and
-// elements.h (their ways to out), tile.h and plan.h (which tile, and why), pack.h (operands that
-// the copy engine cannot read).
+// elements.h (their ways to out), floats.h and store_floats.h (what is different where operands are
+// floats, multiplied as tf32), tile.h and plan.h (which tile, and why), pack.h (operands that the
+// copy engine cannot read).
 //
-// Every sum is one chain of products with K ascending by 16, from zero, as tensor_core's is; where
-// N is at most 256 and K at least 8192, the sums of chunks of K are added in order. Reads: A
-// ceil(N/256) times, B ceil(M/256) times, out of L2 mostly. Writes: out once.
+// Every sum is one chain of products with K ascending by 16 (of floats by 8), from zero, as
+// tensor_core's is; where N is at most 256 and K at least 8192, the sums of chunks of K are added
+// in order. Reads: A ceil(N/256) times, B ceil(M/256) times, out of L2 mostly. Writes: out once.
 #include "gemm/hopper/plan.h"
 #include "gemm/ladder.h"
 
@@ -48,8 +49,11 @@ constexpr std::nullptr_t launch_wgmma = nullptr, wgmma_function = nullptr,
 #endif
 
 #ifdef SMEM_TRACED
-constexpr std::nullptr_t wgmma_approach = nullptr;  // nobody asks for it where kernels are traced
+// Nobody asks for them where kernels are traced.
+constexpr std::nullptr_t wgmma_approach = nullptr, wgmma_has_variant = nullptr;
 #else
+constexpr auto wgmma_has_variant = hopper::has_tile;
+
 std::string wgmma_approach(const Problem& problem, const Device& device) {
   if (!hopper::takes(problem, device)) return "left to tensor_core";
   return hopper::text_of(hopper::plan(problem, device));
@@ -59,16 +63,18 @@ std::string wgmma_approach(const Problem& problem, const Device& device) {
 const Kernel wgmma = {
     .name = "wgmma",
     .summary = "wgmma: 64 x 256 x 16 products an instruction, the copy engine ahead of them",
-    .requires_ = "float16 or bfloat16, compute capability 9.0",
+    .requires_ = "16-bit floats or precision tf32, compute capability 9.0",
     .launch = launch_wgmma,
     .function = wgmma_function,
     .symbol = nullptr,
     .largest_k = nullptr,
-    .dtypes = dtypes(DType::f16, DType::bf16),
+    .dtypes = dtypes(DType::f32, DType::f16, DType::bf16),
     .tensor_cores = {.capability = 90, .alone = true},
+    .float32 = Precision::tf32,
     .workspace_bytes = wgmma_workspace_bytes,
     .variants = hopper::TILE_NAMES,
     .variant_count = hopper::TILE_COUNT,
+    .has_variant = wgmma_has_variant,
     .approach = wgmma_approach,
 };
 

@@ -1,0 +1,20 @@
+#include "gemm/hopper/floats.h"
+#include "gemm/hopper/kernels.h"
+
+namespace smem::gemm::hopper {
+
+template <int INDEX>
+const void* kernel_of_floats(Major a) {
+  constexpr Exit ANY = Exit::any;
+  return a == Major::K
+             ? reinterpret_cast<const void*>(gemm_kernel<float, Major::K, Major::K, INDEX, ANY>)
+             : reinterpret_cast<const void*>(gemm_kernel<float, Major::MN, Major::K, INDEX, ANY>);
+}
+
+template const void* kernel_of_floats<0>(Major);
+template const void* kernel_of_floats<2>(Major);
+template const void* kernel_of_floats<4>(Major);
+template const void* kernel_of_floats<6>(Major);
+template const void* kernel_of_floats<7>(Major);
+
+}  // namespace smem::gemm::hopper

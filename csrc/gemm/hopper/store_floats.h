@@ -1,0 +1,154 @@
+// From the accumulators of a warp to out as floats. Nothing is turned in shared memory: a lane's
+// sums are neighbours in pairs, and with those of the lanes beside it fill whole sectors of 32
+// bytes.
+#pragma once
+
+#include "device/warpgroup.h"
+#include "gemm/hopper/epilogue.h"
+
+namespace smem::gemm::hopper {
+inline namespace SMEM_BUILD {
+
+/// Where a lane's sums stand in the product: sum 4j at (x, y + 8j), the next one at y + 8j + 1, the
+/// two that follow at next_x. Below end_x and end_y they are out's.
+struct Place {
+  int x, next_x, y, end_x, end_y;
+};
+
+/// `turned`: x counts out's columns and y its rows. Then next_x is x + 1.
+template <int SUMS>
+struct FloatWriter {
+  const Epilogue<float>& epilogue;
+  float* staging;  ///< the warp's 4 KB
+  bool turned;
+
+  __device__ __forceinline__ void write(float (&sums)[SUMS], const Place& place) const {
+    const auto& out = epilogue.out;
+    const bool is_simple =
+        !epilogue.c.data && !epilogue.pre.data &&
+        (epilogue.activation == Activation::none || epilogue.activation == Activation::relu);
+    if (!is_simple || out.col_stride != 1) return write_any(sums, place);
+    finish(sums, place);
+    if (out.row_stride % 2 == 0 && out.cols % 2 == 0 && is_aligned<2>(out.data)) {
+      write_rows<true>(sums, place);
+    } else {
+      write_rows<false>(sums, place);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void finish(float (&sums)[SUMS], const Place& place) const {
+    if (epilogue.alpha != 1) {
+#pragma unroll
+      for (float& sum : sums) sum = rounded_product(epilogue.alpha, sum);
+    }
+    if (epilogue.bias && turned) {
+      add_bias_along_x(sums, place);
+    } else if (epilogue.bias) {
+      add_bias_along_y(sums, place);
+    }
+    if (epilogue.activation == Activation::relu) {
+#pragma unroll
+      for (float& sum : sums) sum = activate(Activation::relu, sum);
+    }
+  }
+
+  __device__ __forceinline__ float bias(int col) const {
+    return epilogue.bias[min(col, static_cast<int>(epilogue.out.cols) - 1) * epilogue.bias_stride];
+  }
+
+  __device__ __forceinline__ void add_bias_along_x(float (&sums)[SUMS], const Place& place) const {
+    const float first = bias(place.x), second = bias(place.next_x);
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) sums[i] += i & 2 ? second : first;
+  }
+
+  /// Loaded once by the warp, and not by the eight lanes of a column each.
+  __device__ __forceinline__ void add_bias_along_y(float (&sums)[SUMS], const Place& place) const {
+    const int lane = threadIdx.x % WARP, within = lane % 4 * 2;
+    for (int i = lane; i < 2 * SUMS; i += WARP) staging[i] = bias(place.y - within + i);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < SUMS; i += 4) {
+      const float2 pair = *reinterpret_cast<const float2*>(staging + 2 * i + within);
+      sums[i] += pair.x;
+      sums[i + 1] += pair.y;
+      sums[i + 2] += pair.x;
+      sums[i + 3] += pair.y;
+    }
+    __syncwarp();
+  }
+
+  /// IN_PAIRS: neighbours in a row may be written as 8 bytes.
+  template <bool IN_PAIRS>
+  __device__ __forceinline__ void write_rows(const float (&sums)[SUMS], const Place& place) const {
+    const int64_t pitch = epilogue.out.row_stride;
+    const auto store = [](float* to, float first, float second, bool has_second) {
+      if constexpr (IN_PAIRS) {
+        *reinterpret_cast<float2*>(to) = {first, second};
+      } else {
+        to[0] = first;
+        if (has_second) to[1] = second;
+      }
+    };
+    if (turned) {
+      if (place.x >= place.end_x) return;
+      const bool has_next = place.next_x < place.end_x;
+      float* to = epilogue.out.data + place.y * pitch + place.x;
+#pragma unroll
+      for (int i = 0; i < SUMS; i += 4, to += 8 * pitch) {
+        const int y = place.y + 2 * i;
+        if (y < place.end_y) store(to, sums[i], sums[i + 2], has_next);
+        if (y + 1 < place.end_y) store(to + pitch, sums[i + 1], sums[i + 3], has_next);
+      }
+    } else {
+      const bool has_first = place.x < place.end_x, has_second = place.next_x < place.end_x;
+      float* const first = epilogue.out.data + place.x * pitch + place.y;
+      float* const second = epilogue.out.data + place.next_x * pitch + place.y;
+#pragma unroll
+      for (int i = 0; i < SUMS; i += 4) {
+        const int y = place.y + 2 * i;
+        if (y >= place.end_y) continue;
+        const bool has_next = y + 1 < place.end_y;
+        if (has_first) store(first + 2 * i, sums[i], sums[i + 1], has_next);
+        if (has_second) store(second + 2 * i, sums[i + 2], sums[i + 3], has_next);
+      }
+    }
+  }
+
+  /// Through shared memory into a loop: as many copies of an activation would be much code.
+  __device__ __forceinline__ void write_any(const float (&sums)[SUMS], const Place& place) const {
+    constexpr int PART = 32;  // of a lane's sums, fills the staging
+    float* const own = staging + threadIdx.x % WARP;
+#pragma unroll 1
+    for (int part = 0; part < SUMS; part += PART) {
+#pragma unroll
+      for (int from = 0; from < SUMS; from += PART) {
+        if (from != part) continue;
+#pragma unroll
+        for (int i = 0; i < PART; ++i) own[i * WARP] = sums[from + i];
+      }
+#pragma unroll 1
+      for (int i = 0; i < PART; i += 4) {
+        const int y = place.y + 2 * (part + i);
+        if (y >= place.end_y) break;
+        const auto sum = [&](int n) { return own[(i + n) * WARP]; };
+        if (turned) {
+          store_any(y, place.x, sum(0), sum(2));
+          store_any(y + 1, place.x, sum(1), sum(3));
+        } else {
+          store_any(place.x, y, sum(0), sum(1));
+          store_any(place.next_x, y, sum(2), sum(3));
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store_any(int row, int col, float first, float second) const {
+    const float pair[2] = {first, second};
+    epilogue.store(row, col, pair);
+  }
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::hopper
