@@ -281,6 +281,27 @@ def test_several_dimensions_are_one_in_their_logical_order(device: str) -> None:
         assert same_bits(smem.sum(moved, (0, 2, 3), kernel=kernel), flat)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", ["auto", *KERNELS])
+def test_sums_that_follow_on_what_came_before(kernel: str) -> None:
+    """A second launch begins early: it must not overtake the first, nor what stands before it."""
+    for shape, dim in (((2**20,), 0), ((3, 300_001), 1), ((20_000, 70), 0)):
+        given = [normal(*shape, device="cuda") for _ in range(5)]
+        alone = []
+        for x in given:
+            alone.append(smem.sum(x, dim, kernel=kernel))
+            torch.cuda.synchronize()
+        x, out = torch.empty_like(given[0]), torch.empty_like(alone[0])
+        results = []
+        for _ in range(5):
+            for new in given:
+                x.copy_(new)
+                smem.sum(x, dim, kernel=kernel, out=out)
+                results.append(out.clone())
+        for i, result in enumerate(results):
+            assert same_bits(result, alone[i % len(given)]), (shape, i)
+
+
 def test_the_order_is_the_one_that_is_written_down(device: str) -> None:
     """csrc/sum/order.h, step by step in float32, then float64."""
     for n in (5, 300, 2048, 7000):
