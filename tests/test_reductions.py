@@ -366,8 +366,7 @@ def test_accuracy_of_the_mean(kernel: str, dtype: torch.dtype, device: str) -> N
 PROBLEMS = [
     # shape, dim: rows and columns, whole vectors and odd sizes, short and several chunks long
     *[((40, 64), 1), ((5, 2048), 1), ((3, 4095), 1), ((2, 70_000), 1)],
-    *[((64, 300), 0), ((3000, 70), 0), ((513, 33), 0), ((4, 300, 8), 1), ((4000, 3), 0)],
-    *[((70, 131), 0), ((300, 67), 0)],
+    *[((64, 320), 0), ((3000, 80), 0), ((513, 64), 0), ((4, 300, 16), 1), ((4000, 3), 0)],
 ]
 
 
@@ -382,6 +381,19 @@ def test_trace_has_no_conflicts_and_no_faults(dtype: torch.dtype, shape: tuple, 
         assert report.times_read("x") == 1
         if kernel == "auto":
             assert not any(line.ambiguous for launch in report.launches for line in launch.lines)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.uint8])
+def test_trace_of_columns_whose_rows_begin_anywhere(dtype: torch.dtype) -> None:
+    """Few vectors are read for two strips, and none of a row lies outside its slot."""
+    for rows, first, columns, pitch in (
+        *[(70, 0, 131, 131), (300, 0, 67, 67), (513, 0, 33, 33), (9, 3, 1031, 1040)],
+        *[(256, 3, 512, 521), (256, 8, 512, 521)],  # of bytes, some begin 31 past a sector
+    ):
+        x = (40 * torch.rand(rows, pitch)).to(dtype)[:, first : first + columns]
+        report = smem.trace("sum", x, 0, kernel="columns")
+        assert report.faults == (), (rows, first, columns)
+        assert report.times_read("x") <= (1.15 if columns * dtype.itemsize >= 512 else 2)
 
 
 def test_trace_of_every_operator() -> None:
