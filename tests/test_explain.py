@@ -85,7 +85,8 @@ def test_json_is_the_trace(
 def test_layouts_and_dim_and_dtype(capsys: pytest.CaptureFixture[str]) -> None:
     def sectors(found: dict[str, Any], memory: str) -> float:
         lines = found["trace"]["launches"][0]["lines"]
-        (line,) = (x for x in lines if x["memory"] == memory and x["action"] == "load")
+        reads = ("load", "copy_from")
+        (line,) = (x for x in lines if x["memory"] == memory and x["action"] in reads)
         return line["sectors"] / line["requests"]
 
     sizes = ["--kernel", "naive", "-m", "32", "-n", "32", "-k", "64"]

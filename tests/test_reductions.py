@@ -281,6 +281,27 @@ def test_several_dimensions_are_one_in_their_logical_order(device: str) -> None:
         assert same_bits(smem.sum(moved, (0, 2, 3), kernel=kernel), flat)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", ["auto", *KERNELS])
+def test_sums_that_follow_on_what_came_before(kernel: str) -> None:
+    """A second launch begins early: it must not overtake the first, nor what stands before it."""
+    for shape, dim in (((2**20,), 0), ((3, 300_001), 1), ((20_000, 70), 0)):
+        given = [normal(*shape, device="cuda") for _ in range(5)]
+        alone = []
+        for x in given:
+            alone.append(smem.sum(x, dim, kernel=kernel))
+            torch.cuda.synchronize()
+        x, out = torch.empty_like(given[0]), torch.empty_like(alone[0])
+        results = []
+        for _ in range(5):
+            for new in given:
+                x.copy_(new)
+                smem.sum(x, dim, kernel=kernel, out=out)
+                results.append(out.clone())
+        for i, result in enumerate(results):
+            assert same_bits(result, alone[i % len(given)]), (shape, i)
+
+
 def test_the_order_is_the_one_that_is_written_down(device: str) -> None:
     """csrc/sum/order.h, step by step in float32, then float64."""
     for n in (5, 300, 2048, 7000):
@@ -345,8 +366,7 @@ def test_accuracy_of_the_mean(kernel: str, dtype: torch.dtype, device: str) -> N
 PROBLEMS = [
     # shape, dim: rows and columns, whole vectors and odd sizes, short and several chunks long
     *[((40, 64), 1), ((5, 2048), 1), ((3, 4095), 1), ((2, 70_000), 1)],
-    *[((64, 300), 0), ((3000, 70), 0), ((513, 33), 0), ((4, 300, 8), 1), ((4000, 3), 0)],
-    *[((70, 131), 0), ((300, 67), 0)],
+    *[((64, 320), 0), ((3000, 80), 0), ((513, 64), 0), ((4, 300, 16), 1), ((4000, 3), 0)],
 ]
 
 
@@ -361,6 +381,19 @@ def test_trace_has_no_conflicts_and_no_faults(dtype: torch.dtype, shape: tuple, 
         assert report.times_read("x") == 1
         if kernel == "auto":
             assert not any(line.ambiguous for launch in report.launches for line in launch.lines)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.uint8])
+def test_trace_of_columns_whose_rows_begin_anywhere(dtype: torch.dtype) -> None:
+    """Few vectors are read for two strips, and none of a row lies outside its slot."""
+    for rows, first, columns, pitch in (
+        *[(70, 0, 131, 131), (300, 0, 67, 67), (513, 0, 33, 33), (9, 3, 1031, 1040)],
+        *[(256, 3, 512, 521), (256, 8, 512, 521)],  # of bytes, some begin 31 past a sector
+    ):
+        x = (40 * torch.rand(rows, pitch)).to(dtype)[:, first : first + columns]
+        report = smem.trace("sum", x, 0, kernel="columns")
+        assert report.faults == (), (rows, first, columns)
+        assert report.times_read("x") <= (1.15 if columns * dtype.itemsize >= 512 else 2)
 
 
 def test_trace_of_every_operator() -> None:

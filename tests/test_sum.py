@@ -117,6 +117,7 @@ def test_columns_whose_rows_begin_anywhere(dtype: torch.dtype, device: str) -> N
         (3, 64, 200),
         (5, 97, 103),
         (2, 70, 72),
+        (8, 512, 521),
     ):
         for rows in (1, 9, 300):
             x = small_integers(rows, pitch, device=device).to(dtype)[:, first : first + columns]

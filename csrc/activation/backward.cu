@@ -117,7 +117,7 @@ void with_activation(gemm::Activation activation, const F& f) {
 template <typename F>
 auto with_instance(const Problem& problem, const F& f) {
   return with_float_type(problem.sums.in_dtype, [&](auto tag) {
-    constexpr int WIDTH = sum::COLUMN_WIDTH<typename decltype(tag)::type, sum::Sum>;
+    constexpr int WIDTH = sum::COLUMN_WIDTH<typename decltype(tag)::type>;
     if (rows_are_wide(problem, WIDTH)) return f(tag, std::integral_constant<int, WIDTH>{});
     return f(tag, std::integral_constant<int, 1>{});
   });

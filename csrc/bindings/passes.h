@@ -61,6 +61,7 @@ void run_passes(const char* op, sum::Problem problem, const Tensor& like, const 
     problem.in_dtype = problem.out_dtype;
     problem.count = problem.chunks;
     problem.chain = 1;
+    problem.early = true;
     problem.reduced = {};
     problem.reduced.rank = 1;
     problem.reduced.size[0] = problem.count;

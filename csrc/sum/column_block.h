@@ -27,21 +27,30 @@ struct ColumnsShape {
   int64_t chunks;                       ///< blocks above each other
 };
 
-inline ColumnsShape columns_shape(const Problem& problem, const Device& device, int width) {
+inline int64_t leaves_of(const Problem& problem) {
   const int64_t segment = int64_t{LANES} * problem.chain;
-  const int64_t leaves = std::max<int64_t>(
+  return std::max<int64_t>(
       1, problem.count / segment * LANES + std::min<int64_t>(LANES, problem.count % segment));
+}
+
+/// Threads that take `mine` leaves each, at least `least` of them side by side; more where fewer
+/// than a block's are needed above each other.
+inline ColumnsShape cut_columns(int64_t threads, int64_t leaves, int64_t mine, int64_t least) {
+  const int64_t above = std::min<int64_t>(THREADS, power_of_two_from(ceil_div(leaves, mine)));
+  const int64_t across = std::max(least, THREADS / above);
+  return {static_cast<int>(across), static_cast<int>(mine),
+          static_cast<unsigned>(ceil_div(threads, across)),
+          ceil_div(leaves, mine * (THREADS / across))};
+}
+
+inline ColumnsShape columns_shape(const Problem& problem, const Device& device, int width) {
+  const int64_t leaves = leaves_of(problem);
   const int64_t threads = ceil_div(problem.output_count, width);
   const int64_t wanted = int64_t{COLUMN_BLOCKS} * THREADS * device.multiprocessors;
   int64_t mine = std::clamp<int64_t>(power_of_two_from(leaves), GROUP, MAX_LEAVES);
   for (; mine > GROUP && threads * ceil_div(leaves, mine) < wanted; mine /= 2) {
   }
-  const int64_t across =
-      std::max(std::min<int64_t>(WIDEST, power_of_two_from(threads)),
-               THREADS / std::min<int64_t>(THREADS, power_of_two_from(ceil_div(leaves, mine))));
-  return {static_cast<int>(across), static_cast<int>(mine),
-          static_cast<unsigned>(ceil_div(threads, across)),
-          ceil_div(leaves, mine * (THREADS / across))};
+  return cut_columns(threads, leaves, mine, std::min<int64_t>(WIDEST, power_of_two_from(threads)));
 }
 
 /// Two nodes' parent; of narrow ones, where that is narrow too.
@@ -67,12 +76,16 @@ struct ColumnThread {
     output = (int64_t{tile} * threads_across + thread % threads_across) * VEC;
   }
 
+  __device__ __forceinline__ int64_t first_leaf() const {
+    return (chunk * (THREADS / threads_across) + y) * leaves_a_thread;
+  }
+
   /// The node above the thread's own run of leaves.
   template <typename T, typename Op, typename Group>
   __device__ __forceinline__ void reduce(const Group& group, Leaf<T> (&run)[VEC],
                                          Site site = Site::here()) const {
     constexpr int BATCH = Group::BATCH;
-    const int64_t first = (chunk * (THREADS / threads_across) + y) * leaves_a_thread;
+    const int64_t first = first_leaf();
     const int groups = leaves_a_thread / GROUP;
     Counter<Op, Leaf<T>, GROUP_LEVELS> counters[VEC];
     int g = 0;
@@ -96,9 +109,9 @@ struct ColumnThread {
 
   /// In the topmost threads: the node above those of all threads above each other. Every thread of
   /// the block must take part.
-  template <typename T, typename Op>
+  template <typename T, typename Op, int PITCH>
   __device__ __forceinline__ void join(Node<Op, T> (&node)[VEC],
-                                       Tile<Node<Op, T>, VEC, THREADS>& nodes) const {
+                                       Tile<Node<Op, T>, VEC, PITCH>& nodes) const {
     const int thread = threadIdx.x, above = THREADS / threads_across;
     for (int apart = 1; apart < above; apart *= 2) {
       const int threads_apart = apart * threads_across;

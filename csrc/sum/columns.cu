@@ -1,34 +1,111 @@
-// columns: a thread owns neighbouring outputs and runs down their elements (sum/column_block.h).
+// columns: threads own outputs and run down their elements.
 //
-// For outputs whose neighbours are neighbours in memory: a warp reads whole lines of memory, up to
-// 16 bytes a thread.
+// For outputs whose neighbours are neighbours in memory: 16 bytes of a row at a time through a ring
+// in shared memory (sum/column_ring.h), wherever rows begin (sum/shifted_rows.h). For others,
+// element by element (sum/column_block.h).
+#include "device/programmatic.h"
 #include "device/symbol.h"
-#include "sum/byte_group.h"
-#include "sum/column_block.h"
+#include "sum/column_ring.h"
 #include "sum/ladder.h"
 #include "sum/layout.h"
 #include "sum/result.h"
+#include "sum/shifted_rows.h"
 
 namespace smem::sum {
 inline namespace SMEM_BUILD {
+
+/// What a block's columns come to: of the threads side by side, the nodes of each one's columns,
+/// padded so that those of neighbouring columns lie in different banks.
+template <typename T, typename Op>
+constexpr int NODES_PITCH = THREADS + 128 / sizeof(Node<Op, T>) / VECTOR_WIDTH<T>;
+template <typename T, typename Op>
+using ColumnNodes = Tile<Node<Op, T>, VECTOR_WIDTH<T>, NODES_PITCH<T, Op>>;
+
+template <typename T, typename Op, typename Rows>
+__device__ __forceinline__ ColumnNodes<T, Op>& sum_columns(
+    const Problem& problem, const ColumnThread<VECTOR_WIDTH<T>>& thread, const Rows& rows) {
+  constexpr int W = VECTOR_WIDTH<T>;
+  ColumnSums<T, Op> sums;
+  sum_by_ring(rows, sums, thread.leaves_a_thread / STAGE_ROWS, rounds_of(problem, problem.count));
+  Node<Op, T> node[W];
+#pragma unroll
+  for (int c = 0; c < W; ++c) node[c] = Node<Op, T>(sums.node(c));
+
+  __syncthreads();  // the ring is free
+  auto& nodes = *reinterpret_cast<ColumnNodes<T, Op>*>(dynamic_shared<Node<Op, T>>());
+  thread.template join<T, Op>(node, nodes);
+  if (thread.y == 0) {
+#pragma unroll
+    for (int c = 0; c < W; ++c) nodes(c, threadIdx.x) = node[c];
+  }
+  __syncthreads();
+  return nodes;
+}
 
 struct Columns {
   Problem problem;
   ColumnsShape shape;
 };
 
-/// The rows of VEC columns of x. NESTED: the elements of a column lie along several loops.
-template <typename T, int VEC, bool NESTED>
-struct RowsOfX {
-  using Loaded = smem::Loaded<T, VEC>;
+template <typename T, typename Op>
+__global__ void __launch_bounds__(THREADS, RING_BLOCKS_AT_ONCE)
+    aligned_columns_kernel(const __grid_constant__ Columns columns) {
+  constexpr int W = VECTOR_WIDTH<T>;
+  const Problem& problem = columns.problem;
+  const ColumnThread<W> thread(columns.shape);
+  const bool exist = thread.output < problem.output_count;
+  const int64_t column = exist ? offsets_at(problem.outputs, thread.output).of[IN] : 0;
+  const AlignedRows<T> rows(problem, static_cast<const T*>(problem.in) + column,
+                            first_element(problem, thread.first_leaf()), exist);
+
+  let_next_begin();
+  wait_for_previous();
+  auto& nodes = sum_columns<T, Op>(problem, thread, rows);
+  const int block_columns = thread.threads_across * W;
+  const int64_t first = int64_t{blockIdx.x % columns.shape.tiles} * block_columns;
+#pragma unroll 1
+  for (int c = threadIdx.x; c < block_columns; c += THREADS) {
+    if (first + c >= problem.output_count) return;
+    put_result(problem, first + c, thread.chunk, Node<Op, T>(nodes(c % W, c / W)));
+  }
+}
+
+struct Strips {
+  Problem problem;
+  StripShape shape;
+};
+
+template <typename T, typename Op>
+__global__ void __launch_bounds__(THREADS, RING_BLOCKS_AT_ONCE)
+    shifted_columns_kernel(const __grid_constant__ Strips strips) {
+  constexpr int W = VECTOR_WIDTH<T>;
+  const Problem& problem = strips.problem;
+  const ColumnThread<W> thread(strips.shape.block);
+  const ShiftedRows<T> rows(problem, strips.shape, first_element(problem, thread.first_leaf()));
+
+  let_next_begin();
+  wait_for_previous();
+  auto& nodes = sum_columns<T, Op>(problem, thread, rows);
+  const int above = THREADS / thread.threads_across;
+#pragma unroll 1
+  for (int c = thread.y; c < W && rows.has(c); c += above) {
+    put_result_at(problem, rows.place(problem, c) + thread.chunk,
+                  Node<Op, T>(nodes(c, static_cast<int>(threadIdx.x) % thread.threads_across)));
+  }
+}
+
+/// The elements of a column of x. NESTED: they lie along several loops.
+template <typename T, bool NESTED>
+struct ColumnOfX {
+  using Loaded = smem::Loaded<T, 1>;
 
   const Problem& problem;
   const T* column;
 
   __device__ __forceinline__ Loaded load(int64_t i, Site site) const {
-    return load_words<VEC>(at(i), site);
+    return load_words<1>(at(i), site);
   }
-  __device__ __forceinline__ Vector<T, VEC> values(int64_t, const Loaded& loaded, Site) const {
+  __device__ __forceinline__ Vector<T, 1> values(int64_t, const Loaded& loaded, Site) const {
     return loaded.elements();
   }
 
@@ -39,66 +116,117 @@ struct RowsOfX {
   }
 };
 
-template <typename T, typename Op, int VEC, bool NESTED>
+template <typename T, typename Op, bool NESTED>
 __global__ void __launch_bounds__(THREADS, COLUMN_BLOCKS_AT_ONCE)
     columns_kernel(const __grid_constant__ Columns columns) {
   using Acc = Node<Op, T>;
-  __shared__ Tile<Acc, VEC, THREADS> nodes;
+  __shared__ Tile<Acc, 1, THREADS> nodes;
   const Problem& problem = columns.problem;
-  const ColumnThread<VEC> thread(columns.shape);
+  const ColumnThread<1> thread(columns.shape);
   const bool exists = thread.output < problem.output_count;
 
-  Leaf<T> run[VEC] = {};
+  let_next_begin();
+  wait_for_previous();
+  Leaf<T> run[1] = {};
   if (exists) {
+    using Rows = ColumnOfX<T, NESTED>;
     const T* const column =
         static_cast<const T*>(problem.in) + offsets_at(problem.outputs, thread.output).of[IN];
-    if constexpr (BY_BYTES<T, Op> && VEC == COLUMN_WIDTH<T, Op>) {
-      thread.template reduce<T, Op>(ByteGroup<T>{problem, column}, run);
-    } else {
-      using Rows = RowsOfX<T, VEC, NESTED>;
-      thread.template reduce<T, Op>(LeafGroup<T, Op, VEC, Rows>{problem, {problem, column}}, run);
-    }
+    thread.template reduce<T, Op>(LeafGroup<T, Op, 1, Rows>{problem, {problem, column}}, run);
   }
-  Acc node[VEC] = {};
-#pragma unroll
-  for (int v = 0; v < VEC; ++v) node[v] = Acc(run[v]);
+  Acc node[1] = {Acc(run[0])};
   thread.template join<T, Op>(node, nodes);
-  if (thread.y > 0 || !exists) return;
-#pragma unroll
-  for (int v = 0; v < VEC; ++v) put_result(problem, thread.output + v, thread.chunk, node[v]);
+  if (thread.y == 0 && exists) put_result(problem, thread.output, thread.chunk, node[0]);
 }
 
 namespace {
 
-/// The widest access that the problem allows.
-int column_width(const Problem& problem) {
-  int width = 1;
-  with_operator(problem.op, [&](auto op) {
-    with_element_type(problem.in_dtype, [&](auto tag) {
-      constexpr int WIDTH = COLUMN_WIDTH<typename decltype(tag)::type, decltype(op)>;
-      if (columns_are_vectors(problem, WIDTH)) width = WIDTH;
-    });
-  });
-  return width;
+/// Shorter runs of neighbouring outputs would leave half of a strip's lanes idle.
+constexpr int64_t LEAST_RUN_BYTES = 16 * LEAST_LANES / 2;
+
+/// How the neighbours of an output lie in memory.
+enum class Neighbours {
+  aligned,   ///< side by side, in whole vectors at multiples of 16 bytes
+  shifted,   ///< side by side, from anywhere on
+  anywhere,  ///< apart, or few; or there is no room for a ring of strips (before sm_80)
+};
+
+Neighbours neighbours_of(const Problem& problem, const Device& device) {
+  const int inner = problem.outputs.rank - 1;
+  const auto bytes = static_cast<int64_t>(size_of(problem.in_dtype));
+  if (columns_are_vectors(problem, static_cast<int>(16 / bytes))) return Neighbours::aligned;
+  const bool side_by_side = inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
+                            problem.reduced.rank <= 1 &&
+                            problem.outputs.size[inner] * bytes >= LEAST_RUN_BYTES;
+  return side_by_side && strip_shape(problem, device).shared_bytes() <= device.shared_bytes
+             ? Neighbours::shifted
+             : Neighbours::anywhere;
 }
 
-template <typename T, typename Op, int VEC, bool NESTED = false>
-void launch_columns(const Problem& problem, const Device& device) {
-  const ColumnsShape shape = columns_shape(problem, device, VEC);
-  launch("columns", columns_kernel<T, Op, VEC, NESTED>, {shape.tiles * shape.chunks, {THREADS}},
+ColumnsShape block_shape(const Problem& problem, const Device& device) {
+  const auto width = static_cast<int64_t>(16 / size_of(problem.in_dtype));
+  switch (neighbours_of(problem, device)) {
+    case Neighbours::aligned: {
+      const int64_t vectors = problem.output_count / width;
+      return ring_shape(problem, device, vectors,
+                        std::min<int64_t>(WIDEST, power_of_two_from(vectors)));
+    }
+    case Neighbours::shifted:
+      return strip_shape(problem, device).block;
+    default:
+      return columns_shape(problem, device, 1);
+  }
+}
+
+/// Of the ring, and after it of the nodes.
+template <typename T, typename Op>
+size_t shared_bytes(size_t ring) {
+  return std::max(ring, sizeof(ColumnNodes<T, Op>));
+}
+
+template <typename T, typename Op>
+void launch_aligned(const Problem& problem, const Device& device) {
+  const ColumnsShape shape = block_shape(problem, device);
+  launch("columns", aligned_columns_kernel<T, Op>,
+         {shape.tiles * shape.chunks,
+          {THREADS},
+          shared_bytes<T, Op>(AlignedRows<T>::SHARED_BYTES),
+          problem.early},
          device, Columns{problem, shape});
+}
+
+template <typename T, typename Op>
+void launch_shifted(const Problem& problem, const Device& device) {
+  const StripShape shape = strip_shape(problem, device);
+  launch("columns", shifted_columns_kernel<T, Op>,
+         {shape.block.tiles * shape.block.chunks,
+          {THREADS},
+          shared_bytes<T, Op>(shape.shared_bytes()),
+          problem.early},
+         device, Strips{problem, shape});
+}
+
+template <typename T, typename Op, bool NESTED>
+void launch_columns(const Problem& problem, const Device& device) {
+  const ColumnsShape shape = block_shape(problem, device);
+  launch("columns", columns_kernel<T, Op, NESTED>,
+         {shape.tiles * shape.chunks, {THREADS}, 0, problem.early}, device,
+         Columns{problem, shape});
 }
 
 void run_columns(const Problem& problem, const Device& device) {
   with_operator(problem.op, [&](auto op) {
     with_element_type(problem.in_dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
-      if (column_width(problem) > 1) {
-        launch_columns<T, decltype(op), COLUMN_WIDTH<T, decltype(op)>>(problem, device);
-      } else if (problem.reduced.rank <= 1) {
-        launch_columns<T, decltype(op), 1>(problem, device);
-      } else {
-        launch_columns<T, decltype(op), 1, true>(problem, device);
+      using Op = decltype(op);
+      switch (neighbours_of(problem, device)) {
+        case Neighbours::aligned:
+          return launch_aligned<T, Op>(problem, device);
+        case Neighbours::shifted:
+          return launch_shifted<T, Op>(problem, device);
+        default:
+          return problem.reduced.rank <= 1 ? launch_columns<T, Op, false>(problem, device)
+                                           : launch_columns<T, Op, true>(problem, device);
       }
     });
   });
@@ -106,27 +234,26 @@ void run_columns(const Problem& problem, const Device& device) {
 
 }  // namespace
 
-const Kernel columns{
-    "columns",
-    "threads down neighbouring outputs, up to 16 bytes a load",
-    "any shape, any strides",
-    true,
-    [](const Problem& problem, const Device& device) {
-      return columns_shape(problem, device, column_width(problem)).chunks;
-    },
-    &run_columns,
-    [](DType in_dtype) -> const void* {
-      return with_element_type(in_dtype, [](auto tag) {
-        using T = typename decltype(tag)::type;
-        return reinterpret_cast<const void*>(columns_kernel<T, Sum, COLUMN_WIDTH<T, Sum>, false>);
-      });
-    },
-    [](DType in_dtype) -> std::string_view {
-      return with_element_type(in_dtype, [](auto tag) {
-        using T = typename decltype(tag)::type;
-        return symbol_of<columns_kernel<T, Sum, COLUMN_WIDTH<T, Sum>, false>>();
-      });
-    }};
+const Kernel columns{"columns",
+                     "threads down neighbouring outputs, up to 16 bytes a load",
+                     "any shape, any strides",
+                     true,
+                     [](const Problem& problem, const Device& device) {
+                       return block_shape(problem, device).chunks;
+                     },
+                     &run_columns,
+                     [](DType in_dtype) -> const void* {
+                       return with_element_type(in_dtype, [](auto tag) {
+                         using T = typename decltype(tag)::type;
+                         return reinterpret_cast<const void*>(aligned_columns_kernel<T, Sum>);
+                       });
+                     },
+                     [](DType in_dtype) -> std::string_view {
+                       return with_element_type(in_dtype, [](auto tag) {
+                         using T = typename decltype(tag)::type;
+                         return symbol_of<aligned_columns_kernel<T, Sum>>();
+                       });
+                     }};
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::sum

@@ -15,6 +15,11 @@ constexpr int GROUP = 8;  ///< leaves that a thread takes at a time
 /// 512 threads of up to 128 registers.
 constexpr int BYTES_IN_FLIGHT = 128, MAX_BATCH = 4;
 
+/// Where a leaf's first element stands; the others are LANES apart.
+__device__ __forceinline__ int64_t first_element(const Problem& problem, int64_t leaf) {
+  return leaf / LANES * LANES * problem.chain + leaf % LANES;
+}
+
 /// Of elements LANES apart from a segment's first leaf on, that `left` elements reach.
 __device__ __forceinline__ int rounds_of(const Problem& problem, int64_t left) {
   if (left <= 0) return 0;
@@ -22,13 +27,9 @@ __device__ __forceinline__ int rounds_of(const Problem& problem, int64_t left) {
   return rounds < problem.chain ? static_cast<int>(rounds) : problem.chain;
 }
 
-/// Whether sum/byte_group.h serves, where columns can be read by 16 bytes.
-template <typename T, typename Op>
-constexpr bool BY_BYTES = sizeof(T) == 1 && std::is_same_v<Op, Sum>;
-
 /// Elements a load: with 8 leaves of 4 elements, a thread holds 32 sums.
-template <typename T, typename Op>
-constexpr int COLUMN_WIDTH = BY_BYTES<T, Op> ? 16 : std::min(4, VECTOR_WIDTH<T>);
+template <typename T>
+constexpr int COLUMN_WIDTH = std::min(4, VECTOR_WIDTH<T>);
 
 /// The elements of a GROUP of neighbouring leaves of VEC columns. A Rows gives them: `load(i,
 /// site)` starts what row i takes, a Rows::Loaded, and `values(i, loaded, site)` makes the row's
@@ -52,7 +53,7 @@ struct LeafGroup {
 #pragma unroll
       for (int g = 0; g < GROUP; ++g) leaves[v][g] = Op::template identity<Leaf<T>>();
     }
-    const int64_t first = leaf / LANES * LANES * problem.chain + leaf % LANES;
+    const int64_t first = first_element(problem, leaf);
     // Rounds that all leaves of the segment have an element in, and those that any has: the same
     // for all threads that share it.
     const int64_t left = problem.count - leaf / LANES * LANES * problem.chain;

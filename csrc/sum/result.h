@@ -18,11 +18,12 @@ __device__ __forceinline__ void put(const Place& to, Acc value, Site site) {
               from_accumulator<Out>(static_cast<Accumulator<Out>>(value)), site);
 }
 
-/// Writes what chunk `chunk` of output `output` comes to. Called by one thread.
+/// Writes what an output, or a chunk of it, comes to at element `index` of out. Called by one
+/// thread.
 template <typename Acc>
-__device__ __forceinline__ void put_result(const Problem& problem, int64_t output, int64_t chunk,
-                                           Acc value, Site site = Site::here()) {
-  const Place to{problem.out, offsets_at(problem.outputs, output).of[OUT] + chunk};
+__device__ __forceinline__ void put_result_at(const Problem& problem, int64_t index, Acc value,
+                                              Site site = Site::here()) {
+  const Place to{problem.out, index};
   if constexpr (std::is_same_v<Acc, int64_t>) {
     switch (problem.out_dtype) {
       case DType::i32:
@@ -50,6 +51,13 @@ __device__ __forceinline__ void put_result(const Problem& problem, int64_t outpu
         return put<float>(to, value, site);
     }
   }
+}
+
+/// The same at the place of chunk `chunk` of output `output`.
+template <typename Acc>
+__device__ __forceinline__ void put_result(const Problem& problem, int64_t output, int64_t chunk,
+                                           Acc value, Site site = Site::here()) {
+  put_result_at(problem, offsets_at(problem.outputs, output).of[OUT] + chunk, value, site);
 }
 
 }  // namespace SMEM_BUILD

@@ -9,6 +9,7 @@
 // lane, so that as many loads are in flight as in a long row.
 #include <algorithm>
 
+#include "device/programmatic.h"
 #include "device/symbol.h"
 #include "sum/dispatch.h"
 #include "sum/ladder.h"
@@ -22,9 +23,9 @@ inline namespace SMEM_BUILD {
 /// Segments a warp may take one after the other: of elements, and of nodes, where one launch less
 /// is worth more than work for every multiprocessor.
 constexpr int MAX_SEGMENTS = 8, MAX_NODE_SEGMENTS = 64, SEGMENT_LEVELS = 6;
-/// Blocks that a multiprocessor runs at once, about, and what a second launch costs: 2.5 us, in
-/// which a warp reads 3 segments.
-constexpr int BLOCKS_AT_ONCE = 4, SECOND_LAUNCH = 3;
+/// Blocks that a multiprocessor runs at once. What a block's start and a second launch cost, in the
+/// time of half a segment.
+constexpr int ROW_BLOCKS_AT_ONCE = 3, BLOCK_START = 1, SECOND_LAUNCH = 4;
 /// Blocks of short rows a multiprocessor that keep it busy to the end.
 constexpr int SHORT_ROW_BLOCKS = 16;
 
@@ -35,7 +36,7 @@ struct Rows {
 
 /// LIE_ is a Lie: compilers agree on how an int is called in a kernel's name.
 template <typename T, typename Op, int LIE_>
-__global__ void __launch_bounds__(THREADS, Lie(LIE_) == Lie::nested ? 2 : 3)
+__global__ void __launch_bounds__(THREADS, Lie(LIE_) == Lie::nested ? 2 : ROW_BLOCKS_AT_ONCE)
     rows_kernel(const __grid_constant__ Rows rows) {
   constexpr Lie LIE{LIE_};
   using Acc = Node<Op, T>;
@@ -46,6 +47,8 @@ __global__ void __launch_bounds__(THREADS, Lie(LIE_) == Lie::nested ? 2 : 3)
   const unsigned chunks = static_cast<unsigned>(problem.chunks), chunk = blockIdx.x % chunks;
   const int64_t first_row = int64_t{blockIdx.x / chunks} * rows_a_block;
 
+  let_next_begin();
+  wait_for_previous();
   Acc node = Op::template identity<Acc>();
   const int64_t row = first_row + warp / rows.warps_a_row;
   if (row < problem.output_count) {
@@ -92,6 +95,8 @@ __global__ void __launch_bounds__(THREADS, 3)
   const int64_t apart = VEC > 1 ? 1 : problem.reduced.stride[0][0];
   const bool flat = problem.outputs.rank <= 1;
 
+  let_next_begin();
+  wait_for_previous();
   for (int round = 0; round < short_rows.rounds; ++round) {
     const int64_t first_row =
         (warp * short_rows.rounds + round) * GROUPS * ROWS_A_LANE * step + threadIdx.x % 32 / lanes;
@@ -171,17 +176,17 @@ Shape shape_of(const Problem& problem, const Device& device) {
     return Shape{warps_a_row, segments_a_warp, chunks,
                  chunks * ceil_div(problem.output_count, WARPS / warps_a_row)};
   };
-  const int64_t at_once = int64_t{BLOCKS_AT_ONCE} * device.multiprocessors;
+  const int64_t at_once = int64_t{ROW_BLOCKS_AT_ONCE} * device.multiprocessors;
   const auto cost = [&](const Shape& shape) {
     const int64_t depth = std::min<int64_t>(segments, shape.segments_a_warp);
-    return ceil_div(shape.blocks, at_once) * depth + (shape.chunks > 1 ? SECOND_LAUNCH : 0);
+    return ceil_div(shape.blocks, at_once) * (2 * depth + BLOCK_START) +
+           (shape.chunks > 1 ? SECOND_LAUNCH : 0);
   };
   const int most = problem.chain == 1 ? MAX_NODE_SEGMENTS : MAX_SEGMENTS;
   Shape best = cut(1);
   for (int segments_a_warp = 2; segments_a_warp <= most; segments_a_warp *= 2) {
     const Shape longer = cut(segments_a_warp);
-    const bool fewer_nodes = best.chunks > 1 && longer.chunks < best.chunks;
-    if (cost(longer) < cost(best) + (fewer_nodes ? 1 : 0)) best = longer;
+    if (cost(longer) < cost(best)) best = longer;
   }
   return best;
 }
@@ -192,7 +197,7 @@ struct RowsOf {
   template <typename T, typename Op, Lie LIE>
   static void launch_rows(const Problem& problem, const Device& device) {
     const Shape shape = shape_of(problem, device);
-    launch(NAME, rows_kernel<T, Op, int(LIE)>, {shape.blocks, {THREADS}}, device,
+    launch(NAME, rows_kernel<T, Op, int(LIE)>, {shape.blocks, {THREADS}, 0, problem.early}, device,
            Rows{problem, shape.warps_a_row, shape.segments_a_warp});
   }
 
@@ -205,8 +210,8 @@ struct RowsOf {
     const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.multiprocessors * rows_a_round;
     const int64_t rounds = std::clamp<int64_t>(problem.output_count / enough, 1, MAX_ROUNDS);
     launch(NAME, short_rows_kernel<T, Op, VEC, VECTORS>,
-           {ceil_div(problem.output_count, rows_a_round * rounds), {THREADS}}, device,
-           ShortRows{problem, lanes, static_cast<int>(rounds)});
+           {ceil_div(problem.output_count, rows_a_round * rounds), {THREADS}, 0, problem.early},
+           device, ShortRows{problem, lanes, static_cast<int>(rounds)});
   }
 
   template <typename T, typename Op>

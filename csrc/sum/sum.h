@@ -35,6 +35,7 @@ struct Problem {
   int64_t count;             ///< elements of an output
   int64_t chunks;            ///< into which an output's elements are cut, at least 1
   int chain;                 ///< elements of a leaf (sum/order.h)
+  bool early = false;        ///< in is what the launch before leaves, and that may still run
   Loop<TENSORS> outputs;     ///< steps of in and out over the outputs
   Loop<1> reduced;           ///< steps of in over the elements of an output
 };

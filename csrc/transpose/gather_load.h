@@ -1,7 +1,7 @@
 // What `gathered` brings to shared memory: rows of a matrix, as whole vectors.
 #pragma once
 
-#include "device/cp_async.h"
+#include "device/readable.h"
 #include "transpose/block.h"
 #include "transpose/gather_tile.h"
 #include "transpose/tiling.h"
@@ -22,19 +22,6 @@ struct GatherProblem {
   GatherTile tile;
   Span readable;
 };
-
-/// Copies a vector; of one that is not all readable, the elements that are.
-template <typename T>
-__device__ __forceinline__ void copy_readable(T* to, const T* from, const Span& readable) {
-  constexpr int W = VECTOR_WIDTH<T>;
-  const auto* const begin = reinterpret_cast<const T*>(readable.begin);
-  const auto* const end = reinterpret_cast<const T*>(readable.end);
-  if (from >= begin && from + W <= end) return copy_async<W>(to, from, W);
-#pragma unroll 1
-  for (int e = 0; e < W; ++e) {
-    if (from + e >= begin && from + e < end) store(to + e, load(from + e));
-  }
-}
 
 /// Elements by which an address lies above a multiple of 128 bytes.
 template <typename T>

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "device/divisor.h"
+#include "device/readable.h"
 #include "transpose/transpose.h"
 
 namespace smem::transpose {
@@ -36,10 +37,6 @@ struct GatherTile {
 
 GatherTile gather_tile(const Problem& problem, const Device& device);
 
-/// The elements that may be read: from the problem's first to its last, and what lies between.
-struct Span {
-  const char *begin, *end;
-};
 Span readable(const Problem& problem);
 
 }  // namespace smem::transpose
