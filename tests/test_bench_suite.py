@@ -66,6 +66,10 @@ def test_picture_holds_every_shipped_set() -> None:
     }
     assert counts["linear", "llm", "torch.bfloat16"] == 72
     assert {job.op for job in jobs if job.set == suite.LADDER} == {"gemm", "transpose", "sum"}
+    assert any(
+        job.set == suite.LADDER and job.dtype == torch.bfloat16 and "tensor_core" in names(job)
+        for job in jobs
+    )
     compiled = [job for job in jobs if {"compile", "compile-max"} & set(names(job))]
     for job in compiled:
         assert job.shape in load(job.set, job.op, marked=True)

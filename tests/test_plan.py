@@ -65,7 +65,7 @@ def test_tensor_cores_in_the_table() -> None:
     assert wgmma.capability == fp16x3.capability == (9, 0)
     assert wgmma.capability_alone
     assert fp16x3.capability_alone
-    assert "128x256" in wgmma.variants
+    assert "128x256_pair" in wgmma.variants
     assert (fp16x3.dtypes, fp16x3.float32_precision) == (("float32",), "fp32")
     assert not row.takes(torch.float16, "cpu")
     assert gemms[0].takes(torch.float16, "cpu")
@@ -150,6 +150,9 @@ PLANS = [
     (torch.float32, (64, 64, 0, 1), "simt", "; tiles "),
     (torch.bfloat16, (1, 4096, 4096, 1), "wgmma", "bfloat16 on Hopper's tensor cores; tiles 64x"),
     (torch.float16, (4096, 4096, 4096, 1), "wgmma", "; tiles 128x256"),
+    # Whole tiles where narrower ones would begin within cache lines; widths that leave little over.
+    (torch.bfloat16, (768, 768, 768, 1), "wgmma", "; tiles 128x64 by 72 blocks"),
+    (torch.bfloat16, (512, 10240, 8192, 1), "wgmma", "; tiles 128x160_pair by 132 blocks"),
     (torch.float16, (4096, 4096, 4097, 1), "wgmma", ", a packed first"),
     (torch.float16, (64, 64, 262144, 1), "wgmma", "K in 128 chunks"),
     (torch.float16, (64, 64, 0, 1), "wgmma", "left to tensor_core"),

@@ -22,6 +22,17 @@ __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
+/// A barrier of the block that THREADS take part in: whole warps that wait for all of them, or are
+/// counted and go on. PTX ISA, "barrier".
+template <int THREADS>
+__device__ __forceinline__ void wait_for_threads() {
+  asm volatile("barrier.cta.sync.aligned 1, %0;" ::"n"(THREADS) : "memory");
+}
+template <int THREADS>
+__device__ __forceinline__ void count_threads() {
+  asm volatile("barrier.cta.arrive.aligned 1, %0;" ::"n"(THREADS) : "memory");
+}
+
 /// One thread of a converged warp, always the same.
 __device__ __forceinline__ bool elect_one() {
   uint32_t elected;

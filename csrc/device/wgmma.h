@@ -87,16 +87,38 @@ __device__ __forceinline__ void settle(Register (&registers)[COUNT]) {
 #define SMEM_REGISTERS_15 "%120,%121,%122,%123,%124,%125,%126,%127"
 #define SMEM_OPERANDS(d, i) \
   "+f"(d[i]), "+f"(d[i+1]), "+f"(d[i+2]), "+f"(d[i+3]), "+f"(d[i+4]), "+f"(d[i+5]), "+f"(d[i+6]), "+f"(d[i+7])
-#define SMEM_REGISTERS_N32 SMEM_REGISTERS_0 "," SMEM_REGISTERS_1
-#define SMEM_REGISTERS_N64 SMEM_REGISTERS_0 "," SMEM_REGISTERS_1 "," SMEM_REGISTERS_2 "," SMEM_REGISTERS_3
-#define SMEM_REGISTERS_N128 SMEM_REGISTERS_0 "," SMEM_REGISTERS_1 "," SMEM_REGISTERS_2 "," SMEM_REGISTERS_3 "," SMEM_REGISTERS_4 "," SMEM_REGISTERS_5 "," SMEM_REGISTERS_6 "," SMEM_REGISTERS_7
-#define SMEM_REGISTERS_N192 SMEM_REGISTERS_0 "," SMEM_REGISTERS_1 "," SMEM_REGISTERS_2 "," SMEM_REGISTERS_3 "," SMEM_REGISTERS_4 "," SMEM_REGISTERS_5 "," SMEM_REGISTERS_6 "," SMEM_REGISTERS_7 "," SMEM_REGISTERS_8 "," SMEM_REGISTERS_9 "," SMEM_REGISTERS_10 "," SMEM_REGISTERS_11
-#define SMEM_REGISTERS_N256 SMEM_REGISTERS_0 "," SMEM_REGISTERS_1 "," SMEM_REGISTERS_2 "," SMEM_REGISTERS_3 "," SMEM_REGISTERS_4 "," SMEM_REGISTERS_5 "," SMEM_REGISTERS_6 "," SMEM_REGISTERS_7 "," SMEM_REGISTERS_8 "," SMEM_REGISTERS_9 "," SMEM_REGISTERS_10 "," SMEM_REGISTERS_11 "," SMEM_REGISTERS_12 "," SMEM_REGISTERS_13 "," SMEM_REGISTERS_14 "," SMEM_REGISTERS_15
-#define SMEM_OPERANDS_N32(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8)
-#define SMEM_OPERANDS_N64(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8), SMEM_OPERANDS(d, 16), SMEM_OPERANDS(d, 24)
-#define SMEM_OPERANDS_N128(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8), SMEM_OPERANDS(d, 16), SMEM_OPERANDS(d, 24), SMEM_OPERANDS(d, 32), SMEM_OPERANDS(d, 40), SMEM_OPERANDS(d, 48), SMEM_OPERANDS(d, 56)
-#define SMEM_OPERANDS_N192(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8), SMEM_OPERANDS(d, 16), SMEM_OPERANDS(d, 24), SMEM_OPERANDS(d, 32), SMEM_OPERANDS(d, 40), SMEM_OPERANDS(d, 48), SMEM_OPERANDS(d, 56), SMEM_OPERANDS(d, 64), SMEM_OPERANDS(d, 72), SMEM_OPERANDS(d, 80), SMEM_OPERANDS(d, 88)
-#define SMEM_OPERANDS_N256(d) SMEM_OPERANDS(d, 0), SMEM_OPERANDS(d, 8), SMEM_OPERANDS(d, 16), SMEM_OPERANDS(d, 24), SMEM_OPERANDS(d, 32), SMEM_OPERANDS(d, 40), SMEM_OPERANDS(d, 48), SMEM_OPERANDS(d, 56), SMEM_OPERANDS(d, 64), SMEM_OPERANDS(d, 72), SMEM_OPERANDS(d, 80), SMEM_OPERANDS(d, 88), SMEM_OPERANDS(d, 96), SMEM_OPERANDS(d, 104), SMEM_OPERANDS(d, 112), SMEM_OPERANDS(d, 120)
+#define SMEM_REGISTERS_N16 SMEM_REGISTERS_0
+#define SMEM_REGISTERS_N32 SMEM_REGISTERS_N16 "," SMEM_REGISTERS_1
+#define SMEM_REGISTERS_N48 SMEM_REGISTERS_N32 "," SMEM_REGISTERS_2
+#define SMEM_REGISTERS_N64 SMEM_REGISTERS_N48 "," SMEM_REGISTERS_3
+#define SMEM_REGISTERS_N80 SMEM_REGISTERS_N64 "," SMEM_REGISTERS_4
+#define SMEM_REGISTERS_N96 SMEM_REGISTERS_N80 "," SMEM_REGISTERS_5
+#define SMEM_REGISTERS_N112 SMEM_REGISTERS_N96 "," SMEM_REGISTERS_6
+#define SMEM_REGISTERS_N128 SMEM_REGISTERS_N112 "," SMEM_REGISTERS_7
+#define SMEM_REGISTERS_N144 SMEM_REGISTERS_N128 "," SMEM_REGISTERS_8
+#define SMEM_REGISTERS_N160 SMEM_REGISTERS_N144 "," SMEM_REGISTERS_9
+#define SMEM_REGISTERS_N176 SMEM_REGISTERS_N160 "," SMEM_REGISTERS_10
+#define SMEM_REGISTERS_N192 SMEM_REGISTERS_N176 "," SMEM_REGISTERS_11
+#define SMEM_REGISTERS_N208 SMEM_REGISTERS_N192 "," SMEM_REGISTERS_12
+#define SMEM_REGISTERS_N224 SMEM_REGISTERS_N208 "," SMEM_REGISTERS_13
+#define SMEM_REGISTERS_N240 SMEM_REGISTERS_N224 "," SMEM_REGISTERS_14
+#define SMEM_REGISTERS_N256 SMEM_REGISTERS_N240 "," SMEM_REGISTERS_15
+#define SMEM_OPERANDS_N16(d) SMEM_OPERANDS(d, 0)
+#define SMEM_OPERANDS_N32(d) SMEM_OPERANDS_N16(d), SMEM_OPERANDS(d, 8)
+#define SMEM_OPERANDS_N48(d) SMEM_OPERANDS_N32(d), SMEM_OPERANDS(d, 16)
+#define SMEM_OPERANDS_N64(d) SMEM_OPERANDS_N48(d), SMEM_OPERANDS(d, 24)
+#define SMEM_OPERANDS_N80(d) SMEM_OPERANDS_N64(d), SMEM_OPERANDS(d, 32)
+#define SMEM_OPERANDS_N96(d) SMEM_OPERANDS_N80(d), SMEM_OPERANDS(d, 40)
+#define SMEM_OPERANDS_N112(d) SMEM_OPERANDS_N96(d), SMEM_OPERANDS(d, 48)
+#define SMEM_OPERANDS_N128(d) SMEM_OPERANDS_N112(d), SMEM_OPERANDS(d, 56)
+#define SMEM_OPERANDS_N144(d) SMEM_OPERANDS_N128(d), SMEM_OPERANDS(d, 64)
+#define SMEM_OPERANDS_N160(d) SMEM_OPERANDS_N144(d), SMEM_OPERANDS(d, 72)
+#define SMEM_OPERANDS_N176(d) SMEM_OPERANDS_N160(d), SMEM_OPERANDS(d, 80)
+#define SMEM_OPERANDS_N192(d) SMEM_OPERANDS_N176(d), SMEM_OPERANDS(d, 88)
+#define SMEM_OPERANDS_N208(d) SMEM_OPERANDS_N192(d), SMEM_OPERANDS(d, 96)
+#define SMEM_OPERANDS_N224(d) SMEM_OPERANDS_N208(d), SMEM_OPERANDS(d, 104)
+#define SMEM_OPERANDS_N240(d) SMEM_OPERANDS_N224(d), SMEM_OPERANDS(d, 112)
+#define SMEM_OPERANDS_N256(d) SMEM_OPERANDS_N240(d), SMEM_OPERANDS(d, 120)
 // clang-format on
 
 #define SMEM_WGMMA(N, KIND, A, B, ACCUMULATE, TURNS, ...)                  \
@@ -114,35 +136,40 @@ __device__ __forceinline__ void settle(Register (&registers)[COUNT]) {
 
 /// d += A (64 x 16) @ B (16 x N), of floats (as tf32) 8 along K, or d = A @ B where `accumulate` is
 /// 0. Lane l of warp w holds, in d[4j] and d[4j + 1], row 16w + l / 4 and columns 8j + 2 (l % 4)
-/// and the next; in d[4j + 2] and d[4j + 3] the row eight below.
-template <typename T, Major A_MAJOR_, Major B_MAJOR_, int N>
-__device__ __forceinline__ void multiply_tiles(float (&d)[N / 2], uint64_t a, uint64_t b,
+/// and the next; in d[4j + 2] and d[4j + 3] the row eight below. Only the first N / 2 of d.
+template <typename T, Major A_MAJOR_, Major B_MAJOR_, int N, int COUNT>
+__device__ __forceinline__ void multiply_tiles(float (&d)[COUNT], uint64_t a, uint64_t b,
                                                int accumulate) {
-  static_assert(N == 32 || N == 64 || N == 128 || N == 192 || N == 256, "a width listed here");
+  static_assert(N % 16 == 0 && N <= 256 && N / 2 <= COUNT, "a width listed here");
   constexpr int A_MAJOR = A_MAJOR_ == Major::MN, B_MAJOR = B_MAJOR_ == Major::MN;
-#define SMEM_WGMMA_OF_TYPE(N, A, B, ACCUMULATE, TURN_A, TURN_B)                                   \
-  if constexpr (std::is_same_v<T, half>) {                                                        \
-    SMEM_WGMMA(N, "k16.f32.f16.f16", A, B, ACCUMULATE, ", " TURN_A ", " TURN_B, "l"(a), "l"(b),   \
-               "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR));                                      \
-  } else if constexpr (std::is_same_v<T, bfloat16>) {                                             \
-    SMEM_WGMMA(N, "k16.f32.bf16.bf16", A, B, ACCUMULATE, ", " TURN_A ", " TURN_B, "l"(a), "l"(b), \
-               "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR));                                      \
-  } else {                                                                                        \
-    static_assert(std::is_same_v<T, float> && !A_MAJOR && !B_MAJOR, "floats lie along K");        \
-    SMEM_WGMMA(N, "k8.f32.tf32.tf32", A, B, ACCUMULATE, "", "l"(a), "l"(b), "r"(accumulate));     \
+  static_assert(!std::is_same_v<T, float> || (!A_MAJOR && !B_MAJOR), "floats lie along K");
+#define SMEM_WGMMA_OF_WIDTH(WIDTH, A, B, ACCUMULATE, TURN_A, TURN_B)                              \
+  if constexpr (N == WIDTH && std::is_same_v<T, half>) {                                          \
+    SMEM_WGMMA(WIDTH, "k16.f32.f16.f16", A, B, ACCUMULATE, ", " TURN_A ", " TURN_B, "l"(a),       \
+               "l"(b), "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR));                              \
+  } else if constexpr (N == WIDTH && std::is_same_v<T, bfloat16>) {                               \
+    SMEM_WGMMA(WIDTH, "k16.f32.bf16.bf16", A, B, ACCUMULATE, ", " TURN_A ", " TURN_B, "l"(a),     \
+               "l"(b), "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR));                              \
+  } else if constexpr (N == WIDTH && std::is_same_v<T, float>) {                                  \
+    SMEM_WGMMA(WIDTH, "k8.f32.tf32.tf32", A, B, ACCUMULATE, "", "l"(a), "l"(b), "r"(accumulate)); \
   }
-  if constexpr (N == 32) {
-    SMEM_WGMMA_OF_TYPE(32, "%16", "%17", "%18", "%19", "%20")
-  } else if constexpr (N == 64) {
-    SMEM_WGMMA_OF_TYPE(64, "%32", "%33", "%34", "%35", "%36")
-  } else if constexpr (N == 128) {
-    SMEM_WGMMA_OF_TYPE(128, "%64", "%65", "%66", "%67", "%68")
-  } else if constexpr (N == 192) {
-    SMEM_WGMMA_OF_TYPE(192, "%96", "%97", "%98", "%99", "%100")
-  } else if constexpr (N == 256) {
-    SMEM_WGMMA_OF_TYPE(256, "%128", "%129", "%130", "%131", "%132")
-  }
-#undef SMEM_WGMMA_OF_TYPE
+  SMEM_WGMMA_OF_WIDTH(16, "%8", "%9", "%10", "%11", "%12")
+  SMEM_WGMMA_OF_WIDTH(32, "%16", "%17", "%18", "%19", "%20")
+  SMEM_WGMMA_OF_WIDTH(48, "%24", "%25", "%26", "%27", "%28")
+  SMEM_WGMMA_OF_WIDTH(64, "%32", "%33", "%34", "%35", "%36")
+  SMEM_WGMMA_OF_WIDTH(80, "%40", "%41", "%42", "%43", "%44")
+  SMEM_WGMMA_OF_WIDTH(96, "%48", "%49", "%50", "%51", "%52")
+  SMEM_WGMMA_OF_WIDTH(112, "%56", "%57", "%58", "%59", "%60")
+  SMEM_WGMMA_OF_WIDTH(128, "%64", "%65", "%66", "%67", "%68")
+  SMEM_WGMMA_OF_WIDTH(144, "%72", "%73", "%74", "%75", "%76")
+  SMEM_WGMMA_OF_WIDTH(160, "%80", "%81", "%82", "%83", "%84")
+  SMEM_WGMMA_OF_WIDTH(176, "%88", "%89", "%90", "%91", "%92")
+  SMEM_WGMMA_OF_WIDTH(192, "%96", "%97", "%98", "%99", "%100")
+  SMEM_WGMMA_OF_WIDTH(208, "%104", "%105", "%106", "%107", "%108")
+  SMEM_WGMMA_OF_WIDTH(224, "%112", "%113", "%114", "%115", "%116")
+  SMEM_WGMMA_OF_WIDTH(240, "%120", "%121", "%122", "%123", "%124")
+  SMEM_WGMMA_OF_WIDTH(256, "%128", "%129", "%130", "%131", "%132")
+#undef SMEM_WGMMA_OF_WIDTH
 }
 
 /// The same of floats (as tf32), A in registers: lane l of warp w holds k = l % 4 of rows 16w + l /

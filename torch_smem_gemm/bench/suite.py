@@ -29,6 +29,8 @@ BASIC = {
     "sum": ("torch",),
 }
 LADDER = "ladder"
+# What tensor cores add to the ladder, in the dtype that all of these take.
+ON_TENSOR_CORES = ("double_buffered", "tensor_core", "wgmma")
 RANDOM_PROBLEMS = 20  # of the set "random" or "random:SEED"
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -150,6 +152,8 @@ def picture(device: torch.device, *, quick: bool) -> list[Job]:
 def ladder_jobs(device: torch.device, size: int | None = None, dtype: str = "float32") -> list[Job]:
     """Every kernel of every op on the problem that the ladder is shown on.
 
+    Beside float32's, on a GPU, the steps that tensor cores bring, in bfloat16.
+
     Args:
         device: where they will run.
         size: M = N = K of the GEMM; None is one whose whole ladder takes seconds.
@@ -165,7 +169,11 @@ def ladder_jobs(device: torch.device, size: int | None = None, dtype: str = "flo
         ("sum", SumShape((count,))),
         ("sum", SumShape((row, row), (1,))),
     ]
-    return [_ladder_job(op, shape, dtype, device) for op, shape in problems]
+    found = [_ladder_job(op, shape, dtype, device) for op, shape in problems]
+    if on_gpu and dtype == "float32":
+        gemm = GemmShape(size, size, size)
+        found.insert(1, _ladder_job("gemm", gemm, "bfloat16", device, only=ON_TENSOR_CORES))
+    return found
 
 
 def run(

@@ -12,17 +12,17 @@ inline namespace SMEM_BUILD {
 template <typename T>
 struct Arguments {
   CUtensorMap a, b;
-  CUtensorMap out, pre;  ///< of boxes
   Schedule schedule;
-  Epilogue<T> epilogue;  ///< of the first member of the batch
-  MemberStrides strides;
-  float* partials;     ///< batch x chunks x M x N
   int tile_rows;       ///< rows of A that a tile needs: fewer than it has where M is
   int tile_cols;       ///< a block's step along N, at most its tile's width
   int log_box_pieces;  ///< of 16 bytes in a row of out's boxes
-  bool a_batched, b_batched;
-  bool turned;  ///< rows of A are columns of out, see floats.h
   Output output;
+  bool a_batched, b_batched;
+  bool turned;           ///< rows of A are columns of out, see floats.h
+  Epilogue<T> epilogue;  ///< of the first member of the batch
+  MemberStrides strides;
+  float* partials;       ///< batch x chunks x M x N
+  CUtensorMap out, pre;  ///< of boxes
 };
 
 }  // namespace SMEM_BUILD

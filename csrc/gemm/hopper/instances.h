@@ -24,8 +24,12 @@ const void* kernel_of_exit(DType dtype, Major a, Major b) {
 
 template <int INDEX>
 const void* kernel_of(Exit exit, DType dtype, Major a, Major b) {
-  return exit == Exit::boxes ? kernel_of_exit<INDEX, Exit::boxes>(dtype, a, b)
-                             : kernel_of_exit<INDEX, Exit::any>(dtype, a, b);
+  if (exit == Exit::boxes) return kernel_of_exit<INDEX, Exit::boxes>(dtype, a, b);
+  if constexpr (TILES[INDEX].only_boxes) {
+    return nullptr;
+  } else {
+    return kernel_of_exit<INDEX, Exit::any>(dtype, a, b);
+  }
 }
 
 }  // namespace smem::gemm::hopper

@@ -6,6 +6,8 @@
 // tile, so all tiles agree; what lies beyond K comes as zeros.
 #pragma once
 
+#include "device/parameters.h"
+#include "device/programmatic.h"
 #include "device/wgmma.h"
 #include "gemm/hopper/elements.h"
 #include "gemm/hopper/finish.h"
@@ -23,13 +25,13 @@ struct Loader {
   static constexpr int PANEL = STEP_K<T>;  ///< neighbours in a row of an MN-major tile
 
   const CUtensorMap& map;
-  int rows;      ///< needed; all of them where the tile is shared
+  int rows;      ///< needed; of K-major tiles each of the SHARERS loads an equal part
   int part = 0;  ///< which of SHARERS this block loads
 
   __device__ __forceinline__ void load(unsigned char* tile, int row, int k, int batch,
                                        Barrier& barrier) const {
     if constexpr (MAJOR == Major::K) {
-      const int first = part * (ROWS / SHARERS);
+      const int first = part * (rows / SHARERS);
       box(tile + first * ROW_BYTES, {k, row + first, batch}, barrier);
     } else {
 #pragma unroll
@@ -63,7 +65,7 @@ struct Worker {
 
   static constexpr int WARPGROUP_ROWS = TILE.rows_of_warpgroup();
   static constexpr int SUBTILES = WARPGROUP_ROWS / PANEL;
-  static constexpr int SUMS = TILE.cols / 2;       ///< a thread's, of 64 rows
+  static constexpr int SUMS = TILE.cols / 2;       ///< a thread's, of 64 rows and whole panels
   static constexpr int PRODUCTS = ROW_BYTES / 32;  ///< that follow each other along a step
   using Sums = float[SUBTILES][SUMS];
 
@@ -123,7 +125,7 @@ struct Worker {
           const uint32_t a_at =
               descriptor_units(i * TILE.a_bytes() + m * PANEL_BYTES) + k * K16_STEP<A_MAJOR>;
           const uint32_t b_at = descriptor_units(i * TILE.b_bytes()) + k * K16_STEP<B_MAJOR>;
-          multiply_tiles<T, A_MAJOR, B_MAJOR, TILE.cols>(
+          multiply_tiles<T, A_MAJOR, B_MAJOR, TILE.width()>(
               sums[m], tile_descriptor(a + a_at), tile_descriptor(b + b_at), !first || i + k > 0);
         }
       }
@@ -315,17 +317,26 @@ __global__ void __launch_bounds__(TILES[INDEX].threads(), TILES[INDEX].blocks)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Tile TILE = TILES[INDEX];
   const typename WorkerOf<T, A_MAJOR, B_MAJOR, TILE, EXIT>::Type worker{args};
-  if (threadIdx.x == 0) {
+  let_next_begin();
+  bring(args.schedule);
+  bring(args.epilogue);
+  const bool loads = threadIdx.x / WARP == TILE.consumers() * 4;
+  if (loads && elect_one()) {
     prefetch_map(args.a);
     prefetch_map(args.b);
+    prepare_barriers(worker.shared);
   }
-  prepare_barriers(worker.shared);
   // Three warpgroups start with 168 registers a thread; the two that multiply want more.
   constexpr bool MOVES_REGISTERS = TILE.consumers() == 2;
   if (threadIdx.x >= TILE.consumers() * WARPGROUP) {
+    await_barriers<TILE>(loads, false);
     if constexpr (MOVES_REGISTERS) give_registers<24>();
-    if (threadIdx.x / WARP == TILE.consumers() * 4 && elect_one()) worker.load();
+    if (loads && elect_one()) {
+      wait_for_previous();  // which may have packed an operand
+      worker.load();
+    }
   } else {
+    await_barriers<TILE>(false, true);
     if constexpr (MOVES_REGISTERS) take_registers<240>();
     worker.compute();
   }

@@ -60,18 +60,10 @@ CUtensorMap operand_map(const Source& source, DType dtype, const void* data, int
   return make_tensor_map(shape, step, source.major == Major::K ? rows / sharers : step);
 }
 
-/// The widest box, in pieces of 8 columns, that tiles of so many columns are made of. The only tile
-/// of a row may write beyond out's end, where the copy engine stops.
-int log_box_pieces(int tile_cols, int64_t N) {
-  if (N <= tile_cols) return 3;
-  int log = 3;
-  while (tile_cols % (8 << log) != 0) --log;
-  return log;
-}
-
+/// `early`: it may begin while the kernel before still runs (device/programmatic.h).
 template <typename T>
 void launch_kernel(const Problem& problem, const Plan& plan, const void* a, const void* b,
-                   float* partials, const Device& device) {
+                   float* partials, bool early, const Device& device) {
   const Tile& tile = TILES[plan.tile];
   const auto members = static_cast<uint32_t>(members_of(problem));
   Arguments<T> args{};
@@ -81,9 +73,8 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
   args.a = operand_map(plan.a, problem.dtype, a, args.tile_rows, 1);
   args.b = operand_map(plan.b, problem.dtype, b, plan.tile_cols, tile.cluster);
   args.output = plan.output;
-  args.log_box_pieces = 3;
+  args.log_box_pieces = plan.log_box_pieces;
   if (plan.output == Output::boxes) {
-    args.log_box_pieces = log_box_pieces(plan.tile_cols, problem.N);
     const auto map = [&](const void* data) {
       const TensorShape shape{problem.dtype,
                               data,
@@ -125,11 +116,18 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
   config.blockDim = dim3(tile.threads());
   config.dynamicSmemBytes = tile.shared_bytes();
   config.stream = static_cast<cudaStream_t>(device.stream);
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(tile.cluster), 1, 1};
-  config.attrs = &cluster;
-  config.numAttrs = tile.cluster > 1 ? 1 : 0;
+  cudaLaunchAttribute attributes[2]{};
+  config.attrs = attributes;
+  if (tile.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(tile.cluster), 1, 1};
+  }
+  if (early) {
+    cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+  }
   void* arguments[] = {&args};
   check_launch(cudaLaunchKernelExC(&config, kernel, arguments), "hopper");
 }
@@ -177,13 +175,14 @@ void launch_members(const Problem& of_out, const Plan& plan, Workspace workspace
   const void* a = prepared(plan.a, problem.a.data, problem.a.row_stride, problem.a.col_stride, A);
   const void* b = prepared(plan.b, problem.b.data, problem.b.col_stride, problem.b.row_stride, B);
   if (count > 0) pack(packings, count, problem.dtype, device);
+  const bool early = plan.a.packed || plan.b.packed;
   auto* partials = static_cast<float*>(workspace.take(0));
   if (problem.dtype == DType::f32) {
-    launch_kernel<float>(problem, plan, a, b, partials, device);
+    launch_kernel<float>(problem, plan, a, b, partials, early, device);
   } else if (problem.dtype == DType::f16) {
-    launch_kernel<half>(problem, plan, a, b, partials, device);
+    launch_kernel<half>(problem, plan, a, b, partials, early, device);
   } else {
-    launch_kernel<bfloat16>(problem, plan, a, b, partials, device);
+    launch_kernel<bfloat16>(problem, plan, a, b, partials, early, device);
   }
   if (plan.chunks > 1) {
     reduce(of_out, members_of(problem), plan.chunks, partials, device);

@@ -1,3 +1,4 @@
+#include "device/programmatic.h"
 #include "device/vector.h"
 #include "gemm/hopper/pack.h"
 
@@ -54,6 +55,7 @@ __device__ __forceinline__ uint4 load_unaligned(const uint16_t* from, int64_t in
 }
 
 __global__ void __launch_bounds__(THREADS) pack_kernel(const Copies copies) {
+  let_next_begin();
   const bool is_first = blockIdx.x < copies.first_blocks;
   const Copy& copy = copies.of[is_first ? 0 : 1];
   const uint32_t block = is_first ? blockIdx.x : blockIdx.x - copies.first_blocks;

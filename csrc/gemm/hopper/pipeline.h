@@ -50,21 +50,29 @@ struct Turn {
   }
 };
 
-/// By all threads, before the first use of the barriers.
+/// By the thread that loads.
 template <Tile TILE>
 __device__ __forceinline__ void prepare_barriers(const Shared<TILE>& shared) {
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < TILE.stages; ++i) {
-      shared.full[i].init(1);
-      // A stage is written for all blocks of the cluster: every warp of them that reads arrives.
-      shared.empty[i].init(TILE.cluster * TILE.consumers() * 4);
-    }
-    publish_barriers();
+  for (int i = 0; i < TILE.stages; ++i) {
+    shared.full[i].init(1);
+    // A stage is written for all blocks of the cluster: every warp of them that reads arrives.
+    shared.empty[i].init(TILE.cluster * TILE.consumers() * 4);
   }
+  publish_barriers();
+}
+
+/// By all threads, before the first use of the barriers. The warp that loads need not wait for
+/// others, unless it loads for another block, too; nor has the rest of its warpgroup any part.
+template <Tile TILE>
+__device__ __forceinline__ void await_barriers(bool loads, bool multiplies) {
+  constexpr int THREADS = TILE.consumers() * WARPGROUP + WARP;
   if constexpr (TILE.cluster > 1) {
     cluster_sync();
-  } else {
-    __syncthreads();
+  } else if (multiplies) {
+    wait_for_threads<THREADS>();
+  } else if (loads) {
+    __syncwarp();
+    count_threads<THREADS>();
   }
 }
 

@@ -93,20 +93,24 @@ int64_t chunk_steps_of(int64_t N, int64_t K, int64_t step) {
 
 /// What an H200 does, fitted to a sweep over all tiles (bench/sweep.py); times in nanoseconds.
 struct Model {
-  double flop = 8711;  ///< of a multiprocessor in a nanosecond, held back by the power limit
-  double row = 0.973;  ///< for one to load a row of 128 bytes from L2
-  double chain = 124;  ///< the four wgmmas of a step, one after the other however narrow
-  double dram = 4312;  ///< bytes in a nanosecond, to all multiprocessors
-  double dram_to_one = 173;
-  double start = 3062;       ///< launch, first loads and end
-  double code = 46.9;        ///< for each sum a thread holds: longer code, that nothing has cached
-  double piece = 263;        ///< between two pieces of work
-  double rounded = 0.039;    ///< an element's way out, by a warpgroup: rounded,
+  double flop = 7610;        ///< of a multiprocessor in a nanosecond, held back by the power limit
+  double row = 0.95;         ///< for one to load a row of 128 bytes from L2,
+  double halves = 1.8;       ///< times as long where it lies in two lines of the cache,
+  double pieces = 2.2;       ///< and where it cuts sectors, too
+  double chain = 120;        ///< the four wgmmas of a step, one after the other however narrow
+  double latency = 1240;     ///< of a load, which a tile's stages share
+  double dram = 4480;        ///< bytes in a nanosecond, to all multiprocessors
+  double start = 3820;       ///< launch, first loads and end
+  double cluster = 1210;     ///< more of it where blocks must meet others first and last
+  double code = 22.9;        ///< for each sum a thread holds: longer code, that nothing has cached
+  double piece = 266;        ///< between two pieces of work
+  double rounded = 0.035;    ///< an element's way out, by a warpgroup: rounded,
   double partial = 0.236;    ///< as a float,
-  double element = 1.0;      ///< and one by one
+  double element = 1.0;      ///< and one by one;
+  double box = 79;           ///< a warp's copy, however narrow
   double activation = 0.18;  ///< of an element; relu is free
-  double overlap = 0.666;    ///< the part of shorter work that hides behind longer
-  double second = 5500;      ///< a further launch
+  double overlap = 0.79;     ///< the part of shorter work that hides behind longer
+  double second = 4840;      ///< a further launch
   double packing = 2108;     ///< bytes in a nanosecond, read and written
 };
 
@@ -133,22 +137,38 @@ double together(const Model& model, std::initializer_list<double> works) {
   return longest + (1 - model.overlap) * (sum - longest);
 }
 
-double nanoseconds(const Problem& problem, const Plan& p) {
+/// What it costs to load `size` of an operand's rows or columns, `step` apart, in rows of 128
+/// bytes, `line` elements, that lie in one line of the cache.
+double rows_loaded(const Model& model, const Source& source, double size, int64_t step, int line) {
+  const bool k_major = source.major == Major::K;
+  const int64_t offsets = source.line_stride | (k_major ? 0 : step), sector = line / 4;
+  const double stretch = offsets % line == 0     ? 1
+                         : offsets % sector == 0 ? model.halves
+                                                 : model.pieces;
+  return (k_major ? size : std::ceil(size / line) * line) * stretch;
+}
+
+double nanoseconds(const Problem& problem, const Plan& p, int multiprocessors) {
   const Model model;
   const Tile& tile = TILES[p.tile];
   const auto rounds = static_cast<double>(ceil_div(pieces_of(problem, p), int64_t{p.clusters}));
 
   // Of floats a step has half as many, at half the rate.
-  const double multiply = 2.0 * tile.rows * tile.cols * step_k(DType::f16) / model.flop;
-  const double rows = static_cast<double>(std::min<int64_t>(problem.M, tile.rows)) +
-                      double(p.tile_cols) / tile.cluster;
-  const double step =
-      std::max(model.chain, tile.blocks * together(model, {multiply, rows * model.row}));
+  const double multiply = 2.0 * tile.rows * tile.width() * step_k(DType::f16) / model.flop;
+  const int line = step_k(problem.dtype);
+  const double rows =
+      rows_loaded(model, p.a, double(std::min<int64_t>(problem.M, tile.rows)), tile.rows, line) +
+      rows_loaded(model, p.b, p.tile_cols, p.tile_cols, line) / tile.cluster;
+  const auto sharing =
+      static_cast<double>(ceil_div(int64_t{p.clusters} * tile.cluster, multiprocessors));
+  const double step = std::max({model.chain, model.latency / (tile.stages * tile.steps),
+                                sharing * together(model, {multiply, rows * model.row})});
   const double element = p.output == Output::elements   ? model.element
                          : p.output == Output::partials ? model.partial
                                                         : model.rounded * (problem.pre ? 2 : 1);
   const double out = double(tile.rows) / tile.consumers() * p.tile_cols *
-                     (element + (activates(problem.activation) ? model.activation : 0));
+                         (element + (activates(problem.activation) ? model.activation : 0)) +
+                     double(p.tile_cols) / (8 << p.log_box_pieces) * model.box;
   const double busy = rounds * (p.chunk_steps * step + out + model.piece);
 
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
@@ -157,8 +177,7 @@ double nanoseconds(const Problem& problem, const Plan& p) {
   const double bytes =
       double(size_of(problem.dtype)) *
       (M * K * double(p.a.members) + N * K * double(p.b.members) + M * N * members);
-  const double dram = bytes / std::min(model.dram, double(p.clusters) * tile.cluster / tile.blocks *
-                                                       model.dram_to_one);
+  const double dram = bytes / model.dram;
   double others = 0;
   if (p.chunks > 1) others += model.second + 8 * M * N * members * p.chunks / model.dram;
   if (p.a.packed || p.b.packed) {
@@ -166,7 +185,8 @@ double nanoseconds(const Problem& problem, const Plan& p) {
     others += model.second + 2 * packed / model.packing;
   }
   const double sums = double(tile.rows_of_warpgroup()) * tile.cols / 128;  // a thread
-  return model.start + model.code * sums + together(model, {busy, dram}) + others;
+  const double start = model.start + (tile.cluster > 1 ? model.cluster : 0) + model.code * sums;
+  return start + together(model, {busy, dram}) + others;
 }
 
 /// The strip that makes the tiles computed at one time read the fewest bytes.
@@ -214,34 +234,49 @@ Plan untiled(const Problem& problem) {
   return p;
 }
 
+/// The widest box, in pieces of 8 columns, that tiles of so many columns are made of. The only tile
+/// of a row may write beyond out's end, where the copy engine stops.
+int log_box_pieces(int tile_cols, int64_t N) {
+  int log = 3;
+  while (N > tile_cols && tile_cols % (8 << log) != 0) --log;
+  return log;
+}
+
 Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, int tile_cols) {
   const Tile& tile = TILES[index];
   p.tile = index;
   p.tile_cols = tile_cols;
+  p.log_box_pieces = p.output == Output::boxes ? log_box_pieces(tile_cols, problem.N) : 3;
   p.clusters = static_cast<int>(std::min<int64_t>(
       pieces_of(problem, p), std::max(1, tile.blocks * device.multiprocessors / tile.cluster)));
   p.strip = strip_of(p, ceil_div(problem.M, int64_t{tile.rows} * tile.cluster));
-  p.microseconds = nanoseconds(problem, p) / 1000;
+  p.microseconds = nanoseconds(problem, p, device.multiprocessors) / 1000;
   return p;
 }
 
 Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled, int index) {
+  static_assert(!TILES[0].only_boxes, "a tile before it has every exit");
+  if (TILES[index].only_boxes && untiled.exit != Exit::boxes) {
+    return with_tile(problem, device, untiled, index - 1);
+  }
   const Tile& tile = TILES[index];
-  if (tile.cluster > 1) return with_cols(problem, device, untiled, index, tile.cols);
-  const int widest = static_cast<int>(std::min<int64_t>(tile.cols, round_up(problem.N, 8)));
+  // Each block of a cluster loads as many of the columns, whole atoms of a swizzle.
+  const int unit = 8 * tile.cluster;
+  const int widest = static_cast<int>(std::min<int64_t>(tile.width(), round_up(problem.N, unit)));
   Plan best = with_cols(problem, device, untiled, index, widest);
-  // Narrower steps than the tile's width pay where they spread little work over more blocks: those
-  // that fill all multiprocessors once, twice or three times, or the next that boxes can write.
-  constexpr int FEW_ROUNDS = 3, NARROWEST = 16;
+  // Narrower steps than the tile's width pay where they spread the work evenly over the
+  // multiprocessors: those that fill all of them so many times, or the next that boxes can write.
+  constexpr int MOST_ROUNDS = 6, NARROWEST = 32;
   const int64_t in_a_column = pieces_of(problem, best) / ceil_div(problem.N, int64_t{widest});
-  for (int rounds = 1; rounds <= FEW_ROUNDS; ++rounds) {
-    const int64_t columns = rounds * int64_t{tile.blocks} * device.multiprocessors / in_a_column;
+  const int64_t at_once = int64_t{tile.blocks} * device.multiprocessors / tile.cluster;
+  for (int rounds = 1; rounds <= MOST_ROUNDS; ++rounds) {
+    const int64_t columns = rounds * at_once / in_a_column;
     if (columns == 0) continue;
-    const int64_t narrow = round_up(ceil_div(problem.N, columns), 8);
+    const int64_t narrow = round_up(ceil_div(problem.N, columns), unit);
     for (const int64_t cols : {narrow, round_up(narrow, STAGING_COLS)}) {
       if (cols < NARROWEST || cols >= widest) continue;
       const Plan next = with_cols(problem, device, untiled, index, static_cast<int>(cols));
-      if (next.microseconds < 0.97 * best.microseconds) best = next;
+      if (next.microseconds < 0.99 * best.microseconds) best = next;
     }
   }
   return best;
@@ -277,7 +312,7 @@ Plan plan(const Problem& of_out, const Device& device) {
 std::string text_of(const Plan& plan) {
   const Tile& tile = TILES[plan.tile];
   std::string text = "tiles " + std::string(TILE_NAMES[plan.tile]);
-  if (plan.tile_cols < tile.cols) text += " of " + std::to_string(plan.tile_cols) + " columns";
+  if (plan.tile_cols < tile.width()) text += " of " + std::to_string(plan.tile_cols) + " columns";
   text += " by " + std::to_string(plan.clusters * tile.cluster) + " blocks";
   if (plan.chunks > 1) text += ", K in " + std::to_string(plan.chunks) + " chunks";
   if (plan.a.packed || plan.b.packed) {

@@ -23,10 +23,11 @@ struct Source {
 };
 
 struct Plan {
-  int tile;       ///< index in TILES
-  int tile_cols;  ///< a block's step along N, at most its tile's width
-  int strip;      ///< cluster tiles, see Schedule
-  int chunks;     ///< of K, a function of N and K alone
+  int tile;            ///< index in TILES
+  int tile_cols;       ///< a block's step along N, at most its tile's width
+  int log_box_pieces;  ///< of 16 bytes in a row of the boxes that out is written by
+  int strip;           ///< cluster tiles, see Schedule
+  int chunks;          ///< of K, a function of N and K alone
   int chunk_steps;
   int clusters;  ///< launched
   bool turned;   ///< the transposed product is computed: a is B

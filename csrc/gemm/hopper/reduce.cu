@@ -1,3 +1,4 @@
+#include "device/programmatic.h"
 #include "gemm/hopper/epilogue.h"
 #include "gemm/hopper/reduce.h"
 
@@ -5,7 +6,8 @@ namespace smem::gemm::hopper {
 inline namespace SMEM_BUILD {
 namespace {
 
-constexpr int THREADS = 256;
+// Small blocks, for all multiprocessors to have some.
+constexpr int THREADS = 64, AT_ONCE = 16;
 
 template <typename T>
 struct Reduction {
@@ -16,17 +18,29 @@ struct Reduction {
   MemberStrides strides;
 };
 
-/// A thread an element: chunks are added in order, from the first.
+/// A thread an element: chunks are added in order, from the first. Launched while the chunks are
+/// still being computed.
 template <typename T>
 __global__ void __launch_bounds__(THREADS) reduce_kernel(const Reduction<T> r) {
+  wait_for_previous();
   const int64_t index = int64_t{blockIdx.x} * THREADS + threadIdx.x;
   const int64_t matrix = r.epilogue.out.rows * r.epilogue.out.cols;
   if (index >= r.elements) return;
   const int64_t member = index / matrix, at = index % matrix;
   const float* from = r.partials + member * r.chunks * matrix + at;
   float sum = *from;
-#pragma unroll 8
-  for (int i = 1; i < r.chunks; ++i) sum += from[i * matrix];
+#pragma unroll 1
+  for (int first = 1; first < r.chunks; first += AT_ONCE) {
+    float parts[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      if (first + i < r.chunks) parts[i] = from[(first + i) * matrix];
+    }
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      if (first + i < r.chunks) sum += parts[i];
+    }
+  }
   const auto epilogue = epilogue_of_member(r.epilogue, r.strides, member);
   epilogue.store(at / r.epilogue.out.cols, at % r.epilogue.out.cols, sum);
 }
@@ -38,7 +52,7 @@ void reduce_type(const Problem& problem, int64_t members, int chunks, const floa
   const Reduction<T> reduction{partials, elements, chunks, epilogue_of<T>(problem),
                                member_strides(problem)};
   smem::launch("hopper reduce", reduce_kernel<T>,
-               Geometry{ceil_div(elements, THREADS), dim3(THREADS)}, device, reduction);
+               Geometry{ceil_div(elements, THREADS), dim3(THREADS), 0, true}, device, reduction);
 }
 
 }  // namespace

@@ -36,15 +36,20 @@ enum class Exit : int { boxes, any };
 
 /// rows x cols of out a block. `steps` of K travel together, `stages` times. The blocks of a
 /// cluster stand below each other: each loads a part of B for all. `blocks` share a multiprocessor.
-/// Floats have those tiles alone that are best, or nearly, wherever another is.
+/// Floats have those tiles alone that are best, or nearly, wherever another is. Where `narrower` is
+/// not 0 instructions multiply by so many columns only, in the place of `cols`: a more even share
+/// of the work for all multiprocessors is worth a kernel, but not with any exit.
 struct Tile {
   int rows, cols, stages, steps = 1, cluster = 1, blocks = 1;
   bool for_floats = false;
+  int narrower = 0;
+  bool only_boxes = false;  ///< in the table it stands behind the tile to take with Exit::any
 
   /// Warpgroups that multiply. Another one, or a warp of it, has the copy engine load.
   constexpr int consumers() const { return rows >= 128 ? 2 : 1; }
   constexpr int rows_of_warpgroup() const { return rows / consumers(); }
   constexpr int threads() const { return consumers() == 2 ? 384 : 160; }
+  constexpr int width() const { return narrower ? narrower : cols; }
   constexpr int a_bytes() const { return rows * ROW_BYTES; }
   constexpr int b_bytes() const { return cols * ROW_BYTES; }
   constexpr int stage_bytes() const { return steps * (a_bytes() + b_bytes()); }
@@ -57,7 +62,7 @@ struct Tile {
   constexpr bool is_valid() const {
     constexpr size_t SYSTEM_BYTES = 1024;  // of each block, which the 227 KiB leave out once
     return rows_of_warpgroup() % PANEL == 0 && cols % PANEL == 0 && cols <= 256 &&
-           cols / 8 % cluster == 0 &&
+           width() % 16 == 0 && width() <= cols && width() / 8 % cluster == 0 &&
            blocks * (shared_bytes() + SYSTEM_BYTES) <= SHARED_BYTES + SYSTEM_BYTES;
   }
 };
@@ -65,8 +70,11 @@ struct Tile {
 // clang-format off
 constexpr Tile TILES[] = {
     {128, 256, 4, 1, 2, 1, true},
-    {128, 256, 4},
+    {128, 256, 4, 1, 2, 1, false, 208, true},
     {128, 192, 4, 1, 2, 1, true},
+    {128, 192, 4, 1, 1, 1, false, 192, true},
+    {128, 192, 4, 1, 2, 1, false, 160, true},
+    {128, 192, 4, 1, 2, 1, false, 144, true},
     {128, 128, 6},
     {128,  64, 8, 1, 1, 1, true},
     { 64, 256, 5},
@@ -78,8 +86,8 @@ constexpr Tile TILES[] = {
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
 /// Apart from the tiles, which are template arguments and can hold no pointer.
 constexpr const char* TILE_NAMES[TILE_COUNT] = {
-    "128x256_pair", "128x256", "128x192_pair", "128x128",      "128x64",
-    "64x256",       "64x128",  "64x64",        "64x64_thrice",
+    "128x256_pair", "128x208_pair", "128x192_pair", "128x192", "128x160_pair", "128x144_pair",
+    "128x128",      "128x64",       "64x256",       "64x128",  "64x64",        "64x64_thrice",
 };
 
 }  // namespace smem::gemm::hopper

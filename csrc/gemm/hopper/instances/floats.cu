@@ -13,8 +13,8 @@ const void* kernel_of_floats(Major a) {
 
 template const void* kernel_of_floats<0>(Major);
 template const void* kernel_of_floats<2>(Major);
-template const void* kernel_of_floats<4>(Major);
-template const void* kernel_of_floats<6>(Major);
 template const void* kernel_of_floats<7>(Major);
+template const void* kernel_of_floats<9>(Major);
+template const void* kernel_of_floats<10>(Major);
 
 }  // namespace smem::gemm::hopper
