@@ -7,10 +7,8 @@ PYTHONPATH=. python bench/training.py --check                      # exit with 1
 
 from __future__ import annotations
 
-import argparse
 import copy
 import datetime
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,11 +17,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from accuracy import torchs_tf32
+from measured_document import command
 from torch import Tensor, nn
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench.measure import interleaved
-from torch_smem_gemm.bench.report import between, write_or_check
+from torch_smem_gemm.bench.report import between
 from torch_smem_gemm.cli._environment import versions
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -147,16 +146,9 @@ def document(text: str, found: Mapping[str, Any]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, rewrite or check; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="measure, and write the results there, as JSON")
-    parser.add_argument("--check", action="store_true", help="only say if it is up to date")
-    args = parser.parse_args(argv)
-    if args.out:
-        args.out.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
-        return 0
-    before = DOCUMENT.read_text(encoding="utf-8")
-    wanted = document(before, json.loads(RESULTS.read_text(encoding="utf-8")))
-    return write_or_check(DOCUMENT, wanted, "the results", check=args.check)
+    return command(
+        argv, __doc__, document=DOCUMENT, results=RESULTS, measure=measure, shown=document
+    )
 
 
 if __name__ == "__main__":

@@ -5,19 +5,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from gemm_kernels import takes
 from helpers import laid_out, normal, poisoned_out, same_bits, short
 from torch import Tensor
 
 import torch_smem_gemm as smem
 
-pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def _on_hopper() -> None:
-    if not takes("fp16x3", torch.float32, "cuda"):
-        pytest.skip("fp16x3 needs a GPU of compute capability 9.0")
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("hopper")]
 
 
 def fp16x3(a: Tensor, b: Tensor, **options: object) -> Tensor:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from gemm_kernels import takes
 from helpers import laid_out, normal, poisoned_out, same_bits, short
 from torch import Tensor
 
@@ -17,7 +16,7 @@ OF_FLOATS = [
     f"wgmma:{variant}" for variant in ("128x256_pair", "128x192_pair", "128x64", "64x128", "64x64")
 ]
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("hopper")]
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=short)
 every_tile = pytest.mark.parametrize(
@@ -26,12 +25,6 @@ every_tile = pytest.mark.parametrize(
     + [(torch.float32, tile) for tile in ("wgmma", *OF_FLOATS)],
     ids=short,
 )
-
-
-@pytest.fixture(autouse=True)
-def _on_hopper() -> None:
-    if not takes("wgmma", torch.float16, "cuda"):
-        pytest.skip("wgmma needs a GPU of compute capability 9.0")
 
 
 # M, N, K: single elements, tiles' edges, sizes that the copy engine cannot read or write in place,
