@@ -77,16 +77,19 @@ struct ThreadTile {
   /// Calls visit(row, column, GROUP sums from there on) for what the calling thread has computed.
   template <typename Visit>
   __device__ __forceinline__ void for_each_run(const Block<T>& block, const Visit& visit) const {
+    constexpr int RUNS = 2 * EXTENT;
+    Acc values[RUNS][GROUP];
 #pragma unroll
-    for (int i = 0; i < EXTENT; ++i) {
-      const int64_t row = block.row0 + m + i / GROUP * LANES_M * GROUP + i % GROUP;
+    for (int run = 0; run < RUNS; ++run) {
 #pragma unroll
-      for (int group = 0; group < 2; ++group) {
-        Acc values[GROUP];
-#pragma unroll
-        for (int j = 0; j < GROUP; ++j) values[j] = sums.value(i, group * GROUP + j);
-        visit(row, block.col0 + n + group * LANES_N * GROUP, values);
-      }
+      for (int j = 0; j < GROUP; ++j) values[run][j] = sums.value(run / 2, run % 2 * GROUP + j);
+    }
+    // A loop, because 16 copies of an epilogue would be most of the kernel's code.
+#pragma unroll 1
+    for (int run = 0; run < RUNS; ++run) {
+      const int i = run / 2;
+      visit(block.row0 + m + i / GROUP * LANES_M * GROUP + i % GROUP,
+            block.col0 + n + run % 2 * LANES_N * GROUP, values[run]);
     }
   }
 };

@@ -113,7 +113,7 @@ struct WarpTile {
       }
       __syncwarp();
       constexpr int RUN = 4, RUNS = Shape::WARP_N / RUN;  // a row
-#pragma unroll 2
+#pragma unroll 1
       for (int run = lane; run < 16 * RUNS; run += 32) {
         const int row = run / RUNS, col = run % RUNS * RUN;
         const auto values = load_vector<RUN>(slice + place(row, col));
