@@ -7,18 +7,18 @@ PYTHONPATH=. python bench/accuracy.py --check                      # exit with 1
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from measured_document import command
 from torch import Tensor
 
 import torch_smem_gemm as smem
+from torch_smem_gemm.bench.measure import float32_products
 from torch_smem_gemm.bench.numbers import DATA, errors
 from torch_smem_gemm.bench.report import between
 from torch_smem_gemm.cli._environment import versions
@@ -30,19 +30,9 @@ ROWS, COLS = 400, 500  # of the results
 LENGTHS = (16, 64, 256, 512, 1024, 2048, 4096, 16384, 65536)
 
 
-@contextlib.contextmanager
-def torchs_tf32(allowed: bool) -> Iterator[None]:
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-
-
-def torchs(allow_tf32: bool) -> Callable[[Tensor, Tensor], Tensor]:
+def torchs(precision: Literal["ieee", "tf32"]) -> Callable[[Tensor, Tensor], Tensor]:
     def product(a: Tensor, b: Tensor) -> Tensor:
-        with torchs_tf32(allow_tf32):
+        with float32_products(precision):
             return a @ b
 
     return product
@@ -67,9 +57,9 @@ def three_products(a: Tensor, b: Tensor) -> Tensor:
 WAYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "fp16x3": lambda a, b: smem.gemm(a, b, kernel="fp16x3"),
     "ieee": lambda a, b: smem.gemm(a, b, precision="ieee"),
-    "cuBLAS": torchs(False),
+    "cuBLAS": torchs("ieee"),
     "three products": three_products,
-    "cuBLAS TF32": torchs(True),
+    "cuBLAS TF32": torchs("tf32"),
 }
 
 

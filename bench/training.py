@@ -12,16 +12,15 @@ import datetime
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from accuracy import torchs_tf32
 from measured_document import command
 from torch import Tensor, nn
 
 import torch_smem_gemm as smem
-from torch_smem_gemm.bench.measure import interleaved
+from torch_smem_gemm.bench.measure import float32_products, interleaved
 from torch_smem_gemm.bench.report import between
 from torch_smem_gemm.cli._environment import versions
 
@@ -32,18 +31,19 @@ sys.path.append(str(ROOT / "examples"))
 
 from train_gpt import GPT, Block, batches, docstrings  # noqa: E402
 
+Precision = Literal["ieee", "tf32"]
 HEAD = 128  # width of an attention head
 BLOCKS = [(4096, 1, 2048), (4096, 4, 2048), (4096, 1, 512), (2048, 4, 2048), (1024, 4, 2048)]
 CURVE = {"context": 128, "width": 512, "heads": 8, "layers": 4}
 STEPS, EVERY, BATCH, RATE = 300, 50, 32, 5e-4
 
 
-def step_of(block: nn.Module, x: Tensor, allow_tf32: bool = False) -> Callable[[], None]:
+def step_of(block: nn.Module, x: Tensor, precision: Precision = "ieee") -> Callable[[], None]:
     """Forward and backward of a block: gradients of all its parameters and of ``x``."""
     leaves = [x, *block.parameters()]
 
     def step() -> None:
-        with torchs_tf32(allow_tf32):
+        with float32_products(precision):
             torch.autograd.grad(block(x).square().sum(), leaves)
 
     return step
@@ -59,7 +59,7 @@ def time_block(width: int, batch: int, length: int) -> dict[str, Any]:
     calls = {
         "torch": step_of(torchs, x),
         "smem": step_of(ours, x),
-        "torch, TF32": step_of(torchs, x, allow_tf32=True),
+        "torch, TF32": step_of(torchs, x, "tf32"),
     }
     timed = interleaved(calls, x.device)
     ratio = timed["smem"].ratio(timed["torch"])
@@ -72,7 +72,7 @@ def time_block(width: int, batch: int, length: int) -> dict[str, Any]:
     }
 
 
-def losses_of(convert: bool, allow_tf32: bool) -> list[float]:
+def losses_of(convert: bool, precision: Precision = "ieee") -> list[float]:
     """The losses of a small GPT's training steps, all from the same start on the same batches."""
     torch.manual_seed(0)
     model = GPT(**CURVE).cuda()
@@ -80,7 +80,7 @@ def losses_of(convert: bool, allow_tf32: bool) -> list[float]:
         smem.convert(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     text, losses = torch.tensor(list(docstrings().encode())), []
-    with torchs_tf32(allow_tf32):
+    with float32_products(precision):
         for batch in batches(text, BATCH, CURVE["context"], 0, 1):
             rows = batch.cuda()
             loss = F.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
@@ -101,9 +101,9 @@ def measure() -> dict[str, Any]:
         "versions": versions(),
         "blocks": [time_block(*sizes) for sizes in BLOCKS],
         "losses": {
-            "torch": losses_of(convert=False, allow_tf32=False),
-            "smem": losses_of(convert=True, allow_tf32=False),
-            "torch, TF32": losses_of(convert=False, allow_tf32=True),
+            "torch": losses_of(convert=False),
+            "smem": losses_of(convert=True),
+            "torch, TF32": losses_of(convert=False, precision="tf32"),
         },
     }
 

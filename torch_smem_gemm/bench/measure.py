@@ -115,6 +115,20 @@ class Ceilings:
         """The float32 FMA rate to hold kernels against: measured, else nominal, else None."""
         return self.measured_ffma_gflops or self.ffma_gflops
 
+    def of_products(self, arithmetic: str) -> tuple[str, float | None]:
+        """What bounds products in it, and its GFLOP/s if they are known.
+
+        Args:
+            arithmetic: the name of a dtype, or "tf32".
+        """
+        bf16 = self.cublas_bf16_gflops
+        return {
+            "float32": ("FMA", self.fma_gflops),
+            "tf32": ("tensor cores", None if bf16 is None else bf16 / 2),
+            "float16": ("tensor cores", bf16),
+            "bfloat16": ("tensor cores", bf16),
+        }.get(arithmetic, ("", None))
+
 
 def spread(values: Iterable[float]) -> Spread:
     """Median and percentiles of one value or more."""

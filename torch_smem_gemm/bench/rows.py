@@ -167,13 +167,7 @@ def floor_seconds(problem: Problem, ceilings: Ceilings) -> dict[str, float]:
     floors = {"read": problem.least_bytes / ceilings.read_gbs / 1e9}
     if problem.op == "sum":
         return floors
-    bf16 = ceilings.cublas_bf16_gflops
-    name, rate = {
-        "float32": ("FMA", ceilings.fma_gflops),
-        "tf32": ("tensor cores", None if bf16 is None else bf16 / 2),
-        "float16": ("tensor cores", bf16),
-        "bfloat16": ("tensor cores", bf16),
-    }.get(problem.arithmetic, ("", None))
+    name, rate = ceilings.of_products(problem.arithmetic)
     if rate is not None:
         floors = {name: problem.operations / rate / 1e9, **floors}
     return floors

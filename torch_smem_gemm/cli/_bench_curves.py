@@ -182,13 +182,9 @@ def _finish(axes: Axes, first: Row, xlabel: str, ylabel: str) -> None:
 
 def _peak(dtype: str, ceilings: Ceilings) -> tuple[str, float | None]:
     """What arithmetic of a dtype is bound by, and its TFLOP/s if they are known."""
-    bf16 = ceilings.cublas_bf16_gflops
-    name, rate = {
-        "float32": ("FMA", ceilings.fma_gflops),
-        "tf32": ("tensor cores (cuBLAS)", None if bf16 is None else bf16 / 2),
-        "float16": ("tensor cores (cuBLAS)", bf16),
-        "bfloat16": ("tensor cores (cuBLAS)", bf16),
-    }.get(dtype, ("", None))
+    name, rate = ceilings.of_products(dtype)
+    if name == "tensor cores":
+        name += " (cuBLAS)"
     return name, None if rate is None else rate / 1e3
 
 
