@@ -100,26 +100,21 @@ struct Splitter {
   static constexpr int THREADS = COLUMN_GROUPS * Lie::WARPS * 32;
   static constexpr int RAW_BYTES = LOADS * Lie::VECTORS * THREADS * int{sizeof(Run)};
 
-  __device__ __forceinline__ Splitter(const split::Split& all, int64_t member, int64_t first_column,
+  __device__ __forceinline__ Splitter(const split::Split& b, int64_t member, int64_t first_column,
                                       int stages, Run* raw)
-      : b(all),
+      : b(b),
         stages(stages),
         lie(threadIdx.x / 32 % Lie::WARPS, threadIdx.x % 32),
         column(threadIdx.x / 32 / Lie::WARPS * COLUMNS + lie.column),
         line(first_column + column),
-        raw(raw + threadIdx.x) {
-    if (b.members <= 1) return;
-    b.from += member * b.member_stride;
-    b.exponent += member * b.lines;
-    b.mark += member * b.lines;
-    b.position += member * b.lines;
-    b.rest += member * b.lines;
-  }
+        first_line((b.members > 1 ? member : 0) * b.lines),
+        begin(split::Part(b, b.members > 1 ? static_cast<uint32_t>(member) : 0).from),
+        raw(raw + threadIdx.x) {}
 
   /// Begins at the first stage.
   __device__ __forceinline__ void rewind() {
     next = 0;
-    from = b.from + line * b.line_stride + lie.along * b.stride;
+    from = begin + line * b.line_stride + lie.along * b.stride;
     for (int stage = 0; stage < LOADS; ++stage) load_next();
   }
 
@@ -191,26 +186,22 @@ struct Splitter {
     }
 #pragma unroll
     for (int i = 0; i < Lie::LINES; ++i) {
-      Extremes& all = extremes[i];
-#pragma unroll
-      for (int step = Lie::FIRST_STEP; step <= Lie::LAST_STEP; step *= 2) {
-        all.add({__shfl_xor_sync(~0u, all.largest, step),
-                 __shfl_xor_sync(~0u, all.least_less_one, step),
-                 __shfl_xor_sync(~0u, all.second_less_one, step)});
-      }
+      const Extremes all = extremes[i].over_lanes(2 * Lie::LAST_STEP, Lie::FIRST_STEP);
       scales[i] = split::scale_of(all);
       store_scale(i, scales[i]);
     }
   }
 
  private:
-  split::Split b;  ///< of one member
+  const split::Split& b;
   int stages;
   Lie lie;
   int column;    ///< the thread's first in the tile ...
-  int64_t line;  ///< ... and in B
-  Run* raw;      ///< the thread's places: of vector v of stage s at (s * VECTORS + v) * THREADS
-  int next;      ///< stage to load ...
+  int64_t line;  ///< ... and in its member of B, whose first line and elements these are:
+  int64_t first_line;
+  const float* begin;
+  Run* raw;  ///< the thread's places: of vector v of stage s at (s * VECTORS + v) * THREADS
+  int next;  ///< stage to load ...
   const float* from;  ///< ... and the thread's first element there
   SoFar so_far[Lie::LINES];
   Scale scales[Lie::LINES];
@@ -228,7 +219,7 @@ struct Splitter {
         // Vectors are inside or not, as a whole.
         const bool inside = Lie::k_of(v) < left && line < b.lines;
         copy_async<RUN>(reinterpret_cast<float*>(place(next, v)),
-                        inside ? from + Lie::offset_of(v, b.stride) : b.from, inside ? RUN : 0);
+                        inside ? from + Lie::offset_of(v, b.stride) : begin, inside ? RUN : 0);
       }
     }
     commit_copies();
@@ -296,7 +287,7 @@ struct Splitter {
 
   /// By one lane of those that share the column.
   __device__ __forceinline__ void store_scale(int i, Scale scale) const {
-    if (lie.along == 0 && line + i < b.lines) split::store_scale(b, line + i, scale);
+    if (lie.along == 0 && line + i < b.lines) split::store_scale(b, first_line + line + i, scale);
   }
 
   /// Stores what halves leave of a column, if it is in this stage.
@@ -308,7 +299,7 @@ struct Splitter {
 #pragma unroll
       for (int e = 0; e < Lie::ELEMENTS; ++e) {
         const int64_t k = int64_t{stage} * STAGE_K + p * split::PIECE + lie.along + e;
-        split::store_rest(b, line + i, k, elements.lane[e], scales[i]);
+        split::store_rest(b, first_line + line + i, k, elements.lane[e], scales[i]);
       }
     }
   }

@@ -53,10 +53,10 @@ struct alignas(16) Extremes {
     add({magnitude, magnitude - 1});
   }
 
-  /// Those of `lanes` neighbouring lanes, a power of two, in each of them.
-  __device__ __forceinline__ Extremes over_lanes(int lanes) const {
+  /// Those of `lanes` neighbouring lanes in each of them, or of every `apart`th; powers of two.
+  __device__ __forceinline__ Extremes over_lanes(int lanes, int apart = 1) const {
     Extremes all = *this;
-    for (int step = lanes / 2; step > 0; step /= 2) {
+    for (int step = lanes / 2; step >= apart; step /= 2) {
       all.add({__shfl_xor_sync(~0u, all.largest, step),
                __shfl_xor_sync(~0u, all.least_less_one, step),
                __shfl_xor_sync(~0u, all.second_less_one, step)});
