@@ -224,7 +224,9 @@ def test_demo_on_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["demo", "--device", "cuda", "--out", str(tmp_path)]) == 0
     for picture in ("demo.png", "ladder.png"):
         assert (tmp_path / picture).read_bytes().startswith(PNG)
-    assert "gemm 4096 x 4096 x 4096 float32" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    for dtype in ("float32", "bfloat16"):
+        assert f"gemm 4096 x 4096 x 4096 {dtype}" in printed
 
 
 def test_a_reader_that_has_seen_enough() -> None:

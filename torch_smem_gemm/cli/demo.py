@@ -194,11 +194,11 @@ def try_every_kernel(model: RowTransformer, digits: Digits) -> list[str]:
 
 
 def show_ladder(device: torch.device, picture: Path) -> list[str]:
-    """Time the GEMM ladder, print and draw it; returns the kernels that are wrong."""
+    """Time the GEMM ladders, print and draw them; returns the kernels that are wrong."""
     ceilings = measure_ceilings(device)
     print(_bench_tables.ceilings_text(ceilings))
-    (job,) = (job for job in suite.ladder_jobs(device) if job.op == "gemm")
-    rows = [row for found in suite.run(job, ceilings, device) for row in found]
+    jobs = [job for job in suite.ladder_jobs(device) if job.op == "gemm"]
+    rows = [row for job in jobs for found in suite.run(job, ceilings, device) for row in found]
     _bench_tables.print_group(rows)
     _bench_plots.ladders(picture, rows, device_name(device))
     print(f"wrote {picture}")
