@@ -2,6 +2,7 @@
 // goes on from.
 #pragma once
 
+#include "bindings/layout.h"
 #include "bindings/tensors.h"
 #include "sum/sum.h"
 
@@ -27,7 +28,7 @@ inline ScalarType node_type(DType dtype) {
 /// Solves `problem` by the passes that `pass_of(problem)` gives, until a single chunk is left.
 template <typename PassOf>
 void run_passes(const char* op, sum::Problem problem, const Tensor& like, const PassOf& pass_of) {
-  const sum::Problem whole = problem;
+  sum::Problem whole = problem;
   OptionalTensor source, partial;
   for (bool last = false; !last;) {
     const auto pass = pass_of(problem);
@@ -66,9 +67,14 @@ void run_passes(const char* op, sum::Problem problem, const Tensor& like, const 
     problem.reduced.rank = 1;
     problem.reduced.size[0] = problem.count;
     problem.reduced.stride[0][0] = 1;
+    // Nodes lie side by side: what kept two dimensions of the outputs apart in x is over.
+    Dims<sum::TENSORS> outputs;
     for (int d = 0; d < problem.outputs.rank; ++d) {
-      problem.outputs.stride[sum::IN][d] = problem.outputs.stride[sum::OUT][d];
+      outputs.push_merged(
+          {problem.outputs.size[d],
+           {problem.outputs.stride[sum::OUT][d], whole.outputs.stride[sum::OUT][d]}});
     }
+    problem.outputs = whole.outputs = outputs.loop();
   }
 }
 
