@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include "device/vector.h"
 #include "sum/order.h"
@@ -18,6 +19,23 @@ __device__ __forceinline__ int32_t add_bytes(uint32_t word, int32_t acc) {
   } else {
     return static_cast<int32_t>(__dp4a(word, ONES, static_cast<uint32_t>(acc)));
   }
+}
+
+/// What is added for a vector that does not exist, and changes no bit. Where some of the vectors
+/// that are under way are added on a condition, nvcc takes all of them apart as they come, and so
+/// waits for one after the other.
+template <typename T, typename Op, int W>
+__device__ __forceinline__ Loaded<T, W> vector_of_identity() {
+  Vector<T, W> vector;
+#pragma unroll
+  for (int c = 0; c < W; ++c) {
+    if constexpr (std::is_integral_v<T>) {
+      vector.lane[c] = Op::template identity<T>();
+    } else {
+      vector.lane[c] = from_accumulator<T>(Op::template identity<Accumulator<T>>());
+    }
+  }
+  return std::bit_cast<Loaded<T, W>>(vector);
 }
 
 /// A leaf for each of VEC neighbours. Integers, in any order the same, share four.

@@ -5,8 +5,9 @@
 // shared memory. Rows longer than a block takes leave a node a chunk, and a second launch goes on
 // from there.
 //
-// Rows of up to 256 elements are a kernel of their own: 4 to 32 lanes a row, four or eight rows a
-// lane, so that as many loads are in flight as in a long row.
+// Rows of less than a segment, of 1 or 2 bytes an element, have a kernel of their own, a warp a
+// row. So have rows of up to 256 elements: 4 to 32 lanes a row, four or eight rows a lane, so that
+// as many loads are in flight as in a long row.
 #include <algorithm>
 
 #include "device/programmatic.h"
@@ -26,6 +27,8 @@ constexpr int MAX_SEGMENTS = 8, MAX_NODE_SEGMENTS = 64, SEGMENT_LEVELS = 6;
 /// Blocks that a multiprocessor runs at once. What a block's start and a second launch cost, in the
 /// time of half a segment.
 constexpr int ROW_BLOCKS_AT_ONCE = 3, BLOCK_START = 1, SECOND_LAUNCH = 4;
+/// Blocks of rows of less than a segment that a multiprocessor runs at once.
+constexpr int LONE_ROW_BLOCKS = 4;
 /// Blocks of short rows a multiprocessor that keep it busy to the end.
 constexpr int SHORT_ROW_BLOCKS = 16;
 
@@ -71,6 +74,31 @@ __global__ void __launch_bounds__(THREADS, Lie(LIE_) == Lie::nested ? 2 : ROW_BL
   const int64_t stored_row = first_row + lane / rows.warps_a_row;
   if (lane < WARPS && lane % rows.warps_a_row == 0 && stored_row < problem.output_count) {
     put_result(problem, stored_row, chunk, node);
+  }
+}
+
+struct LoneRows {
+  Problem problem;
+  int rounds;
+};
+
+/// Rows of less than a segment, in vectors, of elements of 1 or 2 bytes: each warp has rows of its
+/// own, one after the other, and nobody waits for another.
+template <typename T, typename Op>
+__global__ void __launch_bounds__(THREADS, LONE_ROW_BLOCKS)
+    lone_rows_kernel(const __grid_constant__ LoneRows rows) {
+  const Problem& problem = rows.problem;
+  const int64_t first_row = int64_t{blockIdx.x} * WARPS * rows.rounds + threadIdx.x / 32;
+
+  let_next_begin();
+  wait_for_previous();
+  for (int round = 0; round < rows.rounds; ++round) {
+    const int64_t row = first_row + round * WARPS;
+    if (row >= problem.output_count) return;
+    Segment<T, Op, Lie::aligned> segment{
+        problem, static_cast<const T*>(problem.in) + offsets_at(problem.outputs, row).of[IN]};
+    const Node<Op, T> node = segment.template reduce<false>(0);
+    if (threadIdx.x % 32 == 0) put_result(problem, row, 0, node);
   }
 }
 
@@ -191,6 +219,13 @@ Shape shape_of(const Problem& problem, const Device& device) {
   return best;
 }
 
+/// Whether each row is less than a segment, in whole vectors.
+template <typename T>
+bool are_lone(const Problem& problem) {
+  return problem.count > 0 && problem.count < int64_t{LANES} * span_of(sizeof(T)) * problem.chain &&
+         lie_of<T>(problem) == Lie::aligned;
+}
+
 struct RowsOf {
   static constexpr const char* NAME = "rows";
 
@@ -215,6 +250,15 @@ struct RowsOf {
   }
 
   template <typename T, typename Op>
+  static void run_lone(const Problem& problem, const Device& device) {
+    const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.multiprocessors * WARPS;
+    const int64_t rounds = std::clamp<int64_t>(problem.output_count / enough, 1, MAX_ROUNDS);
+    launch(NAME, lone_rows_kernel<T, Op>,
+           {ceil_div(problem.output_count, WARPS * rounds), {THREADS}, 0, problem.early}, device,
+           LoneRows{problem, static_cast<int>(rounds)});
+  }
+
+  template <typename T, typename Op>
   static void run_short(const Problem& problem, const Device& device) {
     constexpr int WIDTH = VECTOR_WIDTH<T>, MOST = std::max(1, SHORT_COUNT / (32 * WIDTH));
     const bool wide = problem.count % WIDTH == 0 && rows_are_vectors(problem, WIDTH);
@@ -226,6 +270,9 @@ struct RowsOf {
   template <typename T, typename Op>
   static void run(const Problem& problem, const Device& device) {
     if (is_short(problem)) return run_short<T, Op>(problem, device);
+    if constexpr (Segment<T, Op, Lie::aligned>::ENDS_AT_ONCE) {
+      if (are_lone<T>(problem)) return run_lone<T, Op>(problem, device);
+    }
     switch (lie_of<T>(problem)) {
       case Lie::aligned:
         return launch_rows<T, Op, Lie::aligned>(problem, device);

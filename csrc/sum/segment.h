@@ -33,6 +33,9 @@ struct Segment {
   static constexpr int LENGTH =
       LANES * span_of(sizeof(T));  ///< elements of a segment over the chain's
   static constexpr int BATCH = std::min(LENGTH * CHAIN / ROUND, std::max(1, LOADS / VECTORS));
+  /// Whether a segment that is not whole takes its loads at once. (Where a lane has several vectors
+  /// a round, nvcc then keeps the leaves in local memory: a last vector may be any of them.)
+  static constexpr bool ENDS_AT_ONCE = LIE == Lie::aligned && VECTORS == 1;
   static constexpr int LEVEL = std::bit_width(unsigned{VEC}) - 1;  ///< of a lane's node
 
   using Slots = Leaves<T, Op, VEC>[VECTORS];
@@ -45,7 +48,8 @@ struct Segment {
   int64_t run_end = 0;
 
   /// The node above the leaves of a segment that has any. Called by a warp, for one segment after
-  /// the other.
+  /// the other. WHOLE: it may be as long as segments are.
+  template <bool WHOLE = true>
   __device__ __forceinline__ Node<Op, T> reduce(int64_t segment, Site site = Site::here()) {
     const int most = LENGTH * problem.chain;
     const int64_t begin = segment * most, left = problem.count - begin;
@@ -60,10 +64,14 @@ struct Segment {
     if (LIE == Lie::shifted && first < begin) {
       leaves[0].add_some(row + first, shift, VEC < shift + size ? VEC : shift + size, site);
     }
-    const int whole = (shift + size) / ROUND;  // rounds with no end to test
-    const int round = add_whole<BATCH>(leaves, first, begin, 0, whole, site);
-    if (shift + size > whole * ROUND) {
-      add_last(leaves, first + round * ROUND, begin, begin + size, site);
+    if (ENDS_AT_ONCE && (!WHOLE || size < LENGTH * CHAIN)) {
+      add_end(leaves, first, size, site);
+    } else {
+      const int whole = (shift + size) / ROUND;  // rounds with no end to test
+      const int round = add_whole<BATCH>(leaves, first, begin, 0, whole, site);
+      if (shift + size > whole * ROUND) {
+        add_last(leaves, first + round * ROUND, begin, begin + size, site);
+      }
     }
     if constexpr (LIE == Lie::shifted && !std::is_integral_v<T>) realign(leaves, shift);
 
@@ -131,6 +139,25 @@ struct Segment {
         if (r + j > 0 || has_first) leaves[j].add(loaded[r][j].elements());
       }
     }
+  }
+
+  /// Adds a row's last segment, of `size` elements: as many loads at once as of a whole one.
+  __device__ __forceinline__ void add_end(Slots& leaves, int64_t first, int size, Site site) {
+    const int slot = static_cast<int>(threadIdx.x) % 32 * VEC, whole = size / VEC * VEC;
+    for (int round = 0; round * ROUND < whole; round += BATCH) {
+      Loaded<T, VEC> loaded[BATCH];
+#pragma unroll
+      for (int r = 0; r < BATCH; ++r) {
+        const int from = (round + r) * ROUND;
+        loaded[r] = vector_of_identity<T, Op, VEC>();
+        if (from + slot < whole) loaded[r] = load_words<VEC>(at(first + from), site);
+      }
+#pragma unroll
+      for (int r = 0; r < BATCH; ++r) leaves[0].add(loaded[r].elements());
+    }
+    // The last vector, where it is not whole.
+    if (whole == size || slot != whole % ROUND) return;
+    leaves[0].add_some(at(first + whole - slot), 0, size - whole, site);
   }
 
   __device__ __forceinline__ void add_last(Slots& leaves, int64_t first, int64_t begin, int64_t end,
