@@ -125,6 +125,31 @@ def test_columns_whose_rows_begin_anywhere(dtype: torch.dtype, device: str) -> N
             assert torch.equal(smem.amax(x, 0, kernel="columns"), x.amax(0))
 
 
+WAYS_DOWN_COLUMNS = {
+    "few rows": ((6, 5, 64), 1),
+    "few rows in four groups": ((6, 31, 64), 1),
+    "few rows of single elements": ((7, 9, 33), 1),
+    "narrow": ((19_999, 8), 0),
+    "narrow, no whole vectors": ((16_501, 3), 0),
+    "narrow, several matrices": ((2, 17_000, 16), 1),
+    "few side by side": ((6, 128, 64), 1),
+    "from anywhere on": ((30, 300, 65), 1),
+    "several chunks": ((5000, 160), 0),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_DOWN_COLUMNS)
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int8], ids=short)
+def test_every_way_down_columns_has_the_bits_of_rows(
+    way: str, dtype: torch.dtype, device: str
+) -> None:
+    shape, dim = WAYS_DOWN_COLUMNS[way]
+    x = normal(*shape, device=device).mul(40).to(dtype)
+    rows = x.movedim(dim, -1).contiguous()
+    assert same_bits(smem.sum(x, dim, kernel="columns"), smem.sum(rows, -1, kernel="rows"))
+    assert same_bits(smem.amin(x, dim, kernel="columns"), smem.amin(rows, -1, kernel="rows"))
+
+
 @every_kernel
 @pytest.mark.parametrize("dtype_in", DTYPES_TO, ids=short)
 def test_dtypes(kernel: str, dtype_in: torch.dtype, device: str) -> None:

@@ -136,7 +136,7 @@ void launch_backward(const Problem& problem, const Device& device) {
     with_activation(problem.activation, [&](auto activation) {
       launch("activation_backward",
              backward_kernel<T, decltype(width)::value, decltype(activation)::value>,
-             {shape.tiles * shape.chunks, {sum::THREADS}}, device, Argument{problem, shape});
+             {shape.blocks(), {sum::THREADS}}, device, Argument{problem, shape});
     });
   });
 }

@@ -25,6 +25,8 @@ struct ColumnsShape {
   int threads_across, leaves_a_thread;  ///< powers of two
   unsigned tiles;                       ///< blocks across
   int64_t chunks;                       ///< blocks above each other
+
+  int64_t blocks() const { return tiles * chunks; }
 };
 
 inline int64_t leaves_of(const Problem& problem) {
@@ -53,12 +55,18 @@ inline ColumnsShape columns_shape(const Problem& problem, const Device& device, 
   return cut_columns(threads, leaves, mine, std::min<int64_t>(WIDEST, power_of_two_from(threads)));
 }
 
+/// A node of a block's: of short integers, 2^13 leaves of them, in 32 bits.
+template <typename T, typename Op>
+using BlockNode = std::conditional_t<std::is_integral_v<T>, Leaf<T>, Node<Op, T>>;
+static_assert((int64_t{THREADS} * MAX_LEAVES * CHAIN << 15) - 1 <= INT32_MAX);
+
 /// Two nodes' parent; of narrow ones, where that is narrow too.
-template <typename Op, typename T>
-__device__ __forceinline__ Node<Op, T> combine(Node<Op, T> a, Node<Op, T> b, bool narrow) {
-  using Narrow = Accumulator<T>;
+template <typename T, typename Op>
+__device__ __forceinline__ BlockNode<T, Op> combine(BlockNode<T, Op> a, BlockNode<T, Op> b,
+                                                    bool narrow) {
+  using Narrow = Leaf<T>;
   if (!narrow) return Op::combine(a, b);
-  return Node<Op, T>(Op::combine(static_cast<Narrow>(a), static_cast<Narrow>(b)));
+  return BlockNode<T, Op>(Op::combine(static_cast<Narrow>(a), static_cast<Narrow>(b)));
 }
 
 /// Where the calling thread stands: its first column, and the run of leaves that is its own.
@@ -110,8 +118,8 @@ struct ColumnThread {
   /// In the topmost threads: the node above those of all threads above each other. Every thread of
   /// the block must take part.
   template <typename T, typename Op, int PITCH>
-  __device__ __forceinline__ void join(Node<Op, T> (&node)[VEC],
-                                       Tile<Node<Op, T>, VEC, PITCH>& nodes) const {
+  __device__ __forceinline__ void join(BlockNode<T, Op> (&node)[VEC],
+                                       Tile<BlockNode<T, Op>, VEC, PITCH>& nodes) const {
     const int thread = threadIdx.x, above = THREADS / threads_across;
     for (int apart = 1; apart < above; apart *= 2) {
       const int threads_apart = apart * threads_across;
@@ -120,7 +128,7 @@ struct ColumnThread {
 #pragma unroll
         for (int v = 0; v < VEC; ++v) {
           node[v] =
-              combine<Op, T>(node[v], __shfl_down_sync(ALL_LANES, node[v], threads_apart), narrow);
+              combine<T, Op>(node[v], __shfl_down_sync(ALL_LANES, node[v], threads_apart), narrow);
         }
         continue;
       }
@@ -133,7 +141,8 @@ struct ColumnThread {
       if (y % (2 * apart) == 0) {
 #pragma unroll
         for (int v = 0; v < VEC; ++v) {
-          node[v] = combine<Op, T>(node[v], Node<Op, T>(nodes(v, thread + threads_apart)), narrow);
+          node[v] =
+              combine<T, Op>(node[v], BlockNode<T, Op>(nodes(v, thread + threads_apart)), narrow);
         }
       }
     }

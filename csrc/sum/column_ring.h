@@ -18,25 +18,29 @@ inline namespace SMEM_BUILD {
 constexpr int STAGES = 4;
 constexpr int RING_BLOCKS_AT_ONCE = 2;
 /// What a block's start and a second launch cost, in the time of a stage of all blocks at once.
-constexpr int RING_RAMP = 2, RING_SECOND_LAUNCH = 2;
+constexpr int RING_RAMP = 2, RING_SECOND_LAUNCH = 8;
+/// Threads side by side that read whole lines of 128 bytes.
+constexpr int LINE_THREADS = 8;
 
-/// How `vectors` columns of vectors and their leaves are shared out, where no fewer than `least`
+/// How `vectors` columns of vectors and their leaves are shared out, where from `least` to `most`
 /// threads may stand side by side: so that the slowest multiprocessor is done earliest.
 inline ColumnsShape ring_shape(const Problem& problem, const Device& device, int64_t vectors,
-                               int64_t least) {
+                               int64_t least, int64_t most) {
   const int64_t leaves = leaves_of(problem);
   const int64_t rounds = std::min<int64_t>(problem.chain, ceil_div(problem.count, LANES));
   const int64_t at_once = int64_t{RING_BLOCKS_AT_ONCE} * device.multiprocessors;
   ColumnsShape best{};
   int64_t least_cost = INT64_MAX;
-  for (int64_t mine = STAGE_ROWS; mine <= MAX_LEAVES; mine *= 2) {
-    const ColumnsShape shape = cut_columns(vectors, leaves, mine, least);
-    const int64_t waves = ceil_div(shape.tiles * shape.chunks, at_once);
-    const int64_t cost = waves * (mine / STAGE_ROWS * rounds + RING_RAMP) +
-                         (shape.chunks > 1 ? RING_SECOND_LAUNCH : 0);
-    if (cost > least_cost) continue;
-    least_cost = cost;
-    best = shape;
+  for (int64_t across = most; across >= least; across /= 2) {
+    for (int64_t mine = MAX_LEAVES; mine >= STAGE_ROWS; mine /= 2) {
+      const ColumnsShape shape = cut_columns(vectors, leaves, mine, across);
+      const int64_t waves = ceil_div(shape.blocks(), at_once);
+      const int64_t cost = waves * (mine / STAGE_ROWS * rounds + RING_RAMP) +
+                           (shape.chunks > 1 ? RING_SECOND_LAUNCH : 0);
+      if (cost >= least_cost) continue;
+      least_cost = cost;
+      best = shape;
+    }
   }
   return best;
 }

@@ -11,14 +11,12 @@ inline namespace SMEM_BUILD {
 /// Rows that come together, of neighbouring leaves: 4 rows of 8 columns are 32 sums.
 constexpr int STAGE_ROWS = 4, STAGE_LEVELS = 2;
 
-template <typename T>
-using RowVector = Loaded<T, VECTOR_WIDTH<T>>;
+template <typename T, int W = VECTOR_WIDTH<T>>
+using RowVector = Loaded<T, W>;
 
 /// In the order of sum/order.h.
-template <typename T, typename Op>
+template <typename T, typename Op, int W>
 class InOrder {
-  static constexpr int W = VECTOR_WIDTH<T>;
-
  public:
   __device__ __forceinline__ void begin() {
 #pragma unroll
@@ -28,7 +26,7 @@ class InOrder {
     }
   }
   /// Adds a row to leaf r of the group.
-  __device__ __forceinline__ void add(int r, const RowVector<T>& row) {
+  __device__ __forceinline__ void add(int r, const RowVector<T, W>& row) {
     const Vector<T, W> elements = row.elements();
 #pragma unroll
     for (int c = 0; c < W; ++c) {
@@ -48,17 +46,15 @@ class InOrder {
 };
 
 /// Integers: any order gives the same bits.
-template <typename T, typename Op>
+template <typename T, typename Op, int W>
 class AnyOrder {
-  static constexpr int W = VECTOR_WIDTH<T>;
-
  public:
   __device__ __forceinline__ AnyOrder() {
 #pragma unroll
     for (int c = 0; c < W; ++c) node_[c] = Op::template identity<Leaf<T>>();
   }
   __device__ __forceinline__ void begin() {}
-  __device__ __forceinline__ void add(int, const RowVector<T>& row) {
+  __device__ __forceinline__ void add(int, const RowVector<T, W>& row) {
     const Vector<T, W> elements = row.elements();
 #pragma unroll
     for (int c = 0; c < W; ++c) node_[c] = Op::combine(node_[c], to_leaf(elements.lane[c]));
@@ -100,10 +96,10 @@ class ByWords {
   int rows_ = 0;
 };
 
-template <typename T, typename Op>
-using ColumnSums =
-    std::conditional_t<sizeof(T) == 1 && std::is_same_v<Op, Sum>, ByWords<T>,
-                       std::conditional_t<std::is_integral_v<T>, AnyOrder<T, Op>, InOrder<T, Op>>>;
+template <typename T, typename Op, int W = VECTOR_WIDTH<T>>
+using ColumnSums = std::conditional_t<
+    W == 16 && std::is_same_v<Op, Sum>, ByWords<T>,
+    std::conditional_t<std::is_integral_v<T>, AnyOrder<T, Op, W>, InOrder<T, Op, W>>>;
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::sum

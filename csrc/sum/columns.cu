@@ -1,15 +1,18 @@
 // columns: threads own outputs and run down their elements.
 //
 // For outputs whose neighbours are neighbours in memory: 16 bytes of a row at a time through a ring
-// in shared memory (sum/column_ring.h), wherever rows begin (sum/shifted_rows.h). For others,
-// element by element (sum/column_block.h).
+// in shared memory (sum/column_ring.h), wherever rows begin (sum/shifted_rows.h). Few columns
+// without gaps between rows are one run (sum/narrow_columns.h), few rows need no ring
+// (sum/short_columns.h). All else goes element by element (sum/column_block.h).
 #include "device/programmatic.h"
 #include "device/symbol.h"
 #include "sum/column_ring.h"
 #include "sum/ladder.h"
 #include "sum/layout.h"
+#include "sum/narrow_columns.h"
 #include "sum/result.h"
 #include "sum/shifted_rows.h"
+#include "sum/short_columns.h"
 
 namespace smem::sum {
 inline namespace SMEM_BUILD {
@@ -17,9 +20,9 @@ inline namespace SMEM_BUILD {
 /// What a block's columns come to: of the threads side by side, the nodes of each one's columns,
 /// padded so that those of neighbouring columns lie in different banks.
 template <typename T, typename Op>
-constexpr int NODES_PITCH = THREADS + 128 / sizeof(Node<Op, T>) / VECTOR_WIDTH<T>;
+constexpr int NODES_PITCH = THREADS + 128 / sizeof(BlockNode<T, Op>) / VECTOR_WIDTH<T>;
 template <typename T, typename Op>
-using ColumnNodes = Tile<Node<Op, T>, VECTOR_WIDTH<T>, NODES_PITCH<T, Op>>;
+using ColumnNodes = Tile<BlockNode<T, Op>, VECTOR_WIDTH<T>, NODES_PITCH<T, Op>>;
 
 template <typename T, typename Op, typename Rows>
 __device__ __forceinline__ ColumnNodes<T, Op>& sum_columns(
@@ -27,12 +30,13 @@ __device__ __forceinline__ ColumnNodes<T, Op>& sum_columns(
   constexpr int W = VECTOR_WIDTH<T>;
   ColumnSums<T, Op> sums;
   sum_by_ring(rows, sums, thread.leaves_a_thread / STAGE_ROWS, rounds_of(problem, problem.count));
-  Node<Op, T> node[W];
+  using Acc = BlockNode<T, Op>;
+  Acc node[W];
 #pragma unroll
-  for (int c = 0; c < W; ++c) node[c] = Node<Op, T>(sums.node(c));
+  for (int c = 0; c < W; ++c) node[c] = Acc(sums.node(c));
 
   __syncthreads();  // the ring is free
-  auto& nodes = *reinterpret_cast<ColumnNodes<T, Op>*>(dynamic_shared<Node<Op, T>>());
+  auto& nodes = *reinterpret_cast<ColumnNodes<T, Op>*>(dynamic_shared<Acc>());
   thread.template join<T, Op>(node, nodes);
   if (thread.y == 0) {
 #pragma unroll
@@ -66,7 +70,8 @@ __global__ void __launch_bounds__(THREADS, RING_BLOCKS_AT_ONCE)
 #pragma unroll 1
   for (int c = threadIdx.x; c < block_columns; c += THREADS) {
     if (first + c >= problem.output_count) return;
-    put_result(problem, first + c, thread.chunk, Node<Op, T>(nodes(c % W, c / W)));
+    put_result(problem, first + c, thread.chunk,
+               Node<Op, T>(BlockNode<T, Op>(nodes(c % W, c / W))));
   }
 }
 
@@ -90,7 +95,8 @@ __global__ void __launch_bounds__(THREADS, RING_BLOCKS_AT_ONCE)
 #pragma unroll 1
   for (int c = thread.y; c < W && rows.has(c); c += above) {
     put_result_at(problem, rows.place(problem, c) + thread.chunk,
-                  Node<Op, T>(nodes(c, static_cast<int>(threadIdx.x) % thread.threads_across)));
+                  Node<Op, T>(BlockNode<T, Op>(
+                      nodes(c, static_cast<int>(threadIdx.x) % thread.threads_across))));
   }
 }
 
@@ -119,7 +125,7 @@ struct ColumnOfX {
 template <typename T, typename Op, bool NESTED>
 __global__ void __launch_bounds__(THREADS, COLUMN_BLOCKS_AT_ONCE)
     columns_kernel(const __grid_constant__ Columns columns) {
-  using Acc = Node<Op, T>;
+  using Acc = BlockNode<T, Op>;
   __shared__ Tile<Acc, 1, THREADS> nodes;
   const Problem& problem = columns.problem;
   const ColumnThread<1> thread(columns.shape);
@@ -136,7 +142,9 @@ __global__ void __launch_bounds__(THREADS, COLUMN_BLOCKS_AT_ONCE)
   }
   Acc node[1] = {Acc(run[0])};
   thread.template join<T, Op>(node, nodes);
-  if (thread.y == 0 && exists) put_result(problem, thread.output, thread.chunk, node[0]);
+  if (thread.y == 0 && exists) {
+    put_result(problem, thread.output, thread.chunk, Node<Op, T>(node[0]));
+  }
 }
 
 namespace {
@@ -146,15 +154,28 @@ constexpr int64_t LEAST_RUN_BYTES = 16 * LEAST_LANES / 2;
 
 /// How the neighbours of an output lie in memory.
 enum class Neighbours {
+  few_rows,  ///< as aligned or anywhere, and elements are so few that a thread takes them all
+  narrow,    ///< few, and rows follow each other without gaps
   aligned,   ///< side by side, in whole vectors at multiples of 16 bytes
   shifted,   ///< side by side, from anywhere on
   anywhere,  ///< apart, or few; or there is no room for a ring of strips (before sm_80)
 };
 
+/// Of the ring, and after it of the nodes.
+template <typename T, typename Op>
+size_t shared_bytes(size_t ring) {
+  return std::max(ring, sizeof(ColumnNodes<T, Op>));
+}
+
 Neighbours neighbours_of(const Problem& problem, const Device& device) {
   const int inner = problem.outputs.rank - 1;
   const auto bytes = static_cast<int64_t>(size_of(problem.in_dtype));
-  if (columns_are_vectors(problem, static_cast<int>(16 / bytes))) return Neighbours::aligned;
+  const bool vectors = columns_are_vectors(problem, static_cast<int>(16 / bytes));
+  if (problem.count <= SHORT_COLUMN && problem.reduced.rank == 1) {
+    return Neighbours::few_rows;
+  }
+  if (columns_are_narrow(problem)) return Neighbours::narrow;
+  if (vectors) return Neighbours::aligned;
   const bool side_by_side = inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
                             problem.reduced.rank <= 1 &&
                             problem.outputs.size[inner] * bytes >= LEAST_RUN_BYTES;
@@ -166,10 +187,19 @@ Neighbours neighbours_of(const Problem& problem, const Device& device) {
 ColumnsShape block_shape(const Problem& problem, const Device& device) {
   const auto width = static_cast<int64_t>(16 / size_of(problem.in_dtype));
   switch (neighbours_of(problem, device)) {
+    case Neighbours::few_rows:
+      return ColumnsShape{THREADS, SHORT_COLUMN, 0, 1};
+    case Neighbours::narrow: {
+      const NarrowColumns narrow = narrow_columns(problem, device);
+      const auto segments = static_cast<int64_t>(narrow.segments);
+      const int64_t chunks = ceil_div(problem.count, segments * LANES * CHAIN);
+      return ColumnsShape{1, 1, static_cast<unsigned>(problem.output_count / narrow.columns),
+                          chunks};
+    }
     case Neighbours::aligned: {
       const int64_t vectors = problem.output_count / width;
-      return ring_shape(problem, device, vectors,
-                        std::min<int64_t>(WIDEST, power_of_two_from(vectors)));
+      const int64_t most = std::min<int64_t>(WIDEST, power_of_two_from(vectors));
+      return ring_shape(problem, device, vectors, std::min<int64_t>(LINE_THREADS, most), most);
     }
     case Neighbours::shifted:
       return strip_shape(problem, device).block;
@@ -178,40 +208,50 @@ ColumnsShape block_shape(const Problem& problem, const Device& device) {
   }
 }
 
-/// Of the ring, and after it of the nodes.
-template <typename T, typename Op>
-size_t shared_bytes(size_t ring) {
-  return std::max(ring, sizeof(ColumnNodes<T, Op>));
-}
-
 template <typename T, typename Op>
 void launch_aligned(const Problem& problem, const Device& device) {
   const ColumnsShape shape = block_shape(problem, device);
-  launch("columns", aligned_columns_kernel<T, Op>,
-         {shape.tiles * shape.chunks,
-          {THREADS},
-          shared_bytes<T, Op>(AlignedRows<T>::SHARED_BYTES),
-          problem.early},
-         device, Columns{problem, shape});
+  launch(
+      "columns", aligned_columns_kernel<T, Op>,
+      {shape.blocks(), {THREADS}, shared_bytes<T, Op>(AlignedRows<T>::SHARED_BYTES), problem.early},
+      device, Columns{problem, shape});
 }
 
 template <typename T, typename Op>
 void launch_shifted(const Problem& problem, const Device& device) {
   const StripShape shape = strip_shape(problem, device);
-  launch("columns", shifted_columns_kernel<T, Op>,
-         {shape.block.tiles * shape.block.chunks,
+  launch(
+      "columns", shifted_columns_kernel<T, Op>,
+      {shape.block.blocks(), {THREADS}, shared_bytes<T, Op>(shape.shared_bytes()), problem.early},
+      device, Strips{problem, shape});
+}
+
+template <typename T, typename Op, int W>
+void launch_short(const Problem& problem, const Device& device) {
+  launch("columns",
+         problem.count <= SHORT_ROWS ? short_columns_kernel<T, Op, W, true>
+                                     : short_columns_kernel<T, Op, W, false>,
+         {ceil_div(problem.output_count, THREADS * W), {THREADS}, 0, problem.early}, device,
+         ShortColumns{problem, results_are_vectors(problem, W)});
+}
+
+template <typename T, typename Op>
+void launch_narrow(const Problem& problem, const Device& device) {
+  const NarrowColumns narrow = narrow_columns(problem, device);
+  const int leaves = narrow.segments * LANES * narrow.columns;
+  launch("columns", narrow_columns_kernel<T, Op>,
+         {block_shape(problem, device).blocks(),
           {THREADS},
-          shared_bytes<T, Op>(shape.shared_bytes()),
+          narrow_place<T>(leaves) * sizeof(Leaf<T>),
           problem.early},
-         device, Strips{problem, shape});
+         device, narrow);
 }
 
 template <typename T, typename Op, bool NESTED>
 void launch_columns(const Problem& problem, const Device& device) {
   const ColumnsShape shape = block_shape(problem, device);
-  launch("columns", columns_kernel<T, Op, NESTED>,
-         {shape.tiles * shape.chunks, {THREADS}, 0, problem.early}, device,
-         Columns{problem, shape});
+  launch("columns", columns_kernel<T, Op, NESTED>, {shape.blocks(), {THREADS}, 0, problem.early},
+         device, Columns{problem, shape});
 }
 
 void run_columns(const Problem& problem, const Device& device) {
@@ -220,6 +260,12 @@ void run_columns(const Problem& problem, const Device& device) {
       using T = typename decltype(tag)::type;
       using Op = decltype(op);
       switch (neighbours_of(problem, device)) {
+        case Neighbours::few_rows:
+          return columns_are_vectors(problem, VECTOR_WIDTH<T>)
+                     ? launch_short<T, Op, VECTOR_WIDTH<T>>(problem, device)
+                     : launch_short<T, Op, 1>(problem, device);
+        case Neighbours::narrow:
+          return launch_narrow<T, Op>(problem, device);
         case Neighbours::aligned:
           return launch_aligned<T, Op>(problem, device);
         case Neighbours::shifted:

@@ -47,7 +47,8 @@ inline StripShape strip_shape(const Problem& problem, const Device& device) {
   shape.strips_a_run = static_cast<unsigned>(ceil_div(vectors, shape.lanes));
   shape.strips = problem.output_count / run * shape.strips_a_run;
   shape.readable = readable(problem);
-  shape.block = ring_shape(problem, device, shape.strips * shape.lanes, shape.lanes);
+  shape.block = ring_shape(problem, device, shape.strips * shape.lanes, shape.lanes,
+                           std::max(WIDEST, shape.lanes));
   return shape;
 }
 

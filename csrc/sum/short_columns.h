@@ -1,0 +1,113 @@
+// Columns of few elements: up to the 2^5 leaves above which sums widen, of an element each. A
+// thread has whole columns, a vector of them where columns are vectors, and takes their rows by
+// eight into registers. Nobody waits for anybody, and a block lives for one wait: many blocks a
+// multiprocessor have as much under way as memory asks for.
+#pragma once
+
+#include "device/programmatic.h"
+#include "sum/column_block.h"
+#include "sum/column_sums.h"
+#include "sum/leaves.h"
+#include "sum/result.h"
+
+namespace smem::sum {
+inline namespace SMEM_BUILD {
+
+constexpr int SHORT_COLUMN = 1 << NARROW_LEVELS, SHORT_ROWS = 8;
+
+struct ShortColumns {
+  Problem problem;
+  bool vectors_out;  ///< results are elements as x's, in whole vectors where x's are
+};
+
+/// What the columns of a vector come to. ONCE: of no more than SHORT_ROWS rows.
+template <typename T, typename Op, int W, bool ONCE>
+__device__ __forceinline__ ColumnSums<T, Op, W> sum_short(const T* column, int64_t step,
+                                                          int count) {
+  constexpr int PARTS = SHORT_ROWS / STAGE_ROWS;
+  ColumnSums<T, Op, W> sums;
+  const int rows =
+      ONCE ? SHORT_ROWS : static_cast<int>(std::bit_ceil(static_cast<unsigned>(count)));
+#pragma unroll 1
+  for (int row = 0; row < rows; row += SHORT_ROWS) {
+    RowVector<T, W> loaded[SHORT_ROWS];
+#pragma unroll
+    for (int r = 0; r < SHORT_ROWS; ++r) {
+      loaded[r] = vector_of_identity<T, Op, W>();
+      if (row + r < count) loaded[r] = load_words<W>(column + (row + r) * step);
+    }
+#pragma unroll
+    for (int p = 0; p < PARTS; ++p) {
+      sums.begin();
+#pragma unroll
+      for (int r = 0; r < STAGE_ROWS; ++r) sums.add(r, loaded[p * STAGE_ROWS + r]);
+      sums.end(ONCE ? p : row / STAGE_ROWS + p);
+    }
+  }
+  return sums;
+}
+
+/// Blocks a multiprocessor, as many as the registers that a thread needs let it have.
+template <typename T, int W, bool ONCE>
+constexpr int short_column_blocks() {
+  if (W == 1) return 6;
+  if (!ONCE) return 3;
+  return std::is_integral_v<T> && sizeof(T) > 1 ? 4 : 5;
+}
+
+template <typename T, typename Op, int W, bool ONCE>
+__global__ void __launch_bounds__(THREADS, (short_column_blocks<T, W, ONCE>()))
+    short_columns_kernel(const __grid_constant__ ShortColumns columns) {
+  constexpr int PITCH = THREADS + 128 / sizeof(Leaf<T>) / W;
+  __shared__ Tile<Leaf<T>, W, PITCH> nodes;
+  const Problem& problem = columns.problem;
+  const int64_t first = int64_t{blockIdx.x} * THREADS * W;
+  const int64_t output = first + threadIdx.x * W;
+
+  let_next_begin();
+  wait_for_previous();
+  ColumnSums<T, Op, W> sums;
+  Offsets<TENSORS> at{};
+  if (output < problem.output_count) {
+    at = offsets_at(problem.outputs, output);
+    sums =
+        sum_short<T, Op, W, ONCE>(static_cast<const T*>(problem.in) + at.of[IN],
+                                  problem.reduced.stride[IN][0], static_cast<int>(problem.count));
+  }
+  if constexpr (W == 1) {
+    if (output < problem.output_count) {
+      put_result_at(problem, at.of[OUT], Node<Op, T>(sums.node(0)));
+    }
+    return;
+  }
+  if constexpr (!std::is_integral_v<T>) {
+    if (columns.vectors_out) {
+      if (output >= problem.output_count) return;
+      Vector<T, W> results;
+#pragma unroll
+      for (int c = 0; c < W; ++c) results.lane[c] = from_accumulator<T>(sums.node(c));
+      store_global_vector<W>(static_cast<T*>(problem.out) + at.of[OUT], results);
+      return;
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < W; ++c) nodes(c, threadIdx.x) = sums.node(c);
+  __syncthreads();
+#pragma unroll 1
+  for (int c = threadIdx.x; c < THREADS * W && first + c < problem.output_count; c += THREADS) {
+    put_result(problem, first + c, 0, Node<Op, T>(Leaf<T>(nodes(c % W, c / W))));
+  }
+}
+
+/// Whether the results are elements as x's, side by side in whole vectors.
+inline bool results_are_vectors(const Problem& problem, int width) {
+  const int inner = problem.outputs.rank - 1;
+  bool vectors = inner >= 0 && problem.out_dtype == problem.in_dtype && problem.divisor == 1 &&
+                 problem.outputs.stride[OUT][inner] == 1 &&
+                 reinterpret_cast<uintptr_t>(problem.out) % 16 == 0;
+  for (int d = 0; d < inner; ++d) vectors &= problem.outputs.stride[OUT][d] % width == 0;
+  return vectors;
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::sum
