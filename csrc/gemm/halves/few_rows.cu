@@ -297,11 +297,14 @@ __global__ void __launch_bounds__(Shape::THREADS, Shape::BLOCKS_AT_ONCE)
   bool again = false;
   do {
     bool holds = true;
+    // Who does not multiply sets them last, so that they take no registers until then.
     if (splits) {
       holds = split_columns<Shape>(columns, again, args.stages, shared, turn);
+      products = {};
     } else if (loads) {
       if (elect_one()) load_rows<Shape>(args, shared, static_cast<int>(member), turn);
       __syncwarp();
+      products = {};
     } else {
       products = {};
       products.add_all(args, shared, group, first_row,
