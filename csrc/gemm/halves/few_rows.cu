@@ -6,6 +6,7 @@
 // Operands are swapped: 16 columns of B are the rows of mma's A, and rows of A, split by the launch
 // before, the columns of its B.
 #include <algorithm>
+#include <type_traits>
 
 #include "device/mma.h"
 #include "device/programmatic.h"
@@ -349,9 +350,15 @@ template <typename Lie>
 void multiply_few(const Problem& problem, const split::Split& a, const split::Split& b,
                   const Device& device) {
   if (problem.M <= 8) return launch_few_rows<Shape<Lie, 1, 1, 1, 2, 3>>(problem, a, b, device);
-  if (problem.M <= 16) return launch_few_rows<Shape<Lie, 1, 2, 1, 2, 4>>(problem, a, b, device);
-  if (problem.M <= 32) return launch_few_rows<Shape<Lie, 2, 2, 2, 2, 2>>(problem, a, b, device);
-  launch_few_rows<Shape<Lie, 2, 4, 2, 3, 4>>(problem, a, b, device);
+  if (problem.M <= 16) return launch_few_rows<Shape<Lie, 1, 2, 1, 2, 3>>(problem, a, b, device);
+  // One group of columns, so that three blocks fit, but where that leaves two warps to split.
+  if constexpr (std::is_same_v<Lie, AlongK>) {
+    if (problem.M <= 32) return launch_few_rows<Shape<Lie, 1, 4, 1, 2, 3>>(problem, a, b, device);
+    launch_few_rows<Shape<Lie, 1, 4, 2, 2, 3>>(problem, a, b, device);
+  } else {
+    if (problem.M <= 32) return launch_few_rows<Shape<Lie, 2, 2, 2, 2, 2>>(problem, a, b, device);
+    launch_few_rows<Shape<Lie, 2, 4, 2, 2, 3>>(problem, a, b, device);
+  }
 }
 
 bool lies_along_k(const split::Split& b) {

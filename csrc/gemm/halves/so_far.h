@@ -33,11 +33,11 @@ struct SoFar {
     return twice_less_one < static_cast<uint32_t>(FIRST_SAFE - up) << (split::MANTISSA_BITS + 1);
   }
 
-  __device__ __forceinline__ void learn(const Extremes& column) {
+  /// `rest`: of the elements that have not been split yet.
+  __device__ __forceinline__ void learn(Extremes rest) {
     is_known = true;
-    mark = split::scale_of(column).mark;
-    if (mark == split::EXACT) return;
-    largest = column.largest;
+    largest = rest.largest = max(largest, rest.largest);
+    mark = split::scale_of(rest).mark;
     scale_again();
   }
 
@@ -49,26 +49,6 @@ struct SoFar {
            split::binade_of(least) + up > split::BOTTOM;
   }
 };
-
-/// Of a line's elements, `stride` apart, by a whole warp. AT_ONCE: loads of a lane under way.
-template <int AT_ONCE>
-__device__ __forceinline__ Extremes extremes_of_line(const float* from, int64_t stride,
-                                                     int64_t length) {
-  const int lane = threadIdx.x % 32;
-  from += lane * stride;
-  Extremes extremes;
-#pragma unroll 1
-  for (int64_t first = lane; first < length; first += 32 * AT_ONCE) {
-    float elements[AT_ONCE];
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; ++i, from += 32 * stride) {
-      elements[i] = first + 32 * i < length ? load(from) : 0.0f;
-    }
-#pragma unroll
-    for (const float element : elements) extremes.add(element);
-  }
-  return extremes.over_lanes(32);
-}
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm::halves

@@ -294,10 +294,8 @@ struct Splitter {
           __ballot_sync(~0u, !all.is_known && all.is_doubtful(twice_least_less_one[i]));
       while (asking) {
         const int asked = __shfl_sync(~0u, column, __ffs(asking) - 1);
-        // The registers of `runs` are free for it: they are loaded again.
-        const Extremes extremes = extremes_of_line<RUN * PIECES>(
-            begin + (line - column + asked + i) * b.line_stride, b.stride, b.length);
-        if (column == asked) all.learn(extremes);
+        const Extremes rest = extremes_of_rest(line - column + asked + i, stage);
+        if (column == asked) all.learn(rest);
         asking &= ~__ballot_sync(~0u, column == asked);
       }
     }
@@ -322,6 +320,25 @@ struct Splitter {
         }
       }
     }
+  }
+
+  /// Of a line's elements from a stage's first on, by a whole warp.
+  __device__ __forceinline__ Extremes extremes_of_rest(int64_t line, int stage) const {
+    constexpr int AT_ONCE = RUN * Lie::VECTORS;  // in the registers of `runs`, loaded again after
+    const int lane = threadIdx.x % 32, length = static_cast<int>(b.length);
+    const float* from = begin + line * b.line_stride + (stage * STAGE_K + lane) * b.stride;
+    Extremes extremes;
+#pragma unroll 1
+    for (int first = stage * STAGE_K + lane; first < length; first += 32 * AT_ONCE) {
+      float elements[AT_ONCE];
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i, from += 32 * b.stride) {
+        elements[i] = first + 32 * i < length ? load(from) : 0.0f;
+      }
+#pragma unroll
+      for (const float element : elements) extremes.add(element);
+    }
+    return extremes.over_lanes(32);
   }
 
   /// As Halves does, for elements that are carried.
