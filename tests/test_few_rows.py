@@ -63,8 +63,28 @@ def seldom(x: Tensor, w: Tensor) -> None:
     x[9, 3] = math.inf
 
 
+def doubtful(x: Tensor, w: Tensor) -> None:
+    """Columns with one or two elements about as small as halves hold, before and after larger ones.
+
+    Those that come near to it make a warp read the rest of their column.
+    """
+    n, k = w.shape
+    w.clamp_(-4, 4)
+    columns = torch.arange(n, device=w.device)
+    for share, how_many in ((2, n), (3, n // 3)):  # every second column has one, some have two
+        chosen = columns[::share][:how_many]
+        at = torch.randint(0, k, (len(chosen),), device=w.device)
+        down = torch.randint(20, 32, (len(chosen),), device=w.device)
+        w[chosen, at] = torch.exp2(-down.float()) * (1 + torch.rand(len(chosen), device=w.device))
+    chosen = columns[1::7]
+    w[chosen, torch.randint(0, k, (len(chosen),), device=w.device)] = 1e3  # sooner or later
+    w[columns[::11], k - 1] = 9.0
+
+
 @pytest.mark.parametrize("lies", ["along K", "side by side"])
-@pytest.mark.parametrize("data", [plain, wide, growing, seldom], ids=lambda data: data.__name__)
+@pytest.mark.parametrize(
+    "data", [plain, wide, growing, seldom, doubtful], ids=lambda data: data.__name__
+)
 @pytest.mark.parametrize("size", SIZES, ids=short)
 def test_rows_have_the_bits_that_they_have_among_many(
     size: tuple[int, int], data: Callable[[Tensor, Tensor], None], lies: str

@@ -6,6 +6,7 @@
 // Operands are swapped: 16 columns of B are the rows of mma's A, and rows of A, split by the launch
 // before, the columns of its B.
 #include <algorithm>
+#include <type_traits>
 
 #include "device/mma.h"
 #include "device/programmatic.h"
@@ -297,11 +298,14 @@ __global__ void __launch_bounds__(Shape::THREADS, Shape::BLOCKS_AT_ONCE)
   bool again = false;
   do {
     bool holds = true;
+    // Who does not multiply sets them last, so that they take no registers until then.
     if (splits) {
       holds = split_columns<Shape>(columns, again, args.stages, shared, turn);
+      products = {};
     } else if (loads) {
       if (elect_one()) load_rows<Shape>(args, shared, static_cast<int>(member), turn);
       __syncwarp();
+      products = {};
     } else {
       products = {};
       products.add_all(args, shared, group, first_row,
@@ -346,9 +350,15 @@ template <typename Lie>
 void multiply_few(const Problem& problem, const split::Split& a, const split::Split& b,
                   const Device& device) {
   if (problem.M <= 8) return launch_few_rows<Shape<Lie, 1, 1, 1, 2, 3>>(problem, a, b, device);
-  if (problem.M <= 16) return launch_few_rows<Shape<Lie, 1, 2, 1, 2, 4>>(problem, a, b, device);
-  if (problem.M <= 32) return launch_few_rows<Shape<Lie, 2, 2, 2, 2, 2>>(problem, a, b, device);
-  launch_few_rows<Shape<Lie, 2, 4, 2, 3, 4>>(problem, a, b, device);
+  if (problem.M <= 16) return launch_few_rows<Shape<Lie, 1, 2, 1, 2, 3>>(problem, a, b, device);
+  // One group of columns, so that three blocks fit, but where that leaves two warps to split.
+  if constexpr (std::is_same_v<Lie, AlongK>) {
+    if (problem.M <= 32) return launch_few_rows<Shape<Lie, 1, 4, 1, 2, 3>>(problem, a, b, device);
+    launch_few_rows<Shape<Lie, 1, 4, 2, 2, 3>>(problem, a, b, device);
+  } else {
+    if (problem.M <= 32) return launch_few_rows<Shape<Lie, 2, 2, 2, 2, 2>>(problem, a, b, device);
+    launch_few_rows<Shape<Lie, 2, 4, 2, 2, 3>>(problem, a, b, device);
+  }
 }
 
 bool lies_along_k(const split::Split& b) {

@@ -3,15 +3,18 @@
 // The power of two of a column depends on all of it, and B is to be read once. So a column is split
 // by the largest of its elements so far, and whoever multiplies scales what has been added when
 // that grows: halves of numbers that they carry do not depend on the power of two, nor do sums of
-// their products, but for numbers in the last binade of scale.h. A tile with columns that hold such
-// ones, are not CARRIED at all, or are far from 1, is computed again, by the rules of scale.h.
+// their products, but for numbers in the last binade of scale.h. Where a column has one that comes
+// near to that, a warp reads all of the column, to know the power of two from then on. Of normally
+// distributed numbers about 2^-25 do, most matrices of a large model's layer. A tile whose columns
+// were split otherwise than scale.h has it, as its largest elements came late, or are far from 1,
+// is computed again.
 //
 // This is most of the kernel's instructions, 9 an element; 20 bound it at 40% of the bandwidth.
 #pragma once
 
 #include "device/cp_async.h"
 #include "device/mbarrier.h"
-#include "gemm/split/scale.h"
+#include "gemm/halves/so_far.h"
 
 namespace smem::gemm::halves {
 inline namespace SMEM_BUILD {
@@ -45,9 +48,10 @@ struct AlongK {
   /// A vector's place along K after the first one's, and in memory.
   __device__ __forceinline__ static constexpr int k_of(int vector) { return vector * split::PIECE; }
   __device__ __forceinline__ static int64_t offset_of(int vector, int64_t) { return k_of(vector); }
-  __device__ __forceinline__ static Vector<float, ELEMENTS> elements(const Run (&runs)[VECTORS],
-                                                                     int, int piece) {
-    return runs[piece];
+  /// Element e of a line in a piece.
+  template <typename Runs>
+  __device__ __forceinline__ static auto& element(Runs& runs, int, int piece, int e) {
+    return runs[piece].lane[e];
   }
 };
 
@@ -69,27 +73,9 @@ struct AcrossK {
   __device__ __forceinline__ static int64_t offset_of(int vector, int64_t stride) {
     return k_of(vector) * stride;
   }
-  __device__ __forceinline__ static Vector<float, ELEMENTS> elements(const Run (&runs)[VECTORS],
-                                                                     int line, int piece) {
-    return {runs[2 * piece].lane[line], runs[2 * piece + 1].lane[line]};
-  }
-};
-
-/// What is known of a column before its end.
-struct SoFar {
-  /// Powers of two with which an element and its lo are finite and normal numbers.
-  static constexpr int LEAST_UP = -100, MOST_UP = 112;
-
-  uint32_t largest = 0;                 ///< magnitude
-  uint32_t twice_least_less_one = ~0u;  ///< of those that are not zero
-  int up = MOST_UP;
-
-  /// Whether all that has been split by `up`, and what was before, is as scale.h has it.
-  __device__ __forceinline__ bool holds() const {
-    if (largest == 0) return true;
-    const uint32_t least = twice_least_less_one / 2 + 1;
-    return split::TOP - split::binade_of(largest) == up &&
-           split::binade_of(least) + up > split::BOTTOM;
+  template <typename Runs>
+  __device__ __forceinline__ static auto& element(Runs& runs, int line, int piece, int e) {
+    return runs[2 * piece + e].lane[line];
   }
 };
 
@@ -126,8 +112,7 @@ struct Splitter {
     Run runs[Lie::VECTORS];
     take(stage, runs);
     float factor[Lie::LINES];
-#pragma unroll
-    for (int i = 0; i < Lie::LINES; ++i) factor[i] = KNOWN ? 1 : take_in(runs, i);
+    if constexpr (!KNOWN) take_in(runs, stage, factor);
     empty.wait(parity);
     to += column * COLUMN_BYTES + lie.along * int{sizeof(half)};
 #pragma unroll
@@ -135,7 +120,7 @@ struct Splitter {
 #pragma unroll
       for (int p = 0; p < PIECES; ++p) {
         using Part = Vector<half, Lie::ELEMENTS>;
-        const auto elements = Lie::elements(runs, i, p);
+        const auto elements = elements_of(runs, i, p);
         Part hi, lo;
         if constexpr (KNOWN) {
           const split::Halves<Lie::ELEMENTS> halves(elements, scales[i]);
@@ -147,8 +132,8 @@ struct Splitter {
         *reinterpret_cast<Part*>(to + p * PIECE_BYTES) = hi;
         *reinterpret_cast<Part*>(to + p * PIECE_BYTES + PIECE_BYTES / 2) = lo;
       }
-      if (KNOWN && scales[i].mark == split::MENDED) store_rests(runs, stage, i);
-      if (lie.along == 0) factors[column + i] = factor[i];
+      if (KNOWN && scales[i].mark == split::MENDED) store_rests(runs, stage, i, scales[i]);
+      if (lie.along == 0) factors[column + i] = KNOWN ? 1 : factor[i];
     }
   }
 
@@ -164,7 +149,7 @@ struct Splitter {
             min(all.twice_least_less_one, __shfl_xor_sync(~0u, all.twice_least_less_one, step));
       }
       hold &= all.holds();
-      store_scale(i, {all.largest == 0 ? 0 : all.up, split::CARRIED});
+      store_scale(i, {all.largest == 0 ? 0 : all.up, all.mark});
     }
     return hold;
   }
@@ -180,7 +165,7 @@ struct Splitter {
       for (int i = 0; i < Lie::LINES; ++i) {
 #pragma unroll
         for (int p = 0; p < PIECES; ++p) {
-          for (const float element : Lie::elements(runs, i, p).lane) extremes[i].add(element);
+          for (const float element : elements_of(runs, i, p).lane) extremes[i].add(element);
         }
       }
     }
@@ -210,14 +195,19 @@ struct Splitter {
     return raw + (stage % LOADS * Lie::VECTORS + vector) * THREADS;
   }
 
+  /// Elements of the thread's columns from a stage's first on. Vectors are inside or not, as a
+  /// whole.
+  __device__ __forceinline__ int left_at(int stage) const {
+    return line < b.lines ? static_cast<int>(b.length) - lie.along - stage * STAGE_K : 0;
+  }
+
   /// Begins to load the next stage, if there is one.
   __device__ __forceinline__ void load_next() {
     if (next < stages) {
-      const int left = static_cast<int>(b.length) - lie.along - next * STAGE_K;
+      const int left = left_at(next);
 #pragma unroll
       for (int v = 0; v < Lie::VECTORS; ++v) {
-        // Vectors are inside or not, as a whole.
-        const bool inside = Lie::k_of(v) < left && line < b.lines;
+        const bool inside = Lie::k_of(v) < left;
         copy_async<RUN>(reinterpret_cast<float*>(place(next, v)),
                         inside ? from + Lie::offset_of(v, b.stride) : begin, inside ? RUN : 0);
       }
@@ -235,23 +225,53 @@ struct Splitter {
     load_next();
   }
 
-  /// Takes in a stage's elements of a column; returns by what its scale changes.
-  __device__ __forceinline__ float take_in(const Run (&runs)[Lie::VECTORS], int i) {
+  __device__ __forceinline__ static Vector<float, Lie::ELEMENTS> elements_of(
+      const Run (&runs)[Lie::VECTORS], int i, int piece) {
+    Vector<float, Lie::ELEMENTS> elements;
+#pragma unroll
+    for (int e = 0; e < Lie::ELEMENTS; ++e) elements.lane[e] = Lie::element(runs, i, piece, e);
+    return elements;
+  }
+
+  /// Takes in a stage's elements, of which it leaves out short ones; `factor`: by what the columns'
+  /// scales change.
+  __device__ __forceinline__ void take_in(Run (&runs)[Lie::VECTORS], int stage,
+                                          float (&factor)[Lie::LINES]) {
+    uint32_t twice_least_less_one[Lie::LINES];
+    int before[Lie::LINES];
+    bool are_doubtful = false;
+#pragma unroll
+    for (int i = 0; i < Lie::LINES; ++i) {
+      before[i] = so_far[i].up;
+      twice_least_less_one[i] = take_in_column(runs, i);
+      are_doubtful |= so_far[i].is_doubtful(twice_least_less_one[i]);
+    }
+    if (__any_sync(~0u, are_doubtful)) look_ahead(runs, stage, twice_least_less_one);
+#pragma unroll
+    for (int i = 0; i < Lie::LINES; ++i) {
+      SoFar& all = so_far[i];
+      if (!all.is_known) {
+        all.twice_least_less_one = min(all.twice_least_less_one, twice_least_less_one[i]);
+      }
+      factor[i] = split::power_of_two(max(all.up - before[i], -126));
+    }
+  }
+
+  /// Scales by a stage's elements of a column; returns twice the thread's least, less one.
+  __device__ __forceinline__ uint32_t take_in_column(const Run (&runs)[Lie::VECTORS], int i) {
     SoFar& all = so_far[i];
     // As signed numbers positive ones are largest, as unsigned ones negative ones.
-    uint32_t largest = all.largest;
+    uint32_t largest = all.largest, twice_least_less_one = ~0u;
     int positive = 0;
 #pragma unroll
     for (int p = 0; p < PIECES; ++p) {
-      const auto elements = Lie::elements(runs, i, p);
 #pragma unroll
       for (int e = 0; e < Lie::ELEMENTS; e += 2) {
-        const uint32_t one = __float_as_uint(elements.lane[e]);
-        const uint32_t other = __float_as_uint(elements.lane[e + 1]);
+        const uint32_t one = __float_as_uint(Lie::element(runs, i, p, e));
+        const uint32_t other = __float_as_uint(Lie::element(runs, i, p, e + 1));
         largest = __vimax3_u32(largest, one, other);
         positive = __vimax3_s32(positive, static_cast<int>(one), static_cast<int>(other));
-        all.twice_least_less_one =
-            __vimin3_u32(all.twice_least_less_one, one + one - 1, other + other - 1);
+        twice_least_less_one = __vimin3_u32(twice_least_less_one, one + one - 1, other + other - 1);
       }
     }
     all.largest = max(largest & ~(1u << 31), max(all.largest, static_cast<uint32_t>(positive)));
@@ -259,10 +279,66 @@ struct Splitter {
     for (int step = Lie::FIRST_STEP; step <= Lie::LAST_STEP; step *= 2) {
       all.largest = max(all.largest, __shfl_xor_sync(~0u, all.largest, step));
     }
-    const int before = all.up;
-    const int up = split::TOP - split::binade_of(all.largest);
-    all.up = min(max(up, SoFar::LEAST_UP), SoFar::MOST_UP);
-    return split::power_of_two(max(all.up - before, -126));
+    all.scale_again();
+    return twice_least_less_one;
+  }
+
+  /// Learns of columns with doubtful elements all that there is, and leaves out those that are
+  /// short. By a whole warp.
+  __device__ __forceinline__ void look_ahead(Run (&runs)[Lie::VECTORS], int stage,
+                                             const uint32_t (&twice_least_less_one)[Lie::LINES]) {
+#pragma unroll
+    for (int i = 0; i < Lie::LINES; ++i) {
+      SoFar& all = so_far[i];
+      unsigned asking =
+          __ballot_sync(~0u, !all.is_known && all.is_doubtful(twice_least_less_one[i]));
+      while (asking) {
+        const int asked = __shfl_sync(~0u, column, __ffs(asking) - 1);
+        const Extremes rest = extremes_of_rest(line - column + asked + i, stage);
+        if (column == asked) all.learn(rest);
+        asking &= ~__ballot_sync(~0u, column == asked);
+      }
+    }
+    const float* const at = begin + line * b.line_stride + (lie.along + stage * STAGE_K) * b.stride;
+#pragma unroll
+    for (int v = 0; v < Lie::VECTORS; ++v) {
+      const bool inside = Lie::k_of(v) < left_at(stage);
+      runs[v] = inside ? load_vector<RUN>(at + Lie::offset_of(v, b.stride)) : Run{};
+    }
+#pragma unroll
+    for (int i = 0; i < Lie::LINES; ++i) {
+      const SoFar& all = so_far[i];
+      if (all.mark != split::MENDED) continue;
+      const Scale scale{all.up, all.mark};
+      store_rests(runs, stage, i, scale);
+#pragma unroll
+      for (int p = 0; p < PIECES; ++p) {
+#pragma unroll
+        for (int e = 0; e < Lie::ELEMENTS; ++e) {
+          float& element = Lie::element(runs, i, p, e);
+          if (scale.is_short(element)) element = 0;
+        }
+      }
+    }
+  }
+
+  /// Of a line's elements from a stage's first on, by a whole warp.
+  __device__ __forceinline__ Extremes extremes_of_rest(int64_t line, int stage) const {
+    constexpr int AT_ONCE = RUN * Lie::VECTORS;  // in the registers of `runs`, loaded again after
+    const int lane = threadIdx.x % 32, length = static_cast<int>(b.length);
+    const float* from = begin + line * b.line_stride + (stage * STAGE_K + lane) * b.stride;
+    Extremes extremes;
+#pragma unroll 1
+    for (int first = stage * STAGE_K + lane; first < length; first += 32 * AT_ONCE) {
+      float elements[AT_ONCE];
+#pragma unroll
+      for (int i = 0; i < AT_ONCE; ++i, from += 32 * b.stride) {
+        elements[i] = first + 32 * i < length ? load(from) : 0.0f;
+      }
+#pragma unroll
+      for (const float element : elements) extremes.add(element);
+    }
+    return extremes.over_lanes(32);
   }
 
   /// As Halves does, for elements that are carried.
@@ -291,15 +367,14 @@ struct Splitter {
   }
 
   /// Stores what halves leave of a column, if it is in this stage.
-  __device__ __forceinline__ void store_rests(const Run (&runs)[Lie::VECTORS], int stage,
-                                              int i) const {
+  __device__ __forceinline__ void store_rests(const Run (&runs)[Lie::VECTORS], int stage, int i,
+                                              Scale scale) const {
 #pragma unroll
     for (int p = 0; p < PIECES; ++p) {
-      const auto elements = Lie::elements(runs, i, p);
 #pragma unroll
       for (int e = 0; e < Lie::ELEMENTS; ++e) {
         const int64_t k = int64_t{stage} * STAGE_K + p * split::PIECE + lie.along + e;
-        split::store_rest(b, first_line + line + i, k, elements.lane[e], scales[i]);
+        split::store_rest(b, first_line + line + i, k, Lie::element(runs, i, p, e), scale);
       }
     }
   }

@@ -36,17 +36,23 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, Exit::any> {
   /// Where a lane finds its rows of A.
   struct Rows {
     int x, next_x;
+    BoxedRows boxed;
     const unsigned char* at;  ///< in the first stage, for k = lane % 4
   };
   __device__ __forceinline__ Rows rows_of_lane() const {
     const int warp = threadIdx.x / WARP, group = threadIdx.x % WARP / 4, k = threadIdx.x % 4;
     if constexpr (!FROM_REGISTERS) {
-      const int x = warp * 16 + group;
-      return {x, x + 8, nullptr};
+      const int first = warp * 16, x = first + group;
+      return {x, x + 8, {first, first + 8, group, group + 8}, nullptr};
     } else {
-      const int panel = warp / 2, piece = warp % 2 * 2 + group / 4 + group / 2 % 2 * 4;
+      // Pieces of four x: 0, 1, 4 and 5 of a panel's are one warp's, 2, 3, 6 and 7 the next one's.
+      const int panel = warp / 2, half = group / 2 % 2, piece = warp % 2 * 2 + group / 4 + half * 4;
+      const int first = panel * STEP_K<float> + warp % 2 * 8;
       const int x = panel * STEP_K<float> + piece * 4 + group % 2 * 2;
-      return {x, x + 1,
+      const int row = half * 8 + group / 4 * 4 + group % 2 * 2;
+      return {x,
+              x + 1,
+              {first, first + 16, row, row + 1},
               shared.a(0, 0) + (panel * STEP_K<float> + k) * ROW_BYTES + (piece ^ k) * 16 +
                   group % 2 * 8};
     }
@@ -129,6 +135,7 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, Exit::any> {
       settle(sums);
       write(sums, rows, piece);
     });
+    wait_for_store_reads<0>();
   }
 
   __device__ __forceinline__ void write(Sums& sums, const Rows& rows, const Piece& piece) const {
@@ -140,6 +147,15 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, Exit::any> {
     const Place place{first_x + rows.x, first_x + rows.next_x,
                       first_y + static_cast<int>(threadIdx.x % 4 * 2), end_x,
                       min(first_y + args.tile_cols, end_y)};
+    unsigned char* const staging = shared.staging + threadIdx.x / WARP * STAGING_BYTES;
+    if (args.output == Output::boxes) {
+      const BoxedRows& boxed = rows.boxed;
+      FloatWriter<SUMS>{args.epilogue, staging, false}.write_boxes(
+          sums, place,
+          {first_x + boxed.first_x, first_x + boxed.second_x, boxed.row, boxed.next_row}, args.out,
+          piece.batch);
+      return;
+    }
     Epilogue<float> epilogue{};
     if (args.output == Output::partials) {
       const int64_t chunk = int64_t{piece.batch} * args.schedule.chunks + piece.chunk;
@@ -149,8 +165,6 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, Exit::any> {
     } else {
       epilogue = epilogue_of_member(args.epilogue, args.strides, piece.batch);
     }
-    float* const staging = reinterpret_cast<float*>(shared.staging) +
-                           threadIdx.x / WARP * (STAGING_BYTES / sizeof(float));
     FloatWriter<SUMS>{epilogue, staging, turned}.write(sums, place);
   }
 };

@@ -55,7 +55,8 @@ CUtensorMap operand_map(const Source& source, DType dtype, const void* data, int
                           source.lines,
                           source.members,
                           source.line_stride,
-                          source.member_stride};
+                          source.member_stride,
+                          dtype == DType::f32};
   const int step = step_k(dtype);
   return make_tensor_map(shape, step, source.major == Major::K ? rows / sharers : step);
 }
@@ -83,7 +84,8 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
                               members,
                               problem.out.row_stride,
                               members > 1 ? problem.batch.stride[OUT][0] : 8};
-      return make_tensor_map(shape, 8 << args.log_box_pieces, STAGING_ROWS);
+      const int box_rows = problem.dtype == DType::f32 ? FLOAT_BOX_ROWS : STAGING_ROWS;
+      return make_tensor_map(shape, 8 << args.log_box_pieces, box_rows);
     };
     args.out = map(problem.out.data);
     if (problem.pre) args.pre = map(problem.pre);

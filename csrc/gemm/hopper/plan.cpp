@@ -71,8 +71,8 @@ bool activates(Activation activation) {
 Output output_of(const Problem& problem) {
   const bool in_order = problem.out.col_stride == 1 || problem.N == 1;
   if (!in_order || problem.c.data || problem.out_dtype != problem.dtype) return Output::elements;
-  if (problem.dtype == DType::f32) {
-    return problem.pre || activates(problem.activation) ? Output::elements : Output::rows;
+  if (problem.dtype == DType::f32 && (problem.pre || activates(problem.activation))) {
+    return Output::elements;
   }
   // The copy engine writes whole pieces of 16 bytes, even where the tensor ends within one.
   const int64_t vector = vector_of(problem);
@@ -109,9 +109,10 @@ struct Model {
   double element = 1.0;      ///< and one by one;
   double box = 79;           ///< a warp's copy, however narrow
   double activation = 0.18;  ///< of an element; relu is free
-  double overlap = 0.79;     ///< the part of shorter work that hides behind longer
-  double second = 4840;      ///< a further launch
-  double packing = 2108;     ///< bytes in a nanosecond, read and written
+  double narrow = 1.4;    ///< times as long to multiply floats 64 columns at a time, two warpgroups
+  double overlap = 0.79;  ///< the part of shorter work that hides behind longer
+  double second = 4840;   ///< a further launch
+  double packing = 2108;  ///< bytes in a nanosecond, read and written
 };
 
 /// Of both operands' copies, each aligned to 256.
@@ -154,7 +155,10 @@ double nanoseconds(const Problem& problem, const Plan& p, int multiprocessors) {
   const auto rounds = static_cast<double>(ceil_div(pieces_of(problem, p), int64_t{p.clusters}));
 
   // Of floats a step has half as many, at half the rate.
-  const double multiply = 2.0 * tile.rows * tile.width() * step_k(DType::f16) / model.flop;
+  const bool reads_b_often =
+      problem.dtype == DType::f32 && tile.width() <= 64 && tile.consumers() > 1;
+  const double multiply = 2.0 * tile.rows * tile.width() * step_k(DType::f16) / model.flop *
+                          (reads_b_often ? model.narrow : 1);
   const int line = step_k(problem.dtype);
   const double rows =
       rows_loaded(model, p.a, double(std::min<int64_t>(problem.M, tile.rows)), tile.rows, line) +
@@ -229,6 +233,7 @@ Plan untiled(const Problem& problem) {
   p.chunk_steps = static_cast<int>(chunk_steps);
   p.chunks = static_cast<int>(ceil_div(ceil_div(problem.K, step), chunk_steps));
   p.output = p.chunks == 1 ? output_of(problem) : Output::partials;
+  if (p.turned && p.output == Output::boxes) p.output = Output::rows;
   const bool is_plain = p.output == Output::boxes && !problem.pre && !activates(problem.activation);
   p.exit = is_plain ? Exit::boxes : Exit::any;
   return p;
@@ -247,6 +252,12 @@ Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, 
   p.tile = index;
   p.tile_cols = tile_cols;
   p.log_box_pieces = p.output == Output::boxes ? log_box_pieces(tile_cols, problem.N) : 3;
+  if (problem.dtype == DType::f32 && p.output == Output::boxes) {
+    // Boxes of floats have one width.
+    if (8 << p.log_box_pieces < FLOAT_BOX_COLS) p.output = Output::rows;
+    p.log_box_pieces = 2;
+    static_assert(8 << 2 == FLOAT_BOX_COLS, "so many pieces of eight columns");
+  }
   p.clusters = static_cast<int>(std::min<int64_t>(
       pieces_of(problem, p), std::max(1, tile.blocks * device.multiprocessors / tile.cluster)));
   p.strip = strip_of(p, ceil_div(problem.M, int64_t{tile.rows} * tile.cluster));

@@ -1,10 +1,12 @@
-// From the accumulators of a warp to out as floats. Nothing is turned in shared memory: a lane's
-// sums are neighbours in pairs, and with those of the lanes beside it fill whole sectors of 32
-// bytes.
+// From the accumulators of a warp to out as floats. A lane's sums are neighbours in pairs. Where
+// out allows it the copy engine takes boxes of 8 rows of 128 bytes: as stores, 8 rows of 32 bytes
+// each, they would take four times as long as the multiprocessor needs to pass such bytes on.
 #pragma once
 
+#include "device/tma.h"
 #include "device/warpgroup.h"
 #include "gemm/hopper/epilogue.h"
+#include "gemm/hopper/tile.h"
 
 namespace smem::gemm::hopper {
 inline namespace SMEM_BUILD {
@@ -15,11 +17,17 @@ struct Place {
   int x, next_x, y, end_x, end_y;
 };
 
+/// Of a warp's 16 rows x: where those of its two boxes begin, and which two of them are a lane's.
+struct BoxedRows {
+  int first_x, second_x;
+  int row, next_row;
+};
+
 /// `turned`: x counts out's columns and y its rows. Then next_x is x + 1.
 template <int SUMS>
 struct FloatWriter {
   const Epilogue<float>& epilogue;
-  float* staging;  ///< the warp's 4 KB
+  unsigned char* staging;  ///< the warp's 4 KB
   bool turned;
 
   __device__ __forceinline__ void write(float (&sums)[SUMS], const Place& place) const {
@@ -36,7 +44,51 @@ struct FloatWriter {
     }
   }
 
+  /// The same by the copy engine, rows of `map` being those of the product. What lies outside, it
+  /// leaves out.
+  __device__ __forceinline__ void write_boxes(float (&sums)[SUMS], const Place& place,
+                                              const BoxedRows& rows, const CUtensorMap& map,
+                                              int batch) const {
+    constexpr int PART = FLOAT_BOX_COLS / 2, SLOT = 2 * FLOAT_BOX_ROWS * ROW_BYTES;
+    const int lane = threadIdx.x % WARP, pair = lane % 4;
+    wait_for_boxes<0>();
+    finish(sums, place);
+    const auto place_of = [&](int row) {
+      return staging + row * ROW_BYTES + ((pair / 2 ^ row % FLOAT_BOX_ROWS) * 16 + pair % 2 * 8);
+    };
+    const auto first = reinterpret_cast<uintptr_t>(place_of(rows.row));
+    const auto second = reinterpret_cast<uintptr_t>(place_of(rows.next_row));
+#pragma unroll
+    for (int part = 0; part < SUMS / PART; ++part) {
+      const int y = place.y - 2 * pair + part * FLOAT_BOX_COLS;
+      if (y >= place.end_y) continue;
+      const int slot = part % 2 * SLOT;
+      // The boxes before the last ones were in this slot.
+      wait_for_boxes<1>();
+#pragma unroll
+      for (int i = 0; i < PART; i += 4) {
+        const float* const four = &sums[part * PART + i];
+        *reinterpret_cast<float2*>((first ^ i * 8) + slot) = {four[0], four[1]};
+        *reinterpret_cast<float2*>((second ^ i * 8) + slot) = {four[2], four[3]};
+      }
+      fence_for_async_reads();
+      __syncwarp();
+      if (lane == 0) {
+        store_box(map, {y, rows.first_x, batch}, staging + slot);
+        store_box(map, {y, rows.second_x, batch}, staging + slot + SLOT / 2);
+        end_store_group();
+      }
+    }
+  }
+
  private:
+  /// Until at most COUNT of the warp's latest boxes are still to be read.
+  template <int COUNT>
+  __device__ __forceinline__ static void wait_for_boxes() {
+    if (threadIdx.x % WARP == 0) wait_for_store_reads<COUNT>();
+    __syncwarp();
+  }
+
   __device__ __forceinline__ void finish(float (&sums)[SUMS], const Place& place) const {
     if (epilogue.alpha != 1) {
 #pragma unroll
@@ -66,11 +118,12 @@ struct FloatWriter {
   /// Loaded once by the warp, and not by the eight lanes of a column each.
   __device__ __forceinline__ void add_bias_along_y(float (&sums)[SUMS], const Place& place) const {
     const int lane = threadIdx.x % WARP, within = lane % 4 * 2;
-    for (int i = lane; i < 2 * SUMS; i += WARP) staging[i] = bias(place.y - within + i);
+    auto* const columns = reinterpret_cast<float*>(staging);
+    for (int i = lane; i < 2 * SUMS; i += WARP) columns[i] = bias(place.y - within + i);
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < SUMS; i += 4) {
-      const float2 pair = *reinterpret_cast<const float2*>(staging + 2 * i + within);
+      const float2 pair = *reinterpret_cast<const float2*>(columns + 2 * i + within);
       sums[i] += pair.x;
       sums[i + 1] += pair.y;
       sums[i + 2] += pair.x;
@@ -119,7 +172,7 @@ struct FloatWriter {
   /// Through shared memory into a loop: as many copies of an activation would be much code.
   __device__ __forceinline__ void write_any(const float (&sums)[SUMS], const Place& place) const {
     constexpr int PART = 32;  // of a lane's sums, fills the staging
-    float* const own = staging + threadIdx.x % WARP;
+    float* const own = reinterpret_cast<float*>(staging) + threadIdx.x % WARP;
 #pragma unroll 1
     for (int part = 0; part < SUMS; part += PART) {
 #pragma unroll

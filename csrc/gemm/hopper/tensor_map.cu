@@ -26,10 +26,10 @@ Encode encoder() {
   return found;
 }
 
-CUtensorMapDataType type_of(DType dtype) {
-  switch (dtype) {
+CUtensorMapDataType type_of(const TensorShape& shape) {
+  switch (shape.dtype) {
     case DType::f32:
-      return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+      return shape.as_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
     case DType::f16:
       return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     default:
@@ -50,8 +50,8 @@ CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y) {
   const bool is_widest = box_x * bytes == ROW_BYTES;
   CUtensorMap map;
   const CUresult result =
-      encoder()(&map, type_of(shape.dtype), 3, const_cast<void*>(shape.data), sizes, strides, box,
-                every, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      encoder()(&map, type_of(shape), 3, const_cast<void*>(shape.data), sizes, strides, box, every,
+                CU_TENSOR_MAP_INTERLEAVE_NONE,
                 is_widest ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {

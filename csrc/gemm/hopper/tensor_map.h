@@ -13,10 +13,10 @@ struct TensorShape {
   const void* data;  ///< aligned to 16 bytes
   int64_t x, y, z;
   int64_t y_stride, z_stride;
+  bool as_tf32 = false;  ///< floats arrive rounded
 };
 
-/// A map whose boxes are box_x by box_y, in which floats arrive rounded to tf32; rows of 128 bytes
-/// are swizzled, shorter ones are not.
+/// A map whose boxes are box_x by box_y; rows of 128 bytes are swizzled, shorter ones are not.
 CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y);
 
 }  // namespace smem::gemm::hopper

@@ -21,6 +21,9 @@ constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
 /// floats.
 constexpr int STAGING_ROWS = 16, STAGING_COLS = 64, STAGING_SLOT = 2048, STAGING_BYTES = 4096;
 
+/// Of the boxes in which floats leave: a row has 128 bytes.
+constexpr int FLOAT_BOX_ROWS = 8, FLOAT_BOX_COLS = 32;
+
 /// How sums leave the kernel.
 enum class Output : int {
   boxes,     ///< rounded, through the copy engine
