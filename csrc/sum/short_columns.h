@@ -4,6 +4,8 @@
 // multiprocessor have as much under way as memory asks for.
 #pragma once
 
+#include <algorithm>
+
 #include "device/programmatic.h"
 #include "sum/column_block.h"
 #include "sum/column_sums.h"
@@ -47,12 +49,18 @@ __device__ __forceinline__ ColumnSums<T, Op, W> sum_short(const T* column, int64
   return sums;
 }
 
-/// Blocks a multiprocessor, as many as the registers that a thread needs let it have.
+/// Blocks a multiprocessor, as many as the registers that a thread needs let it have; before sm_80
+/// it has 1024 threads.
 template <typename T, int W, bool ONCE>
 constexpr int short_column_blocks() {
-  if (W == 1) return 6;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+  constexpr int MOST = 1024 / THREADS;
+#else
+  constexpr int MOST = 6;
+#endif
+  if (W == 1) return MOST;
   if (!ONCE) return 3;
-  return std::is_integral_v<T> && sizeof(T) > 1 ? 4 : 5;
+  return std::min(MOST, std::is_integral_v<T> && sizeof(T) > 1 ? 4 : 5);
 }
 
 template <typename T, typename Op, int W, bool ONCE>
