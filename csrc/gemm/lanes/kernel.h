@@ -9,51 +9,19 @@
 
 #include "gemm/block.h"
 #include "gemm/lanes/loader.h"
+#include "gemm/lanes/threads.h"
 
 namespace smem::gemm::lanes {
 inline namespace SMEM_BUILD {
 
-/// How the threads of a block lie over its tile: a warp's lanes LANES_M x LANES_N, each with TM x
-/// TN elements in groups of at most 16 bytes, so that neighbouring lanes read neighbouring groups.
-template <typename T, int TILE>
-struct Threads {
-  static constexpr int TM = TILES[TILE].thread_rows;
-  static constexpr int TN = TILES[TILE].thread_cols_of(sizeof(T));
-  static constexpr int LANES_M = TILES[TILE].lanes_m, LANES_N = 32 / LANES_M;
-  static constexpr int WARPS_M = TILES[TILE].warps_m, WARPS_N = TILES[TILE].warps_n;
-  static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
-  static constexpr int ROWS = WARPS_M * LANES_M * TM, COLS = WARPS_N * LANES_N * TN;
-  static constexpr int GROUP_M = TM < VECTOR_WIDTH<T> ? TM : VECTOR_WIDTH<T>;
-  static constexpr int GROUP_N = TN < VECTOR_WIDTH<T> ? TN : VECTOR_WIDTH<T>;
-  static constexpr int GROUPS_N = TN / GROUP_N;
-  static constexpr int SLOTS = TM * GROUPS_N;  ///< groups of a thread's sums
-
-  __device__ __forceinline__ static int first_row() {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    return warp / WARPS_N * LANES_M * TM + lane / LANES_N * GROUP_M;
-  }
-  __device__ __forceinline__ static int first_col() {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    return warp % WARPS_N * LANES_N * TN + lane % LANES_N * GROUP_N;
-  }
-
-  /// Who has the group of sums at (row, col) of the tile, as slot * THREADS + thread.
-  __device__ __forceinline__ static int owner(int row, int col) {
-    const int m = row % (LANES_M * TM), n = col % (LANES_N * TN);
-    const int warp = row / (LANES_M * TM) * WARPS_N + col / (LANES_N * TN);
-    const int lane =
-        m % (LANES_M * GROUP_M) / GROUP_M * LANES_N + n % (LANES_N * GROUP_N) / GROUP_N;
-    const int i = m / (LANES_M * GROUP_M) * GROUP_M + m % GROUP_M;
-    return (i * GROUPS_N + n / (LANES_N * GROUP_N)) * THREADS + warp * 32 + lane;
-  }
-};
-
 /// What a block keeps in shared memory.
-template <typename T, int TILE, Lies LIES_A, Lies LIES_B>
+template <typename T, int TILE, int TOLD_AS>
 struct Shared {
   using On = Threads<T, TILE>;
-  using LoadA = Loader<T, On::ROWS, TILES[TILE].depth, On::THREADS, LIES_A>;
-  using LoadB = Loader<T, On::COLS, TILES[TILE].depth, On::THREADS, LIES_B>;
+  using LoadA = Loader<T, On::ROWS, TILES[TILE].depth, On::THREADS, On::GROUP_M, On::LANES_M,
+                       TOLD[TOLD_AS].a>;
+  using LoadB = Loader<T, On::COLS, TILES[TILE].depth, On::THREADS, On::GROUP_N, On::LANES_N,
+                       TOLD[TOLD_AS].b>;
 
   struct Stage {
     typename LoadA::Stage a;
@@ -67,9 +35,10 @@ struct Shared {
 
 /// A thread's values of an operand, those of one or two steps: its groups of GROUP lie LANES groups
 /// apart. Where the stage has rows along k, a load takes VECTOR_WIDTH steps of one value at once.
-template <typename T, int COUNT, int GROUP, int LANES, bool ALONG_K>
+template <typename T, int COUNT, int GROUP, int LANES, typename Load>
 class Fragments {
   using Acc = Accumulator<T>;
+  static constexpr bool ALONG_K = Load::ALONG_K;
   static constexpr int STEPS = ALONG_K ? VECTOR_WIDTH<T> : 1;
 
  public:
@@ -80,8 +49,8 @@ class Fragments {
       if (k % STEPS != 0) return;
 #pragma unroll
       for (int i = 0; i < COUNT; ++i) {
-        const int e = first + i / GROUP * GROUP * LANES + i % GROUP;
-        const auto steps = load_vector<STEPS>(stage.at(e, k));
+        const int e = i / GROUP * GROUP * LANES + i % GROUP;
+        const auto steps = load_vector<STEPS>(stage.at(e, 0) + Load::place(first, k));
 #pragma unroll
         for (int j = 0; j < STEPS; ++j) {
           values_[k / STEPS % 2][j][i] = to_accumulator(steps.lane[j]);
@@ -105,10 +74,10 @@ class Fragments {
   Acc values_[2][STEPS][COUNT];
 };
 
-/// The sums that a thread has ended: chunks' in shared memory, superchunks' in local memory, which
-/// is touched every 1024 or 2048 of K. The running ones are apart, as local memory would take them
-/// along.
-template <typename T, int TILE>
+/// The sums that a thread has ended: chunks' in shared memory, or with few in registers,
+/// superchunks' in local memory, which is touched every 1024 or 2048 of K. Those in registers are
+/// apart, as local memory would take them along.
+template <typename T, int TILE, bool IN_REGISTERS>
 class EndedSums {
   using On = Threads<T, TILE>;
   using Acc = Accumulator<T>;
@@ -120,8 +89,20 @@ class EndedSums {
 
   __device__ __forceinline__ explicit EndedSums(Slots& slots) : slots_(slots) {}
 
-  /// chunks += sum; sum = 0. The first chunk finds nothing there.
-  __device__ __forceinline__ void end_chunk(Running& sum) {
+  /// chunks += sum; sum = 0. The first chunk finds nothing in shared memory. `held`: chunks, where
+  /// they are in registers.
+  __device__ __forceinline__ void end_chunk(Running& sum, Running& held) {
+    if constexpr (IN_REGISTERS) {
+#pragma unroll
+      for (int i = 0; i < On::TM; ++i) {
+#pragma unroll
+        for (int j = 0; j < On::TN; ++j) {
+          held[i][j] += sum[i][j];
+          sum[i][j] = 0;
+        }
+      }
+      return;
+    }
     if (chunks_) {
       move<true>(sum);
     } else {
@@ -131,7 +112,8 @@ class EndedSums {
   }
 
   /// superchunks += chunks; chunks = 0
-  __device__ __forceinline__ void end_superchunk() {
+  __device__ __forceinline__ void end_superchunk(Running& held) {
+    put_chunks(held);
 #pragma unroll 4
     for (int slot = 0; slot < On::SLOTS; ++slot) {
       const auto chunks = at(slot);
@@ -146,10 +128,10 @@ class EndedSums {
   }
 
   /// Leaves superchunks + (chunks + sum) where the chunks' sums were.
-  __device__ __forceinline__ void finish(Running& sum) {
-    end_chunk(sum);
-    if (!superchunks_) return;
-    end_superchunk();
+  __device__ __forceinline__ void finish(Running& sum, Running& held) {
+    end_chunk(sum, held);
+    if (!superchunks_) return put_chunks(held);
+    end_superchunk(held);
 #pragma unroll 1
     for (int slot = 0; slot < On::SLOTS; ++slot) {
       Vector<T, W> values{};
@@ -159,6 +141,11 @@ class EndedSums {
       }
       store_vector<W>(place(slot), values);
     }
+  }
+
+  /// Puts chunks where those in shared memory are.
+  __device__ __forceinline__ void put_chunks(Running& held) {
+    if constexpr (IN_REGISTERS) move<false>(held);
   }
 
   /// Forgets what the slots hold.
@@ -252,11 +239,11 @@ __device__ __forceinline__ unsigned in_strips(unsigned index, unsigned tiles_m, 
 }
 
 /// A tile whose sums go to the workspace, or to out.
-template <typename T, int TILE, Lies LIES_A, Lies LIES_B>
-__global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
+template <typename T, int TILE, int TOLD_AS>
+__global__ void __launch_bounds__(Threads<T, TILE>::THREADS, blocks_of(TILE, TOLD_AS))
     simt_kernel(const __grid_constant__ Arguments arguments) {
   using On = Threads<T, TILE>;
-  using Memory = Shared<T, TILE, LIES_A, LIES_B>;
+  using Memory = Shared<T, TILE, TOLD_AS>;
   constexpr int DEPTH = TILES[TILE].depth, STAGES = TILES[TILE].stages_of(sizeof(T));
   constexpr int W = On::GROUP_N, AHEAD = STAGES - 1;
   static_assert(SHORTEST_CHUNK % DEPTH == 0, "chunks end where a stage ends");
@@ -274,8 +261,9 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
   const auto steps = static_cast<int>((length + DEPTH - 1) / DEPTH);
 
   Memory& memory = *dynamic_shared<Memory>();
-  EndedSums<T, TILE> ended(memory.sums);
-  typename EndedSums<T, TILE>::Running sum = {};
+  using Ended = EndedSums<T, TILE, chunks_in_registers(TILE, TOLD_AS)>;
+  Ended ended(memory.sums);
+  typename Ended::Running sum = {}, chunk_sums = {};
   Matrix<const T> A = block.A, B = block.B.transposed();
   if (arguments.padded_a) A.rows = block.row0 + On::ROWS;
   if (arguments.padded_b) B.rows = block.col0 + On::COLS;
@@ -313,8 +301,8 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
   int row = On::first_row(), col = On::first_col();
   keep(row);
   keep(col);
-  Fragments<T, On::TM, On::GROUP_M, On::LANES_M, Memory::LoadA::ALONG_K> a;
-  Fragments<T, On::TN, On::GROUP_N, On::LANES_N, Memory::LoadB::ALONG_K> b;
+  Fragments<T, On::TM, On::GROUP_M, On::LANES_M, typename Memory::LoadA> a;
+  Fragments<T, On::TN, On::GROUP_N, On::LANES_N, typename Memory::LoadB> b;
   const auto load_fragments = [&](const typename Memory::Stage& stage, int k) {
     a.load(stage.a, row, k);
     b.load(stage.b, col, k);
@@ -367,19 +355,21 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, TILES[TILE].blocks)
       reads = next;
     }
     if (step == steps) break;
-    ended.end_chunk(sum);
+    ended.end_chunk(sum, chunk_sums);
     const int64_t chunks = k_begin / chunk + step / chunk_steps;
     if (cut.by == Unit::chunk) {
+      ended.put_chunks(chunk_sums);
       write_partial(chunks - 1);
     } else if (chunks % CHUNKS_A_SUPERCHUNK == 0) {
       if (cut.by == Unit::superchunk) {
+        ended.put_chunks(chunk_sums);
         write_partial(chunks / CHUNKS_A_SUPERCHUNK - 1);
       } else {
-        ended.end_superchunk();
+        ended.end_superchunk(chunk_sums);
       }
     }
   }
-  ended.finish(sum);
+  ended.finish(sum, chunk_sums);
 
   if (cut.by != Unit::none) {
     const int64_t unit = cut.by == Unit::chunk ? chunk : chunk * CHUNKS_A_SUPERCHUNK;

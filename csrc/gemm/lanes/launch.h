@@ -9,36 +9,34 @@
 namespace smem::gemm::lanes {
 inline namespace SMEM_BUILD {
 
-template <typename T, int TILE, Lies LIES_A, Lies LIES_B>
+template <typename T, int TILE, int TOLD_AS>
 void launch_tile(const Arguments& arguments, const Device& device) {
   using On = Threads<T, TILE>;
-  static_assert(sizeof(Shared<T, TILE, LIES_A, LIES_B>) <= TILES[TILE].shared_bytes(sizeof(T)),
+  static_assert(sizeof(Shared<T, TILE, TOLD_AS>) <= TILES[TILE].shared_bytes(sizeof(T)),
                 "a plan knows what fits");
   const int64_t blocks =
       int64_t{arguments.tiles_m} * arguments.tiles_n * arguments.members * arguments.cut.parts;
-  launch("simt", simt_kernel<T, TILE, LIES_A, LIES_B>,
-         Geometry{blocks, dim3(On::THREADS), sizeof(Shared<T, TILE, LIES_A, LIES_B>)}, device,
-         arguments);
+  launch("simt", simt_kernel<T, TILE, TOLD_AS>,
+         Geometry{blocks, dim3(On::THREADS), sizeof(Shared<T, TILE, TOLD_AS>)}, device, arguments);
 }
 
-template <typename T, int TILE = 0>
+template <typename T, int TILE = 0, int TOLD_AS = 0>
 void launch_blocks(const Plan& plan, const Arguments& arguments, const Device& device) {
-  if constexpr (TILE < TILE_COUNT) {
+  if constexpr (TILE < TILE_COUNT && TOLD_AS < TOLD_COUNT) {
     if (plan.tile != TILE) return launch_blocks<T, TILE + 1>(plan, arguments, device);
-    if (plan.tells) return launch_tile<T, TILE, told(TILE).a, told(TILE).b>(arguments, device);
-    launch_tile<T, TILE, Lies::any, Lies::any>(arguments, device);
+    if (plan.told != TOLD_AS) return launch_blocks<T, TILE, TOLD_AS + 1>(plan, arguments, device);
+    if constexpr (has_kernel(TILE, TOLD_AS, sizeof(T))) {
+      launch_tile<T, TILE, TOLD_AS>(arguments, device);
+    }
   }
 }
 
-/// X(e, k) as rows along k of `pitch` elements each.
+/// Of X(e, k) into rows along e.
 template <typename T>
-const void* packed(const Operand& X, int64_t extent, int64_t K, unsigned char* to,
-                   const Device& device) {
-  pack<T>({{static_cast<const T*>(X.data), extent, K, X.row_stride, X.col_stride},
-           reinterpret_cast<T*>(to),
-           packed_pitch(extent)},
-          device);
-  return to;
+Packing<T> packing_of(const Operand& X, int64_t extent, int64_t K, unsigned char* to) {
+  return {{static_cast<const T*>(X.data), extent, K, X.row_stride, X.col_stride},
+          reinterpret_cast<T*>(to),
+          packed_pitch(extent)};
 }
 
 template <typename T>
@@ -55,16 +53,17 @@ void launch_plan(const Problem& problem, const Plan& plan, const Device& device)
                       plan.pack_b};
   const Workspace workspace = workspace_of(problem, plan);
   auto* const memory = static_cast<unsigned char*>(problem.workspace);
+  Packing<T> a{}, b{};
   if (plan.pack_a) {
-    const int64_t pitch = packed_pitch(problem.M);
-    arguments.problem.a = {packed<T>(problem.a, problem.M, problem.K, memory, device), 1, pitch};
+    a = packing_of<T>(problem.a, problem.M, problem.K, memory);
+    arguments.problem.a = {a.to, 1, a.pitch};
   }
   if (plan.pack_b) {
-    const int64_t pitch = packed_pitch(problem.N);
     const Operand turned{problem.b.data, problem.b.col_stride, problem.b.row_stride};
-    arguments.problem.b = {packed<T>(turned, problem.N, problem.K, memory + workspace.a, device),
-                           pitch, 1};
+    b = packing_of<T>(turned, problem.N, problem.K, memory + workspace.a);
+    arguments.problem.b = {b.to, b.pitch, 1};
   }
+  if (plan.pack_a || plan.pack_b) pack(a, b, device);
   arguments.problem.workspace = memory + workspace.a + workspace.b;
 
   launch_blocks<T>(plan, arguments, device);

@@ -2,8 +2,8 @@
 //
 // Fragments want what lies along e, M or N, next to each other. An operand with K along its rows is
 // turned by copying single elements: cp.async may put each where it likes, but a warp's 32 cost 18
-// cycles, as many as 32 runs of 16 bytes. So the long side of long tiles keeps its rows along k in
-// shared memory, and its fragments are read 16 bytes along k at once.
+// cycles, as many as 32 runs of 16 bytes. So where blocks are told that an operand has runs along
+// k, it keeps them in shared memory, and its fragments are read 16 bytes along k at once.
 #pragma once
 
 #include "device/cp_async.h"
@@ -12,16 +12,24 @@
 namespace smem::gemm::lanes {
 inline namespace SMEM_BUILD {
 
-/// Copies an operand's pieces of EXTENT x DEPTH into stages: stage(k, e) = X(e0 + e, k), or
-/// stage(e, k) where LIES is runs_along_k, zeros outside; X is A, or B transposed. LIES says how X
-/// lies, or that the loader looks.
-template <typename T, int EXTENT, int DEPTH, int THREADS, Lies LIES>
+/// Copies an operand's pieces of EXTENT x DEPTH into stages: stage(k, e) = X(e0 + e, k), or rows
+/// along k where LIES is runs_along_k, zeros outside; X is A, or B transposed. LIES says how X
+/// lies, or that the loader looks. LANES of a warp's lanes read groups of GROUP along e.
+template <typename T, int EXTENT, int DEPTH, int THREADS, int GROUP, int LANES, Lies LIES>
 class Loader {
+  static constexpr int min_of(int a, int b) { return a < b ? a : b; }
+
  public:
   static constexpr bool ALONG_K = LIES == Lies::runs_along_k;
-  /// 16-byte aligned; neighbouring rows begin 4 banks apart, beyond multiples of 32 or 16.
-  static constexpr int PITCH = (ALONG_K ? DEPTH : EXTENT) + VECTOR_WIDTH<T>;
+  /// Rows along e are 16-byte aligned, and begin 4 banks apart beyond multiples of 32 or 16.
+  static constexpr int PITCH = ALONG_K ? DEPTH : EXTENT + VECTOR_WIDTH<T>;
   using Stage = Tile<T, (ALONG_K ? EXTENT : DEPTH), PITCH>;
+
+  /// Where the run with (e, k) begins in a stage of rows along k: runs of a row are exchanged, so
+  /// that lanes find the same k of neighbouring groups in different banks, without any padding.
+  __device__ __forceinline__ static int place(int e, int k) {
+    return (e * DEPTH + e / GROUP % EXCHANGED * VECTOR_WIDTH<T>)^k;
+  }
 
   /// X's rows from e0 on and its columns from k_begin on.
   __device__ __forceinline__ Loader(const Matrix<const T>& X, int64_t e0, int64_t k_begin)
@@ -37,7 +45,7 @@ class Loader {
     extent_ = rows_left < EXTENT ? static_cast<int>(rows_left) : EXTENT;
     pass_step_ = step;
     stage_step_ = DEPTH * X.col_stride;
-    to_ = ALONG_K ? e_ * PITCH + k_ : k_ * PITCH + e_;
+    to_ = ALONG_K ? place(e_, k_) : k_ * PITCH + e_;
     keep(pass_step_);
     keep(stage_step_);
     keep(to_);
@@ -85,7 +93,8 @@ class Loader {
     return X.col_stride == 1 ? Lies::along_k : Lies::along_e;
   }
 
-  static constexpr int min_of(int a, int b) { return a < b ? a : b; }
+  static constexpr int EXCHANGED =
+      min_of(8, min_of(DEPTH / VECTOR_WIDTH<T>, LANES));  ///< runs of a row
 
   /// How the threads share out a piece, each copying a run of RUN_E or RUN_K elements a pass:
   /// THREADS_E of them along e, THREADS_K along k, and the next pass STEP_E or STEP_K further.
@@ -108,6 +117,8 @@ class Loader {
         ALONG_K ? STEP_E * PITCH + STEP_K : STEP_K * PITCH + STEP_E;
     static constexpr bool ALL_COPY = THREADS_E * THREADS_K == THREADS;
 
+    static_assert(!ALONG_K || (STEP_E % (GROUP * EXCHANGED) == 0 && STEP_K == 0),
+                  "all runs of a thread are exchanged alike");
     static_assert(PASSES_E == 1 || PASSES_K == 1, "passes go in one direction");
     static_assert(THREADS_E * PASSES_E == RUNS_E && THREADS_K * PASSES_K == RUNS_K,
                   "the threads share out the piece without a rest");

@@ -3,21 +3,29 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <tuple>
+#include <utility>
 
 namespace smem::gemm::lanes {
 namespace {
 
-/// Measured on an H200, in nanoseconds and bytes; other GPUs differ, but not in what is better.
+/// Fitted to 430 times on an H200, of all tiles and cuts, in nanoseconds and bytes; other GPUs
+/// differ, but not in what is better.
 struct Model {
   double clock = 1.98;      ///< cycles in a nanosecond
-  double dram = 4000;       ///< bytes in a nanosecond, to all multiprocessors
-  double start = 2500;      ///< launch, first loads and end
-  double wave = 1500;       ///< first loads and end of a block that follows another
-  double second = 3500;     ///< a further launch
-  double add = 25;          ///< bytes in a nanosecond, to a block of 32 elements that adds parts
+  double dram = 3360;       ///< bytes in a nanosecond, to all multiprocessors
+  double sums = 4200;       ///< the same, of parts' sums
+  double start = 5300;      ///< launch, first loads and end
+  double wave = 3000;       ///< first loads and end of a block that follows another
+  double second = 5400;     ///< a further launch, that adds parts
+  double packing = 4300;    ///< or that packs
+  double packed = 3.1;      ///< times that an operand's bytes are moved to be packed
+  double add = 16;          ///< bytes in a nanosecond, to a block of 32 elements that adds parts
   double f64 = 1.6;         ///< times as long in the smaller tiles
-  double element = 0.12;    ///< cycles of a multiprocessor for an element of out
-  double by_element = 1.2;  ///< times as long where operands are copied element by element
+  double element = 0.2;     ///< cycles of a multiprocessor for an element of out
+  double looks = 1.12;      ///< times as long where blocks look how operands lie
+  double along_k = 1.09;    ///< and for an operand that is read along k
+  double by_element = 1.2;  ///< or that is copied element by element
 };
 
 /// Cycles that a multiprocessor full of blocks takes for 1 of K of a tile, and a block alone: the
@@ -25,8 +33,9 @@ struct Model {
 struct Speed {
   double full, alone;
 };
-constexpr Speed SPEEDS[] = {{175, 230}, {58, 105}, {21, 64},  {8.5, 45}, {56, 108},
-                            {40, 75},   {22, 60},  {56, 108}, {44, 75},  {26, 60}};
+constexpr Speed SPEEDS[] = {{167, 243}, {48, 105},  {17.3, 52},  {10.3, 45}, {47.7, 110},
+                            {38.8, 72}, {19.8, 58}, {46.5, 106}, {39.7, 72}, {21, 54},
+                            {90, 120},  {90, 120},  {12, 42}};
 static_assert(std::size(SPEEDS) == TILE_COUNT, "a speed a tile");
 
 /// The tile that fits every GPU.
@@ -81,33 +90,41 @@ double nanoseconds(const Problem& problem, const Device& device, const Plan& p, 
       ceil_div(problem.M, tile.rows()) * ceil_div(problem.N, tile.cols(size)) * members_of(problem);
   const auto blocks = static_cast<double>(tiles) * p.cut.parts;
   const double SMs = std::max(1, device.multiprocessors);
-  const double each = std::ceil(blocks / SMs);
+  // Those of the last wave crowd where blocks end first: about half of them have no place alone.
+  const double at_once = blocks_of(p.tile, p.told), waves = std::ceil(blocks / SMs / at_once);
+  const double even = std::ceil(blocks / SMs),
+               each = waves > 1 ? (even + waves * at_once) / 2 : even;
   const auto length = static_cast<double>(std::min(problem.K, p.cut.part_length));
-  double slower = p.tells ? 1 : model.by_element;
+  double slower = TOLD[p.told].b == Lies::any ? model.looks : 1;
+  for (const auto& [side, told, packs] : {std::tuple{side_a(problem), TOLD[p.told].a, p.pack_a},
+                                          std::tuple{side_b(problem), TOLD[p.told].b, p.pack_b}}) {
+    if (told == Lies::runs_along_k) {
+      slower *= model.along_k;
+    } else if (!packs && !lies(problem, side, Lies::runs_along_e)) {
+      slower *= model.by_element;
+    }
+  }
   if (problem.dtype == DType::f64 && p.tile > 0) slower *= model.f64;
   const double out = model.element * tile.rows() * tile.cols(size);
   // Either the multiprocessors are full, or each block waits for itself.
-  const double waves = std::ceil(each / tile.blocks);
   const double cycles = std::max(each * (length * SPEEDS[p.tile].full * slower + out),
                                  waves * (length * SPEEDS[p.tile].alone * slower + out));
-  double others = model.start + (waves - 1) * model.wave / tile.blocks;
+  double others = model.start + (waves - 1) * model.wave / at_once;
   if (p.cut.by != Unit::none) {
     const Workspace workspace = workspace_of(problem, p);
     const auto sums = static_cast<double>(workspace.sums);
     const double adders = std::ceil(static_cast<double>(members_of(problem) * problem.M) *
                                     static_cast<double>(problem.N) / 32);
-    others += model.second + sums / model.dram + sums / std::min(model.dram, adders * model.add);
+    others += model.second + sums / model.sums + sums / std::min(model.sums, adders * model.add);
   }
-  const auto K = static_cast<double>(problem.K);
-  for (const auto& [packs, extent] :
-       {std::pair{p.pack_a, problem.M}, std::pair{p.pack_b, problem.N}}) {
-    if (packs) {
-      others += model.second +
-                2.5 * static_cast<double>(extent) * K * static_cast<double>(size) / model.dram;
-    }
+  const double extents =
+      static_cast<double>((p.pack_a ? problem.M : 0) + (p.pack_b ? problem.N : 0));
+  if (extents > 0) {
+    others += model.packing + model.packed * extents * static_cast<double>(problem.K) *
+                                  static_cast<double>(size) / model.dram;
   }
   const double dram = bytes / model.dram, busy = cycles / model.clock;
-  return others + std::max(dram, busy) + 0.1 * std::min(dram, busy);
+  return others + std::max(dram, busy) + 0.14 * std::min(dram, busy);
 }
 
 /// Blocks of a strip read fewer bytes the squarer it is.
@@ -126,9 +143,14 @@ Plan with_tile(const Problem& problem, const Device& device, int index, double b
   uncut.tile = index;
   uncut.cut = {Unit::none, 1, problem.K};
   uncut.strip = strip_of(problem, device, tile);
-  const bool lies_a = lies(problem, side_a(problem), told(index).a);
-  const bool lies_b = lies(problem, side_b(problem), told(index).b);
-  uncut.tells = lies_a && lies_b;
+  const auto has = [&](int told) { return has_kernel(index, told, size_of(problem.dtype)); };
+  const auto lie = [&](Told told) {
+    return std::pair{lies(problem, side_a(problem), told.a),
+                     lies(problem, side_b(problem), told.b)};
+  };
+  for (int told = TOLD_COUNT - 1; told > NOTHING; --told) {
+    if (has(told) && lie(TOLD[told]) == std::pair{true, true}) uncut.told = told;
+  }
   uncut.microseconds = nanoseconds(problem, device, uncut, bytes) / 1000;
   Plan best = uncut;
   const auto consider = [&](Plan next) {
@@ -136,11 +158,13 @@ Plan with_tile(const Problem& problem, const Device& device, int index, double b
     if (next.microseconds < 0.97 * best.microseconds) best = next;
   };
 
-  if (index == 0 && !uncut.tells && members_of(problem) == 1 && problem.K > 0) {
-    Plan packed = uncut;
-    packed.pack_a = !lies_a;
-    packed.pack_b = !lies_b;
-    packed.tells = true;
+  const auto [along_e_a, along_e_b] = lie(TOLD[BOTH_ALONG_E]);
+  Plan packed = uncut;
+  if (has(BOTH_ALONG_E) && uncut.told != BOTH_ALONG_E && members_of(problem) == 1 &&
+      problem.K > 0) {
+    packed.pack_a = !along_e_a;
+    packed.pack_b = !along_e_b;
+    packed.told = BOTH_ALONG_E;
     consider(packed);
   }
   constexpr double MOST_SUMS = 1 << 26;  // elements
@@ -150,14 +174,20 @@ Plan with_tile(const Problem& problem, const Device& device, int index, double b
     const int64_t unit = unit_length(by, problem.K);
     const int64_t units = ceil_div(problem.K, unit);
     if (units < 2 || matrix * static_cast<double>(units) > MOST_SUMS) continue;
-    const Plan base = best.cut.by == Unit::none ? best : uncut;
     for (int64_t each = 1; each < units && each <= CHUNKS_A_SUPERCHUNK; each *= 2) {
-      Plan next = base;
-      next.cut = {by, static_cast<unsigned>(ceil_div(units, each)), each * unit};
-      consider(next);
+      for (Plan next : {uncut, packed}) {
+        next.cut = {by, static_cast<unsigned>(ceil_div(units, each)), each * unit};
+        consider(next);
+      }
     }
   }
   return best;
+}
+
+/// The thinnest tiles read the long operand once for each of theirs: at most twice.
+bool too_thin(const Problem& problem, int tile) {
+  const int rows = TILES[tile].rows(), cols = TILES[tile].cols(4);
+  return (rows < 16 && problem.M > 2 * rows) || (cols < 16 && problem.N > 2 * cols);
 }
 
 }  // namespace
@@ -186,6 +216,7 @@ Plan plan(const Problem& problem, const Device& device) {
   if (problem.variant >= 0) return with_tile(problem, device, problem.variant, bytes);
   Plan best = with_tile(problem, device, SMALLEST, bytes);
   for (int tile = 0; tile < TILE_COUNT; ++tile) {
+    if (!has_kernel(tile, NOTHING, size_of(problem.dtype)) || too_thin(problem, tile)) continue;
     if (TILES[tile].shared_bytes(size_of(problem.dtype)) > device.shared_bytes) continue;
     const Plan next = with_tile(problem, device, tile, bytes);
     if (next.microseconds < best.microseconds) best = next;

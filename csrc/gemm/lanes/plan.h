@@ -12,7 +12,7 @@ struct Plan {
   Cut cut;
   unsigned strip = 1;
   bool pack_a = false, pack_b = false;  ///< into the workspace first
-  bool tells = false;                   ///< the blocks what `told` says of the operands
+  int told = NOTHING;                   ///< index in TOLD
   double microseconds = 0;              ///< what the model expects
 };
 

@@ -37,11 +37,13 @@ size_t simt_workspace_bytes(const Problem& problem, const Device& device) {
 const void* simt_function(DType dtype) {
   if (size_of(dtype) < 4) return register_tiled.function(dtype);
   if (dtype == DType::f64) {
-    return reinterpret_cast<const void*>(
-        lanes::simt_kernel<double, 0, lanes::told(0).a, lanes::told(0).b>);
+    return reinterpret_cast<const void*>(lanes::simt_kernel<double, 0, lanes::BOTH_ALONG_E>);
   }
-  return reinterpret_cast<const void*>(
-      lanes::simt_kernel<float, 0, lanes::told(0).a, lanes::told(0).b>);
+  return reinterpret_cast<const void*>(lanes::simt_kernel<float, 0, lanes::BOTH_ALONG_E>);
+}
+
+bool simt_has_variant(int variant, DType dtype) {
+  return size_of(dtype) < 4 || lanes::has_kernel(variant, lanes::NOTHING, size_of(dtype));
 }
 
 std::string simt_approach(const Problem& problem, const Device& device) {
@@ -60,6 +62,7 @@ const Kernel simt = {
     .workspace_bytes = simt_workspace_bytes,
     .variants = lanes::TILE_NAMES,
     .variant_count = lanes::TILE_COUNT,
+    .has_variant = simt_has_variant,
     .approach = simt_approach,
 };
 

@@ -9,6 +9,28 @@
 
 namespace smem::gemm::lanes {
 
+/// How an operand X(e, k) lies: runs of 16 bytes along e or along k; else element by element,
+/// neighbouring threads along k or along e. `any`: the block looks, and turns runs along k.
+enum class Lies { runs_along_e, runs_along_k, along_k, along_e, any };
+
+/// What the blocks of a launch are told of both operands, so that they need not look: a kernel
+/// each.
+struct Told {
+  Lies a, b;
+};
+inline constexpr Told TOLD[] = {{Lies::any, Lies::any},
+                                {Lies::runs_along_e, Lies::runs_along_e},
+                                {Lies::runs_along_k, Lies::runs_along_k},
+                                {Lies::runs_along_k, Lies::runs_along_e},
+                                {Lies::runs_along_k, Lies::any}};
+inline constexpr int TOLD_COUNT = sizeof(TOLD) / sizeof(TOLD[0]);
+constexpr int NOTHING = 0, BOTH_ALONG_E = 1, BOTH_ALONG_K = 2, K_AND_E = 3, K_AND_ANY = 4;
+constexpr unsigned bits() { return 0; }
+template <typename... Others>
+constexpr unsigned bits(int first, Others... others) {
+  return 1u << first | bits(others...);
+}
+
 /// A block's tile of out. float64 has half the columns a thread, where there are several, and three
 /// stages, so that it takes about as much shared memory.
 struct TileShape {
@@ -17,6 +39,7 @@ struct TileShape {
   int warps_m, warps_n;
   int depth, stages;  ///< of K a stage; stages of shared memory
   int blocks;         ///< a multiprocessor shall hold at once
+  unsigned told;      ///< what its blocks may be told besides nothing, a bit each
 
   constexpr int threads() const { return 32 * warps_m * warps_n; }
   constexpr int rows() const { return lanes_m * warps_m * thread_rows; }
@@ -39,30 +62,50 @@ struct TileShape {
 /// hides. The others are for little work, and for outputs long one way and short the other. The
 /// thinnest have all lanes along their length: an element of the long operand is read once then.
 inline constexpr TileShape TILES[] = {
-    {8, 16, 8, 2, 2, 8, 5, 2},  {4, 8, 8, 2, 2, 16, 4, 4}, {4, 4, 8, 1, 2, 16, 4, 8},
-    {2, 4, 8, 1, 1, 16, 4, 16}, {4, 8, 8, 4, 1, 16, 4, 3}, {4, 4, 8, 4, 1, 16, 4, 4},
-    {1, 8, 32, 4, 1, 32, 3, 3}, {4, 8, 8, 1, 4, 16, 4, 3}, {2, 8, 8, 1, 4, 16, 4, 4},
-    {8, 1, 1, 1, 4, 32, 3, 3},
+    {8, 16, 8, 2, 2, 8, 5, 2, bits(BOTH_ALONG_E)},
+    {4, 8, 8, 2, 2, 16, 4, 4, bits(BOTH_ALONG_E, BOTH_ALONG_K, K_AND_E)},
+    {4, 4, 8, 1, 2, 16, 4, 8, bits(K_AND_E)},
+    {2, 4, 8, 1, 1, 16, 4, 16, bits()},
+    {4, 8, 8, 4, 1, 16, 4, 3, bits(K_AND_ANY)},
+    {4, 4, 8, 4, 1, 16, 4, 4, bits(K_AND_ANY)},
+    {1, 8, 32, 4, 1, 32, 3, 3, bits(K_AND_ANY)},
+    {4, 8, 8, 1, 4, 16, 4, 3, bits(BOTH_ALONG_K)},
+    {2, 8, 8, 1, 4, 16, 4, 4, bits(BOTH_ALONG_K)},
+    {8, 1, 1, 1, 4, 32, 3, 3, bits(BOTH_ALONG_K)},
+    {8, 8, 8, 1, 4, 16, 3, 3, bits(BOTH_ALONG_E, BOTH_ALONG_K, K_AND_E)},
+    {8, 8, 8, 2, 2, 16, 3, 3, bits(BOTH_ALONG_E, BOTH_ALONG_K, K_AND_E)},
+    {4, 1, 1, 1, 4, 32, 3, 4, bits(BOTH_ALONG_K, K_AND_E)},
 };
 inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
 inline constexpr const char* TILE_NAMES[TILE_COUNT] = {
-    "128x128", "64x64", "32x32", "16x16", "128x32", "128x16", "128x8", "32x128", "16x128", "8x128"};
+    "128x128", "64x64",  "32x32", "16x16",  "128x32", "128x16", "128x8",
+    "32x128",  "16x128", "8x128", "64x128", "128x64", "4x128"};
+constexpr int TILE_64X64 = 1, TILE_32X32 = 2, FLOAT64_TILES = 10;
 
-/// How an operand X(e, k) lies: runs of 16 bytes along e or along k; else element by element,
-/// neighbouring threads along k or along e. `any`: the block looks, and turns runs along k.
-enum class Lies { runs_along_e, runs_along_k, along_k, along_e, any };
+/// Whether there is such a kernel. nvcc takes most of a second for each, so float64 has fewer.
+constexpr bool has_kernel(int tile, int told, size_t element_bytes) {
+  if (element_bytes == 8 && tile >= FLOAT64_TILES) return false;
+  if (told == NOTHING) return true;
+  if (element_bytes == 8 && (tile == TILE_64X64 || tile == TILE_32X32)) return false;
+  return (TILES[tile].told >> told & 1) != 0;
+}
 
-/// What the blocks of a tile shall be told of the operands besides (any, any): the large one, that
-/// both have runs along e; those that are long one way, that the long side has runs along k.
-struct Told {
-  Lies a, b;
-};
-constexpr Told told(int tile) {
-  if (tile == 0) return {Lies::runs_along_e, Lies::runs_along_e};
+/// Whether chunks' sums stay in registers, at the cost of a block: 1024^3 8% faster. The tile of
+/// 64 x 128 would be 6% faster there, but 3% slower at 4096^3 and 30% at 1792^3, without its third.
+constexpr bool chunks_in_registers(int tile, int told) {
+  return tile == TILE_64X64 && (told == BOTH_ALONG_E || told == K_AND_E);
+}
+
+/// Blocks that a multiprocessor shall hold at once. Values that are read along k take up to four
+/// times the registers of others.
+constexpr int blocks_of(int tile, int told) {
   const TileShape& shape = TILES[tile];
-  if (shape.warps_m == 4) return {Lies::runs_along_k, Lies::any};
-  if (shape.warps_n == 4) return {Lies::any, Lies::runs_along_k};
-  return {Lies::any, Lies::any};
+  const bool a_along_k = TOLD[told].a == Lies::runs_along_k;
+  const bool both_along_k = a_along_k && TOLD[told].b == Lies::runs_along_k;
+  const bool large = shape.thread_rows * shape.thread_cols >= 64;
+  const bool fewer = both_along_k || chunks_in_registers(tile, told);
+  const int fit = large && a_along_k ? 2 : fewer ? 3 : shape.blocks;
+  return fit < shape.blocks ? fit : shape.blocks;
 }
 
 /// K in parts, one a block. The sums of each unit of a part go to the workspace, and are added
