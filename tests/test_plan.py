@@ -317,8 +317,10 @@ TILES = [
     # rows, columns, dtype, batch, kernel, tile in the reason
     (8192, 8192, torch.float32, 1, "vectorized", "tiles of 64x64"),
     (8192, 8192, torch.bfloat16, 1, "vectorized", "tiles of 128x128"),
-    # 64 tiles of 128x128 would leave half the chip idle
-    (1024, 1024, torch.bfloat16, 1, "vectorized", "tiles of 64x64"),
+    # 128 tiles of 128x128 would leave most of each multiprocessor idle
+    (1024, 2048, torch.bfloat16, 1, "vectorized", "tiles of 64x64"),
+    (1024, 1024, torch.bfloat16, 1, "swizzled", "no more than 2 MiB"),
+    (1023, 1025, torch.uint8, 1, "padded", "no more than 2 MiB"),
     (1 << 20, 8, torch.float32, 1, "vectorized", "tiles of 512x8"),
     (8, 1 << 20, torch.float32, 1, "vectorized", "tiles of 8x512"),
     (64, 64, torch.uint8, 4096, "vectorized", "tiles of 64x128"),
