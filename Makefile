@@ -54,6 +54,7 @@ docs: extension  ## write README's tables and docs/*.md: from bench/results, and
 	PYTHONPATH=. $(PY) bench/claims.py
 	PYTHONPATH=. $(PY) bench/accuracy.py
 	PYTHONPATH=. $(PY) bench/training.py
+	PYTHONPATH=. $(PY) bench/invariance.py
 	PYTHONPATH=. $(PY) bench/occupancy.py
 	PYTHONPATH=. $(PY) docs/write_api.py
 
