@@ -28,12 +28,13 @@ every_tile = pytest.mark.parametrize(
 
 
 # M, N, K: single elements, tiles' edges, sizes that the copy engine cannot read or write in place,
-# K in chunks (N at most 256, K at least 8192).
+# K in chunks, of few rows and of many, which take them one after the other.
 SHAPES = (
     ((1, 1, 1), (3, 2, 1), (4, 16, 16), (7, 40, 64), (65, 72, 72), (129, 257, 100)),
     ((1, 4096, 4096), (16, 1024, 512), (130, 264, 136), (200, 8, 2048), (31, 4096, 24)),
     ((333, 511, 255), (1000, 1001, 999), (300, 4104, 300), (513, 1032, 4096)),
-    ((5, 3, 9000), (64, 64, 20000), (77, 250, 8200), (2000, 24, 64), (2048, 4096, 512)),
+    ((5, 3, 9000), (64, 64, 20000), (77, 250, 8200), (100, 72, 6200), (2000, 24, 64)),
+    ((9000, 57, 6300), (3000, 128, 8200), (2048, 4096, 512)),
 )
 
 
@@ -64,13 +65,13 @@ def products(a: Tensor, b: Tensor, kernel: str) -> dict[str, Tensor]:
 
 
 @every_dtype
-@pytest.mark.parametrize("shapes", SHAPES, ids=["small", "thin", "odd", "chunks"])
+@pytest.mark.parametrize("shapes", SHAPES, ids=["small", "thin", "odd", "chunks", "rows"])
 def test_every_tile_is_right_and_gives_the_same_bits(
     shapes: tuple[tuple[int, int, int], ...], dtype: torch.dtype
 ) -> None:
     for m, n, k in shapes:
         a, b = exact(m, k, dtype=dtype), exact(k, n, dtype=dtype)
-        in_chunks = n <= 256 and k >= 8192
+        in_chunks = (k >= 8192 and n <= 256) or (k >= 6144 and n <= 96)
         first = products(a, b, TILES[0] if in_chunks else "tensor_core")
         magnitude = a.double().abs() @ b.double().abs()
         error = ((first["float32"] - a.double() @ b.double()).abs() / magnitude).max()
@@ -86,7 +87,8 @@ def test_every_tile_is_right_and_gives_the_same_bits(
 @pytest.mark.parametrize("turns", [("contiguous",) * 2, ("transposed",) * 2], ids=short)
 def test_rows_do_not_depend_on_m(turns: tuple[str, str], dtype: torch.dtype, tile: str) -> None:
     sizes = (1, 2, 3, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257)
-    for n, k in ((4096, 4096), (1000, 1000), (64, 16384), (257, 8200), (4097, 333), (8, 64)):
+    sizes_of_b = ((4096, 4096), (1000, 1000), (64, 16384), (72, 6500), (257, 8200), (4097, 333))
+    for n, k in (*sizes_of_b, (8, 64)):
         x = laid_out(normal(2048, k, dtype=dtype, device="cuda"), turns[0])
         w = laid_out(normal(k, n, dtype=dtype, device="cuda"), turns[1])
         whole = gemm(x, w, "wgmma")

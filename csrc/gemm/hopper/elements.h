@@ -13,6 +13,24 @@ __device__ __forceinline__ int staged(int row, int col) {
   return row * STAGING_COLS + (col ^ (row % 4) * 8);
 }
 
+/// A warp's sums, of a chunk of K, to a matrix of M rows, `pitch` apart. Eight rows of 32 bytes at
+/// a time, whole sectors.
+template <int COUNT>
+__device__ __forceinline__ void write_partials(const float (&sums)[COUNT], const Corner& corner,
+                                               float* partials, int64_t pitch) {
+  const int lane = threadIdx.x % WARP;
+  const int row = corner.row + lane / 4, first = corner.col + lane % 4 * 2;
+  float* const upper = partials + row * pitch + first;
+  float* const lower = upper + 8 * pitch;
+  const bool has_upper = row < corner.end_row, has_lower = row + 8 < corner.end_row;
+#pragma unroll
+  for (int i = 0; i < COUNT; i += 4) {
+    if (first + 2 * i >= corner.end_col) break;
+    if (has_upper) *reinterpret_cast<float2*>(upper + 2 * i) = {sums[i], sums[i + 1]};
+    if (has_lower) *reinterpret_cast<float2*>(lower + 2 * i) = {sums[i + 2], sums[i + 3]};
+  }
+}
+
 /// Element by element, whatever out's strides.
 template <typename T>
 struct ElementWriter {
@@ -43,18 +61,6 @@ struct ElementWriter {
       write_any(corner);
     } else {
       write_rows(corner);
-    }
-  }
-
-  __device__ __forceinline__ void write_partials(const Corner& corner, float* partials) const {
-    const int rows = rows_of(corner), cols = cols_of(corner);
-    const int64_t pitch = epilogue.out.cols;
-    float* to = partials + corner.row * pitch + corner.col;
-#pragma unroll 4
-    for (int row = 0; row < rows; ++row) {
-      for (int col = threadIdx.x % WARP; col < cols; col += WARP) {
-        to[row * pitch + col] = staging[staged(row, col)];
-      }
     }
   }
 

@@ -28,9 +28,7 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, Exit::any> {
   using Base::WARPGROUP_ROWS;
 
   static constexpr bool FROM_REGISTERS = A_MAJOR == Major::MN;
-  static_assert(WARPGROUP_ROWS == PANEL, "the rows of one instruction a warpgroup");
-
-  using Sums = float[SUMS];
+  using typename Base::Sums;
   using Fragments = uint32_t[TILE.steps * PRODUCTS][4];  ///< of a stage's A
 
   /// Where a lane finds its rows of A.
@@ -122,17 +120,19 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, Exit::any> {
         previous = turn.stage;
         turn.next();
       };
-      add_stage(fragments[0], true);
-      int left = (piece.steps - 1) / TILE.steps;
+      this->add_chunks(sums, piece.steps, [&](int steps) {
+        add_stage(fragments[0], true);
+        int left = (steps - 1) / TILE.steps;
 #pragma unroll 1
-      for (; left >= 2; left -= 2) {
-        add_stage(fragments[1], false);
-        add_stage(fragments[0], false);
-      }
-      if (left > 0) add_stage(fragments[1], false);
-      wait_for_products<0>();
-      release_stage(shared, previous);
-      settle(sums);
+        for (; left >= 2; left -= 2) {
+          add_stage(fragments[1], false);
+          add_stage(fragments[0], false);
+        }
+        if (left > 0) add_stage(fragments[1], false);
+        wait_for_products<0>();
+        release_stage(shared, previous);
+        settle(sums);
+      });
       write(sums, rows, piece);
     });
     wait_for_store_reads<0>();
@@ -158,9 +158,7 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, Exit::any> {
     }
     Epilogue<float> epilogue{};
     if (args.output == Output::partials) {
-      const int64_t chunk = int64_t{piece.batch} * args.schedule.chunks + piece.chunk;
-      epilogue.out = {args.partials + chunk * whole.rows * whole.cols, whole.rows, whole.cols,
-                      whole.cols, 1};
+      epilogue.out = {this->partials_of(piece), whole.rows, whole.cols, args.partial_pitch, 1};
       epilogue.alpha = 1;
     } else {
       epilogue = epilogue_of_member(args.epilogue, args.strides, piece.batch);

@@ -24,31 +24,36 @@ template <typename T, Major MAJOR, int ROWS, int SHARERS = 1>
 struct Loader {
   static constexpr int PANEL = STEP_K<T>;  ///< neighbours in a row of an MN-major tile
 
-  const CUtensorMap& map;
-  int rows;      ///< needed; of K-major tiles each of the SHARERS loads an equal part
+  const CUtensorMap* maps;  ///< for whole panels, and for a last one that needs fewer rows
+  int rows;  ///< needed, whole pieces of 16 bytes; of K-major tiles each of the SHARERS loads an
+             ///< equal part
   int part = 0;  ///< which of SHARERS this block loads
 
   __device__ __forceinline__ void load(unsigned char* tile, int row, int k, int batch,
                                        Barrier& barrier) const {
     if constexpr (MAJOR == Major::K) {
       const int first = part * (rows / SHARERS);
-      box(tile + first * ROW_BYTES, {k, row + first, batch}, barrier);
+      box(maps[0], tile + first * ROW_BYTES, {k, row + first, batch}, barrier);
     } else {
+      const auto panel_at = [&](int panel, const CUtensorMap& map) {
+        if (panel % SHARERS != part) return;
+        const int first = panel * PANEL;
+        box(map, tile + first * ROW_BYTES, {row + first, k, batch}, barrier);
+      };
+      const int whole = rows / PANEL;
 #pragma unroll
       for (int panel = 0; panel < ROWS / PANEL; ++panel) {
-        const int first = panel * PANEL;
-        if (panel % SHARERS != part || first >= rows) continue;
-        box(tile + first * ROW_BYTES, {row + first, k, batch}, barrier);
+        if (panel < whole) panel_at(panel, maps[0]);
       }
+      if (rows % PANEL != 0) panel_at(whole, maps[1]);
     }
   }
   /// What arrives in this block, from all that share.
-  __device__ __forceinline__ uint32_t bytes() const {
-    return (MAJOR == Major::K ? rows : (rows + PANEL - 1) / PANEL * PANEL) * ROW_BYTES;
-  }
+  __device__ __forceinline__ uint32_t bytes() const { return rows * ROW_BYTES; }
 
  private:
-  __device__ __forceinline__ void box(unsigned char* to, Coordinates at, Barrier& barrier) const {
+  __device__ __forceinline__ void box(const CUtensorMap& map, unsigned char* to, Coordinates at,
+                                      Barrier& barrier) const {
     if constexpr (SHARERS > 1) {
       load_box(to, map, at, barrier, (1 << SHARERS) - 1);
     } else {
@@ -64,10 +69,9 @@ struct Worker {
   uint32_t rank = TILE.cluster > 1 ? rank_in_cluster() : 0;
 
   static constexpr int WARPGROUP_ROWS = TILE.rows_of_warpgroup();
-  static constexpr int SUBTILES = WARPGROUP_ROWS / PANEL;
-  static constexpr int SUMS = TILE.cols / 2;       ///< a thread's, of 64 rows and whole panels
+  static constexpr int SUMS = TILE.cols / 2;       ///< a thread's, of whole panels
   static constexpr int PRODUCTS = ROW_BYTES / 32;  ///< that follow each other along a step
-  using Sums = float[SUBTILES][SUMS];
+  using Sums = float[SUMS];
 
   template <typename Visit>
   __device__ __forceinline__ void for_each_piece(const Visit& visit) const {
@@ -120,21 +124,48 @@ struct Worker {
     for (int i = 0; i < TILE.steps; ++i) {
 #pragma unroll
       for (int k = 0; k < PRODUCTS; ++k) {
-#pragma unroll
-        for (int m = 0; m < SUBTILES; ++m) {
-          const uint32_t a_at =
-              descriptor_units(i * TILE.a_bytes() + m * PANEL_BYTES) + k * K16_STEP<A_MAJOR>;
-          const uint32_t b_at = descriptor_units(i * TILE.b_bytes()) + k * K16_STEP<B_MAJOR>;
-          multiply_tiles<T, A_MAJOR, B_MAJOR, TILE.width()>(
-              sums[m], tile_descriptor(a + a_at), tile_descriptor(b + b_at), !first || i + k > 0);
-        }
+        const uint32_t a_at = descriptor_units(i * TILE.a_bytes()) + k * K16_STEP<A_MAJOR>;
+        const uint32_t b_at = descriptor_units(i * TILE.b_bytes()) + k * K16_STEP<B_MAJOR>;
+        multiply_tiles<T, A_MAJOR, B_MAJOR, TILE.width()>(
+            sums, tile_descriptor(a + a_at), tile_descriptor(b + b_at), !first || i + k > 0);
       }
     }
     end_product_group();
   }
 
+  /// Calls add(steps) for each of the chunks of K whose sums a piece adds in order, as reduce.cu
+  /// does where chunks are pieces of their own.
+  template <typename Add>
+  __device__ __forceinline__ void add_chunks(Sums& sums, int steps, const Add& add) const {
+    if constexpr (!TILE.adds_chunks(std::is_same_v<T, float>)) {
+      add(steps);
+    } else {
+      const bool in_chunks = steps > args.chunk_steps;
+      Sums totals;
+      if (in_chunks) {
+        // To which anything may be added and stays as it is.
+#pragma unroll
+        for (int i = 0; i < SUMS; ++i) totals[i] = sums[i] = -0.0f;
+      }
+#pragma unroll 1
+      for (int left = steps;; left -= args.chunk_steps) {
+        // Once before the first chunk, too, for this code to be there when it is waited for.
+        if (in_chunks) {
+#pragma unroll
+          for (int i = 0; i < SUMS; ++i) totals[i] += sums[i];
+        }
+        if (left <= 0) break;
+        add(min(left, args.chunk_steps));
+      }
+      if (in_chunks) {
+#pragma unroll
+        for (int i = 0; i < SUMS; ++i) sums[i] = totals[i];
+      }
+    }
+  }
+
   // The accumulators leave 64 columns at a time.
-  static constexpr int CHUNKS = TILE.cols / STAGING_COLS, PARTS = SUBTILES * CHUNKS;
+  static constexpr int PARTS = TILE.cols / STAGING_COLS;
   static constexpr int PART_PAIRS = STAGING_ROWS * STAGING_COLS / WARP / 2;
   using Pairs = uint32_t[PARTS * PART_PAIRS];
 
@@ -152,21 +183,24 @@ struct Worker {
     Turn<TILE.stages> turn;
     for_each_piece([&](const Piece& piece) {
       Sums sums;
-      multiply(sums, a0, b0, turn.stage, turn.parity, true);
-      int previous = turn.stage;
-      turn.next();
-      // The tensor cores have work again: time to write what the tile before has left.
-      if (waits) write_parts<1, PARTS>(pairs, writer, waiting);
+      add_chunks(sums, piece.steps, [&](int steps) {
+        multiply(sums, a0, b0, turn.stage, turn.parity, true);
+        int previous = turn.stage;
+        turn.next();
+        // The tensor cores have work again: time to write what the tile before has left.
+        if (waits) write_parts<1, PARTS>(pairs, writer, waiting);
+        waits = false;
 #pragma unroll 1
-      for (int step = TILE.steps; step < piece.steps; step += TILE.steps, turn.next()) {
-        multiply(sums, a0, b0, turn.stage, turn.parity, false);
-        // One group of products keeps running while the stage before is given back.
-        wait_for_products<1>();
+        for (int step = TILE.steps; step < steps; step += TILE.steps, turn.next()) {
+          multiply(sums, a0, b0, turn.stage, turn.parity, false);
+          // One group of products keeps running while the stage before is given back.
+          wait_for_products<1>();
+          release_stage(shared, previous);
+          previous = turn.stage;
+        }
+        wait_for_products<0>();
         release_stage(shared, previous);
-        previous = turn.stage;
-      }
-      wait_for_products<0>();
-      release_stage(shared, previous);
+      });
 
       if (EXIT == Exit::boxes || args.output == Output::boxes || args.output == Output::rows) {
         waiting = corner_of(piece);
@@ -174,12 +208,19 @@ struct Worker {
         round_sums(sums, writer, waiting, pairs);
         // Where 128 accumulators are in use, the registers do not hold all parts any longer.
         write_parts<0, 1>(pairs, writer, waiting);
+      } else if (args.output == Output::partials) {
+        write_partials(sums, corner_of(piece), partials_of(piece), args.partial_pitch);
       } else {
         write_elements(sums, staging, corner_of(piece), piece);
       }
     });
     if (waits) write_parts<1, PARTS>(pairs, writer, waiting);
     wait_for_store_reads<0>();
+  }
+
+  __device__ __forceinline__ float* partials_of(const Piece& piece) const {
+    const int64_t chunk = int64_t{piece.batch} * args.schedule.chunks + piece.chunk;
+    return args.partials + chunk * args.epilogue.out.rows * args.partial_pitch;
   }
 
   /// Of the calling warp's first 16 rows.
@@ -192,8 +233,7 @@ struct Worker {
   }
 
   __device__ __forceinline__ static Corner part_of(Corner corner, int part) {
-    corner.row += part / CHUNKS * PANEL;
-    corner.col += part % CHUNKS * STAGING_COLS;
+    corner.col += part * STAGING_COLS;
     return corner;
   }
 
@@ -202,8 +242,7 @@ struct Worker {
   __device__ __forceinline__ void for_each_part(Sums& sums, const Step& step) const {
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
-      step(Finish<T, SUMS>{args.epilogue, sums[part / CHUNKS]}, part % CHUNKS * 2 * PART_PAIRS,
-           part);
+      step(Finish<T, SUMS>{args.epilogue, sums}, part * 2 * PART_PAIRS, part);
     }
   }
 
@@ -211,12 +250,9 @@ struct Worker {
   __device__ __forceinline__ void round_sums(Sums& sums, PartWriter<T>& writer,
                                              const Corner& corner, Pairs& pairs) const {
     const Epilogue<T>& epilogue = args.epilogue;
-    const auto for_each_subtile = [&](const auto& step) {
-#pragma unroll
-      for (int m = 0; m < SUBTILES; ++m) step(Finish<T, SUMS>{epilogue, sums[m]});
-    };
-    if (epilogue.alpha != 1) for_each_subtile([](const auto& f) { f.multiply_by_alpha(); });
-    if (epilogue.bias) for_each_subtile([&](const auto& f) { f.add_bias(corner.col); });
+    const Finish<T, SUMS> finish{epilogue, sums};
+    if (epilogue.alpha != 1) finish.multiply_by_alpha();
+    if (epilogue.bias) finish.add_bias(corner.col);
     if constexpr (EXIT == Exit::any) {
       if (epilogue.pre.data) write_preactivations(sums, writer, corner);
       switch (epilogue.activation) {
@@ -230,9 +266,7 @@ struct Worker {
           break;
       }
     }
-    if (epilogue.activation == Activation::relu) {
-      for_each_subtile([](const auto& f) { f.relu(); });
-    }
+    if (epilogue.activation == Activation::relu) finish.relu();
     for_each_part(sums, [&](const auto& f, int first, int part) {
       f.template round<PART_PAIRS>(first, pairs + part * PART_PAIRS);
     });
@@ -282,7 +316,6 @@ struct Worker {
   __device__ __forceinline__ void write_elements(const Sums& sums, unsigned char* staging,
                                                  const Corner& corner, const Piece& piece) const {
     const ElementWriter<T> writer(args, staging, piece.batch);
-    const int64_t rows = args.epilogue.out.rows, cols = args.epilogue.out.cols;
     // Not unrolled, but for the registers' sake: their numbers cannot be computed.
 #pragma unroll 1
     for (int part = 0; part < PARTS; ++part) {
@@ -290,15 +323,10 @@ struct Worker {
       if (!is_inside(at)) continue;
 #pragma unroll
       for (int i = 0; i < PARTS; ++i) {
-        if (i == part) writer.stage(sums[i / CHUNKS], i % CHUNKS * STAGING_COLS / 2);
+        if (i == part) writer.stage(sums, i * STAGING_COLS / 2);
       }
       __syncwarp();
-      if (args.output == Output::partials) {
-        const int64_t chunk = int64_t{piece.batch} * args.schedule.chunks + piece.chunk;
-        writer.write_partials(at, args.partials + chunk * rows * cols);
-      } else {
-        writer.write(at);
-      }
+      writer.write(at);
       __syncwarp();
     }
   }
@@ -320,15 +348,17 @@ __global__ void __launch_bounds__(TILES[INDEX].threads(), TILES[INDEX].blocks)
   let_next_begin();
   bring(args.schedule);
   bring(args.epilogue);
-  const bool loads = threadIdx.x / WARP == TILE.consumers() * 4;
+  // Known to be the same in a warp, or descriptors are moved to uniform registers for every wgmma.
+  const uint32_t warp = uniform(threadIdx.x / WARP);
+  const bool loads = warp == TILE.consumers() * 4;
   if (loads && elect_one()) {
-    prefetch_map(args.a);
-    prefetch_map(args.b);
+    prefetch_map(args.a[0]);
+    prefetch_map(args.b[0]);
     prepare_barriers(worker.shared);
   }
   // Three warpgroups start with 168 registers a thread; the two that multiply want more.
   constexpr bool MOVES_REGISTERS = TILE.consumers() == 2;
-  if (threadIdx.x >= TILE.consumers() * WARPGROUP) {
+  if (warp >= TILE.consumers() * 4) {
     await_barriers<TILE>(loads, false);
     if constexpr (MOVES_REGISTERS) give_registers<24>();
     if (loads && elect_one()) {

@@ -47,8 +47,8 @@ struct Workspace {
 };
 
 /// `rows` and `sharers`: of the tile, and blocks that load a part of it each.
-CUtensorMap operand_map(const Source& source, DType dtype, const void* data, int rows,
-                        int sharers) {
+void make_operand_maps(CUtensorMap (&maps)[2], const Source& source, DType dtype, const void* data,
+                       int rows, int sharers) {
   const TensorShape shape{dtype,
                           data,
                           source.length,
@@ -58,7 +58,9 @@ CUtensorMap operand_map(const Source& source, DType dtype, const void* data, int
                           source.member_stride,
                           dtype == DType::f32};
   const int step = step_k(dtype);
-  return make_tensor_map(shape, step, source.major == Major::K ? rows / sharers : step);
+  const bool k_major = source.major == Major::K;
+  maps[0] = make_tensor_map(shape, step, k_major ? rows / sharers : step);
+  if (!k_major && rows % step != 0) maps[1] = make_tensor_map(shape, rows % step, step, true);
 }
 
 /// `early`: it may begin while the kernel before still runs (device/programmatic.h).
@@ -69,10 +71,13 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
   const auto members = static_cast<uint32_t>(members_of(problem));
   Arguments<T> args{};
   // Blocks of a cluster, of which some may have no rows of A at all, all load what a tile has.
+  const int64_t unit = plan.a.major == Major::K ? 1 : 16 / static_cast<int64_t>(sizeof(T));
   args.tile_rows =
-      tile.cluster > 1 ? tile.rows : static_cast<int>(std::min<int64_t>(problem.M, tile.rows));
-  args.a = operand_map(plan.a, problem.dtype, a, args.tile_rows, 1);
-  args.b = operand_map(plan.b, problem.dtype, b, plan.tile_cols, tile.cluster);
+      tile.cluster > 1
+          ? tile.rows
+          : static_cast<int>(std::min<int64_t>(ceil_div(problem.M, unit) * unit, tile.rows));
+  make_operand_maps(args.a, plan.a, problem.dtype, a, args.tile_rows, 1);
+  make_operand_maps(args.b, plan.b, problem.dtype, b, plan.tile_cols, tile.cluster);
   args.output = plan.output;
   args.log_box_pieces = plan.log_box_pieces;
   if (plan.output == Output::boxes) {
@@ -90,16 +95,18 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
     args.out = map(problem.out.data);
     if (problem.pre) args.pre = map(problem.pre);
   }
+  const auto steps = static_cast<uint32_t>(ceil_div(problem.K, STEP_K<T>));
   args.schedule =
       Schedule(static_cast<uint32_t>(ceil_div(problem.M, tile.rows * tile.cluster)),
                static_cast<uint32_t>(ceil_div(problem.N, plan.tile_cols)),
                static_cast<uint32_t>(plan.chunks), members, static_cast<uint32_t>(plan.strip),
-               static_cast<uint32_t>(ceil_div(problem.K, STEP_K<T>)),
-               static_cast<uint32_t>(plan.chunk_steps));
+               steps, plan.chunks > 1 ? static_cast<uint32_t>(plan.chunk_steps) : steps);
+  args.chunk_steps = plan.chunk_steps;
   args.turned = plan.turned;
   args.epilogue = epilogue_of<T>(plan.turned ? transposed(problem) : problem);
   args.strides = member_strides(problem);
   args.partials = partials;
+  args.partial_pitch = partial_pitch(args.epilogue.out.cols);
   args.tile_cols = plan.tile_cols;
   args.a_batched = plan.a.batched;
   args.b_batched = plan.b.batched;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gemm/hopper/members.h"
+#include "gemm/hopper/reduce.h"
 
 namespace smem::gemm::hopper {
 namespace {
@@ -82,20 +83,24 @@ Output output_of(const Problem& problem) {
   return in_pieces ? Output::boxes : problem.pre ? Output::elements : Output::rows;
 }
 
-/// Chunks of K for outputs so narrow that tiles alone cannot keep the multiprocessors busy. Of N
-/// and K alone: M must not change the bits.
-int64_t chunk_steps_of(int64_t N, int64_t K, int64_t step) {
-  constexpr int64_t NARROW = 256, SHORTEST = 2048, MOST = 128;
-  const int64_t steps = ceil_div(K, step);
-  if (N > NARROW || K < 4 * SHORTEST) return steps;
-  return round_up(std::max(SHORTEST / step, ceil_div(steps, MOST)), 2);
+int64_t steps_of(const Problem& problem) { return ceil_div(problem.K, step_k(problem.dtype)); }
+
+/// Steps of a chunk of K, for outputs so narrow that tiles alone cannot keep the multiprocessors
+/// busy. Of N, K and the dtype alone: M must not change the bits. Shorter chunks gain more where M
+/// is small and cost more where it is not: 2048 x 128 x 6144 takes 15.6 us as a whole, 18.4 in six.
+int64_t chunk_steps_of(const Problem& problem) {
+  constexpr int64_t NARROW = 256, NARROWER = 96, MOST = 128;
+  const bool floats = problem.dtype == DType::f32;
+  const int64_t N = problem.N, steps = steps_of(problem), step = step_k(problem.dtype);
+  if (N > NARROW || problem.K < (N <= NARROWER && !floats ? 6144 : 8192)) return steps;
+  return round_up(std::max((floats ? 2048 : 1024) / step, ceil_div(steps, MOST)), 2);
 }
 
 /// What an H200 does, fitted to a sweep over all tiles (bench/sweep.py); times in nanoseconds.
 struct Model {
   double flop = 7610;        ///< of a multiprocessor in a nanosecond, held back by the power limit
   double row = 0.95;         ///< for one to load a row of 128 bytes from L2,
-  double halves = 1.8;       ///< times as long where it lies in two lines of the cache,
+  double halves = 1.4;       ///< times as long where it lies in two lines of the cache,
   double pieces = 2.2;       ///< and where it cuts sectors, too
   double chain = 120;        ///< the four wgmmas of a step, one after the other however narrow
   double latency = 1240;     ///< of a load, which a tile's stages share
@@ -105,13 +110,14 @@ struct Model {
   double code = 22.9;        ///< for each sum a thread holds: longer code, that nothing has cached
   double piece = 266;        ///< between two pieces of work
   double rounded = 0.035;    ///< an element's way out, by a warpgroup: rounded,
-  double partial = 0.236;    ///< as a float,
+  double partial = 0.2;      ///< as a float,
   double element = 1.0;      ///< and one by one;
   double box = 79;           ///< a warp's copy, however narrow
   double activation = 0.18;  ///< of an element; relu is free
   double narrow = 1.4;    ///< times as long to multiply floats 64 columns at a time, two warpgroups
   double overlap = 0.79;  ///< the part of shorter work that hides behind longer
-  double second = 4840;   ///< a further launch
+  double sum = 500;       ///< between two chunks of K in a piece
+  double second = 3550;   ///< a further launch
   double packing = 2108;  ///< bytes in a nanosecond, read and written
 };
 
@@ -173,7 +179,9 @@ double nanoseconds(const Problem& problem, const Plan& p, int multiprocessors) {
   const double out = double(tile.rows) / tile.consumers() * p.tile_cols *
                          (element + (activates(problem.activation) ? model.activation : 0)) +
                      double(p.tile_cols) / (8 << p.log_box_pieces) * model.box;
-  const double busy = rounds * (p.chunk_steps * step + out + model.piece);
+  const auto steps = static_cast<double>(p.chunks > 1 ? p.chunk_steps : steps_of(problem));
+  const double busy =
+      rounds * (steps * step + (steps / p.chunk_steps - 1) * model.sum + out + model.piece);
 
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
   const auto K = static_cast<double>(problem.K);
@@ -228,14 +236,20 @@ Plan untiled(const Problem& problem) {
     p.turned = p.b.major == Major::MN;
     if (p.turned) std::swap(p.a, p.b);
   }
-  const int64_t step = step_k(problem.dtype);
-  const int64_t chunk_steps = chunk_steps_of(problem.N, problem.K, step);
-  p.chunk_steps = static_cast<int>(chunk_steps);
-  p.chunks = static_cast<int>(ceil_div(ceil_div(problem.K, step), chunk_steps));
-  p.output = p.chunks == 1 ? output_of(problem) : Output::partials;
+  p.chunk_steps = static_cast<int>(chunk_steps_of(problem));
+  p.chunks = 1;
+  p.output = output_of(problem);
   if (p.turned && p.output == Output::boxes) p.output = Output::rows;
   const bool is_plain = p.output == Output::boxes && !problem.pre && !activates(problem.activation);
   p.exit = is_plain ? Exit::boxes : Exit::any;
+  return p;
+}
+
+/// The same with every chunk of K a piece of its own, whose sums a second kernel adds.
+Plan in_chunks(const Problem& problem, Plan p) {
+  p.chunks = static_cast<int>(ceil_div(steps_of(problem), int64_t{p.chunk_steps}));
+  p.output = Output::partials;
+  p.exit = Exit::any;
   return p;
 }
 
@@ -265,10 +279,10 @@ Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, 
   return p;
 }
 
-Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled, int index) {
+Plan with_best_cols(const Problem& problem, const Device& device, const Plan& untiled, int index) {
   static_assert(!TILES[0].only_boxes, "a tile before it has every exit");
   if (TILES[index].only_boxes && untiled.exit != Exit::boxes) {
-    return with_tile(problem, device, untiled, index - 1);
+    return with_best_cols(problem, device, untiled, index - 1);
   }
   const Tile& tile = TILES[index];
   // Each block of a cluster loads as many of the columns, whole atoms of a swizzle.
@@ -291,6 +305,17 @@ Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled
     }
   }
   return best;
+}
+
+/// Chunks of K, if there are any, are computed at one time, or one after the other where the tile
+/// can add them and that is faster.
+Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled, int index) {
+  const auto best = [&](const Plan& p) { return with_best_cols(problem, device, p, index); };
+  if (untiled.chunk_steps == steps_of(problem)) return best(untiled);
+  const Plan apart = best(in_chunks(problem, untiled));
+  if (!TILES[index].adds_chunks(problem.dtype == DType::f32)) return apart;
+  const Plan in_turn = best(untiled);
+  return in_turn.microseconds < apart.microseconds ? in_turn : apart;
 }
 
 }  // namespace
@@ -337,7 +362,8 @@ std::string text_of(const Plan& plan) {
 size_t workspace_bytes(const Problem& problem, const Plan& plan) {
   int64_t bytes = packed_bytes(problem, plan);
   if (plan.chunks > 1) {
-    bytes += members_of(problem) * plan.chunks * problem.M * problem.N * int64_t{sizeof(float)};
+    bytes += members_of(problem) * plan.chunks * problem.M * partial_pitch(problem.N) *
+             int64_t{sizeof(float)};
   }
   return static_cast<size_t>(bytes);
 }

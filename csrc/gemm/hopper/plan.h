@@ -27,10 +27,10 @@ struct Plan {
   int tile_cols;       ///< a block's step along N, at most its tile's width
   int log_box_pieces;  ///< of 16 bytes in a row of the boxes that out is written by
   int strip;           ///< cluster tiles, see Schedule
-  int chunks;          ///< of K, a function of N and K alone
-  int chunk_steps;
-  int clusters;  ///< launched
-  bool turned;   ///< the transposed product is computed: a is B
+  int chunks;          ///< of K that are pieces of their own
+  int chunk_steps;     ///< along K, after which a new sum begins: of N, K and the dtype alone
+  int clusters;        ///< launched
+  bool turned;         ///< the transposed product is computed: a is B
   Source a, b;
   Output output;
   Exit exit;            ///< the least that the kernel must be able to do

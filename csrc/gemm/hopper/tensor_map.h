@@ -16,7 +16,8 @@ struct TensorShape {
   bool as_tf32 = false;  ///< floats arrive rounded
 };
 
-/// A map whose boxes are box_x by box_y; rows of 128 bytes are swizzled, shorter ones are not.
-CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y);
+/// A map whose boxes are box_x by box_y; rows of 128 bytes are swizzled. Shorter ones are where
+/// they are to lie 128 bytes `apart`, else they follow each other as they are.
+CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y, bool apart = false);
 
 }  // namespace smem::gemm::hopper

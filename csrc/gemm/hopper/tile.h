@@ -51,6 +51,9 @@ struct Tile {
   /// Warpgroups that multiply. Another one, or a warp of it, has the copy engine load.
   constexpr int consumers() const { return rows >= 128 ? 2 : 1; }
   constexpr int rows_of_warpgroup() const { return rows / consumers(); }
+  /// Whether a thread has registers for the sums of the chunks of K before, too: kernels of floats
+  /// hold fragments of A besides.
+  constexpr bool adds_chunks(bool floats) const { return cols <= (floats ? 64 : 128); }
   constexpr int threads() const { return consumers() == 2 ? 384 : 160; }
   constexpr int width() const { return narrower ? narrower : cols; }
   constexpr int a_bytes() const { return rows * ROW_BYTES; }
@@ -64,8 +67,8 @@ struct Tile {
   }
   constexpr bool is_valid() const {
     constexpr size_t SYSTEM_BYTES = 1024;  // of each block, which the 227 KiB leave out once
-    return rows_of_warpgroup() % PANEL == 0 && cols % PANEL == 0 && cols <= 256 &&
-           width() % 16 == 0 && width() <= cols && width() / 8 % cluster == 0 &&
+    return rows_of_warpgroup() == PANEL && cols % PANEL == 0 && cols <= 256 && width() % 16 == 0 &&
+           width() <= cols && width() / 8 % cluster == 0 &&
            blocks * (shared_bytes() + SYSTEM_BYTES) <= SHARED_BYTES + SYSTEM_BYTES;
   }
 };
@@ -73,11 +76,12 @@ struct Tile {
 // clang-format off
 constexpr Tile TILES[] = {
     {128, 256, 4, 1, 2, 1, true},
+    {128, 256, 4, 1, 1, 1, false, 256, true},
     {128, 256, 4, 1, 2, 1, false, 208, true},
     {128, 192, 4, 1, 2, 1, true},
     {128, 192, 4, 1, 1, 1, false, 192, true},
-    {128, 192, 4, 1, 2, 1, false, 160, true},
-    {128, 192, 4, 1, 2, 1, false, 144, true},
+    {128, 192, 4, 1, 1, 1, false, 160, true},
+    {128, 192, 4, 1, 1, 1, false, 144, true},
     {128, 128, 6},
     {128,  64, 8, 1, 1, 1, true},
     { 64, 256, 5},
@@ -89,8 +93,8 @@ constexpr Tile TILES[] = {
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
 /// Apart from the tiles, which are template arguments and can hold no pointer.
 constexpr const char* TILE_NAMES[TILE_COUNT] = {
-    "128x256_pair", "128x208_pair", "128x192_pair", "128x192", "128x160_pair", "128x144_pair",
-    "128x128",      "128x64",       "64x256",       "64x128",  "64x64",        "64x64_thrice",
+    "128x256_pair", "128x256", "128x208_pair", "128x192_pair", "128x192", "128x160",      "128x144",
+    "128x128",      "128x64",  "64x256",       "64x128",       "64x64",   "64x64_thrice",
 };
 
 }  // namespace smem::gemm::hopper

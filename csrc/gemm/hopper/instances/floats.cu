@@ -12,9 +12,9 @@ const void* kernel_of_floats(Major a) {
 }
 
 template const void* kernel_of_floats<0>(Major);
-template const void* kernel_of_floats<2>(Major);
-template const void* kernel_of_floats<7>(Major);
-template const void* kernel_of_floats<9>(Major);
+template const void* kernel_of_floats<3>(Major);
+template const void* kernel_of_floats<8>(Major);
 template const void* kernel_of_floats<10>(Major);
+template const void* kernel_of_floats<11>(Major);
 
 }  // namespace smem::gemm::hopper
