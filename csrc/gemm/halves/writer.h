@@ -3,6 +3,7 @@
 
 #include "device/warpgroup.h"
 #include "gemm/halves/lines.h"
+#include "gemm/halves/plain.h"
 #include "gemm/hopper/epilogue.h"
 
 namespace smem::gemm::halves {
@@ -30,7 +31,7 @@ struct Writer {
       sums[i] = scaled(sums[i], exponent + (i & 2 ? lower : upper));
     }
     mend(sums, first_row, first_col);
-    if (is_plain()) {
+    if (is_plain(epilogue)) {
 #pragma unroll
       for (int i = 0; i < SUMS; i += 2) {
         store_plain(row + (i & 2 ? 8 : 0), col + i / 4 * 8, sums[i], sums[i + 1]);
@@ -87,23 +88,12 @@ struct Writer {
     for (int i = 0; i < SUMS; ++i) sums[i] = own[i * THREADS];
   }
 
-  __device__ __forceinline__ bool is_plain() const {
-    return epilogue.alpha == 1 && !epilogue.c.data && !epilogue.pre.data &&
-           (epilogue.activation == Activation::none || epilogue.activation == Activation::relu);
-  }
-
   __device__ __forceinline__ void store_plain(int row, int col, float first, float second) const {
     const auto& out = epilogue.out;
     if (row >= out.rows || col >= out.cols) return;
     const bool both = col + 1 < out.cols;
-    if (epilogue.bias) {
-      first += epilogue.bias[col * epilogue.bias_stride];
-      if (both) second += epilogue.bias[(col + 1) * epilogue.bias_stride];
-    }
-    if (epilogue.activation == Activation::relu) {
-      first = activate(Activation::relu, first);
-      second = activate(Activation::relu, second);
-    }
+    first = plain_element(epilogue, col, first);
+    if (both) second = plain_element(epilogue, col + 1, second);
     float* const to = &out(row, col);
     if (both && out.col_stride == 1 && is_aligned<2>(to)) {
       *reinterpret_cast<float2*>(to) = {first, second};
