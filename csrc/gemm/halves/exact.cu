@@ -15,71 +15,16 @@ namespace {
 
 using Threads = ThreadTile<float>;
 constexpr int TILE = Threads::TILE, BLOCKS_AT_ONCE = 2;
-/// Whose marks a block reads together, because one wait is as long as another.
-constexpr int TILES_AT_ONCE = 8;
 static_assert(Threads::THREADS == 2 * TILE, "a thread for each row and each column");
 
 struct Exact {
   Problem problem;
-  const uint8_t *rows, *cols;                  ///< marks, part after part, member after member
-  int64_t next_rows, next_cols;                ///< to the next member's, 0 where all share
-  int64_t part_length;                         ///< of K
-  float* partials;                             ///< of chunks.h, where there are several parts
-  unsigned parts, part_tiles, tiles, tiles_n;  ///< tiles_n: beside each other
+  const uint8_t *rows, *cols;    ///< marks, part after part, member after member
+  int64_t next_rows, next_cols;  ///< to the next member's, 0 where all share
+  int64_t part_length;           ///< of K
+  float* partials;               ///< of chunks.h, where there are several parts
+  unsigned parts, part_tiles, tiles;
 };
-
-/// Where a tile is: its part of K among all members', and its marks.
-struct Place {
-  unsigned part_index, member, part, tile;
-  const uint8_t *rows, *cols;
-
-  __device__ __forceinline__ Place(const Exact& exact, unsigned index)
-      : part_index(index / exact.part_tiles),
-        member(part_index / exact.parts),
-        part(part_index - member * exact.parts),
-        tile(index - part_index * exact.part_tiles),
-        rows(exact.rows + member * exact.next_rows + part * exact.problem.M),
-        cols(exact.cols + member * exact.next_cols + part * exact.problem.N) {}
-
-  /// Whether the thread's line of the tile, a row or a column, is EXACT.
-  __device__ __forceinline__ bool is_marked(const Exact& exact) const {
-    const int thread = static_cast<int>(threadIdx.x), at = thread % TILE;
-    const unsigned row = tile / exact.tiles_n, col = tile - row * exact.tiles_n;
-    const bool is_col = thread >= TILE;
-    const int64_t line = int64_t{is_col ? col : row} * TILE + at;
-    return line < (is_col ? exact.problem.N : exact.problem.M) &&
-           (is_col ? cols : rows)[line] == split::EXACT;
-  }
-};
-
-/// By all threads.
-__device__ __forceinline__ void compute_tile(const Exact& exact, const Place& place,
-                                             typename Threads::Stage (&As)[2],
-                                             typename Threads::Stage (&Bs)[2]) {
-  const Problem& problem = exact.problem;
-  Block<float> block(problem, TILE, TILE, place.member * exact.part_tiles + place.tile);
-  const int64_t first = place.part * exact.part_length, left = problem.K - first;
-  const int64_t length = left < exact.part_length ? left : exact.part_length;
-  block.A.data += first * block.A.col_stride;
-  block.B.data += first * block.B.row_stride;
-  block.A.cols = block.B.rows = length;
-  Threads tile;
-  multiply_by_two_stages(block, length, As, Bs, tile);
-  float* const partials = exact.partials + place.part_index * problem.M * problem.N;
-  tile.for_each_run(block, [&](int64_t row, int64_t col, const auto& sums) {
-    if (row >= problem.M) return;
-#pragma unroll
-    for (int i = 0; i < Threads::GROUP; ++i) {
-      if (col + i >= problem.N) continue;
-      if (place.rows[row] != split::EXACT && place.cols[col + i] != split::EXACT) continue;
-      if (exact.parts > 1) {
-        partials[row * problem.N + col + i] = sums[i];
-      } else {
-        block.epilogue.store(row, col + i, sums[i]);
-      }
-    }
-  });
-}
 
 __global__ void __launch_bounds__(Threads::THREADS, BLOCKS_AT_ONCE)
     exact_kernel(const __grid_constant__ Exact exact) {
@@ -87,20 +32,41 @@ __global__ void __launch_bounds__(Threads::THREADS, BLOCKS_AT_ONCE)
   __shared__ typename Threads::Stage Bs[2];
   let_next_begin();
   wait_for_previous();
-  const unsigned step = TILES_AT_ONCE * gridDim.x;
-  for (unsigned begin = blockIdx.x; begin < exact.tiles; begin += step) {
-    unsigned marked = 0;
+  const Problem& problem = exact.problem;
+  const int thread = static_cast<int>(threadIdx.x), at = thread % TILE;
+  const bool is_col = thread >= TILE;
+  for (unsigned index = blockIdx.x; index < exact.tiles; index += gridDim.x) {
+    const unsigned part_index = index / exact.part_tiles, part = part_index % exact.parts;
+    const unsigned member = part_index / exact.parts;
+    Block<float> block(problem, TILE, TILE, index - (part_index - member) * exact.part_tiles);
+    const uint8_t* const rows = exact.rows + member * exact.next_rows + part * problem.M;
+    const uint8_t* const cols = exact.cols + member * exact.next_cols + part * problem.N;
+    const int64_t line = at + (is_col ? block.col0 : block.row0);
+    const bool is_marked =
+        line < (is_col ? problem.N : problem.M) && (is_col ? cols : rows)[line] == split::EXACT;
+    if (!__syncthreads_or(is_marked)) continue;
+
+    const int64_t first = part * exact.part_length, left = problem.K - first;
+    const int64_t length = left < exact.part_length ? left : exact.part_length;
+    block.A.data += first * block.A.col_stride;
+    block.B.data += first * block.B.row_stride;
+    block.A.cols = block.B.rows = length;
+    Threads tile;
+    multiply_by_two_stages(block, length, As, Bs, tile);
+    float* const partials = exact.partials + part_index * problem.M * problem.N;
+    tile.for_each_run(block, [&](int64_t row, int64_t col, const auto& sums) {
+      if (row >= problem.M) return;
 #pragma unroll
-    for (int i = 0; i < TILES_AT_ONCE; ++i) {
-      const unsigned index = begin + i * gridDim.x;
-      if (index < exact.tiles && Place(exact, index).is_marked(exact)) marked |= 1u << i;
-    }
-    if (!__syncthreads_or(marked)) continue;
-#pragma unroll 1
-    for (int i = 0; i < TILES_AT_ONCE; ++i) {
-      if (!__syncthreads_or(marked >> i & 1)) continue;
-      compute_tile(exact, Place(exact, begin + i * gridDim.x), As, Bs);
-    }
+      for (int i = 0; i < Threads::GROUP; ++i) {
+        if (col + i >= problem.N) continue;
+        if (rows[row] != split::EXACT && cols[col + i] != split::EXACT) continue;
+        if (exact.parts > 1) {
+          partials[row * problem.N + col + i] = sums[i];
+        } else {
+          block.epilogue.store(row, col + i, sums[i]);
+        }
+      }
+    });
   }
 }
 
@@ -116,7 +82,7 @@ void compute_exactly(const Problem& problem, const split::Split& a, const split:
          Exact{problem, a.mark, b.mark, a.members > 1 ? a.parts * a.lines : 0,
                b.members > 1 ? b.parts * b.lines : 0, a.part_length, partials,
                static_cast<unsigned>(a.parts), static_cast<unsigned>(part_tiles),
-               static_cast<unsigned>(tiles), static_cast<unsigned>(ceil_div(problem.N, TILE))});
+               static_cast<unsigned>(tiles)});
 }
 
 }  // namespace smem::gemm::halves

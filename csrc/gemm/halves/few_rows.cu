@@ -3,8 +3,8 @@
 // of its block (splitter.h) and multiplied by others (few_products.h), which add in product.cu's
 // order: a row has the bits that it has among many. Rows of A were split by the launch before.
 //
-// A block goes through several tiles of columns, and loads the next one's while it is at one:
-// where K is short, 131,072 columns of 128 say, a block for each took twice as long.
+// Where K is short, a block goes through several tiles of columns, and loads the next one's while
+// it is at one: 131,072 columns of 128 took twice as long with a block for each.
 #include <algorithm>
 #include <type_traits>
 
@@ -139,6 +139,13 @@ __global__ void __launch_bounds__(Shape::THREADS, Shape::BLOCKS_AT_ONCE)
 #endif
 }
 
+/// Whether a tile takes no longer than a block's start and end, so that a block had better go
+/// through several. Long ones have a block each: multiprocessors that are ready begin the next.
+bool tiles_are_short(const split::Split& split) {
+  constexpr int64_t LONG = 16 * STAGE_K;
+  return split.part_length < LONG;
+}
+
 template <typename Shape>
 void launch_few_rows(const Problem& problem, const split::Split& a, const split::Split& b,
                      float* partials, const Device& device) {
@@ -159,7 +166,8 @@ void launch_few_rows(const Problem& problem, const split::Split& a, const split:
                        static_cast<int>(ceil_div(problem.K, STAGE_K)),
                        static_cast<int>(ceil_div(problem.K, split::PIECE))};
   const int64_t places = int64_t{Shape::BLOCKS_AT_ONCE} * device.multiprocessors;
-  const int64_t blocks = std::max(std::min(all, places), ceil_div(all, int64_t{MOST_TILES}));
+  const int64_t fewest = std::max(std::min(all, places), ceil_div(all, int64_t{MOST_TILES}));
+  const int64_t blocks = tiles_are_short(a) ? fewest : all;
   // No more blocks a multiprocessor than it takes to have all run at once: where there was room for
   // three, some had three and others one.
   const int64_t blocks_at_once = ceil_div(blocks, device.multiprocessors);
@@ -180,11 +188,17 @@ void multiply_few(const Problem& problem, const split::Split& a, const split::Sp
     if (problem.M <= 8) return launch(Shape<Lie, 1, 1, 1, 2, 3>{});
   }
   if (problem.M <= 16) return launch(Shape<Lie, 1, 2, 1, 2, 3>{});
-  // One group of columns, so that three blocks fit, but where that leaves two warps to split.
-  if constexpr (!Lie::IN_PARTS) {
-    using Half =
-        std::conditional_t<Lie::SIDE_BY_SIDE, Shape<Lie, 1, 2, 2, 2, 3>, Shape<Lie, 1, 4, 1, 2, 3>>;
-    if (problem.M <= 32) return launch(Half{});
+  // One group of columns, so that three blocks fit, but where that leaves two warps to split and
+  // there are more blocks.
+  if constexpr (std::is_same_v<Lie, AlongK>) {
+    if (problem.M <= 32) return launch(Shape<Lie, 1, 4, 1, 2, 3>{});
+  }
+  if constexpr (std::is_same_v<Lie, AcrossK>) {
+    using Narrow = Shape<Lie, 1, 2, 2, 2, 3>;
+    const int64_t blocks = ceil_div(problem.N, Narrow::COLS) * members_of(problem);
+    const bool fit = blocks <= int64_t{Narrow::BLOCKS_AT_ONCE} * device.multiprocessors;
+    if (problem.M <= 32 && (fit || tiles_are_short(a))) return launch(Narrow{});
+    if (problem.M <= 32) return launch(Shape<Lie, 2, 2, 2, 2, 2>{});
   }
   launch(std::conditional_t<Lie::SIDE_BY_SIDE, Shape<Lie, 2, 4, 2, 2, 3>,
                             Shape<Lie, 1, 4, 2, 2, 3>>{});

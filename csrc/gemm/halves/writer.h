@@ -92,8 +92,14 @@ struct Writer {
     const auto& out = epilogue.out;
     if (row >= out.rows || col >= out.cols) return;
     const bool both = col + 1 < out.cols;
-    first = plain_element(epilogue, col, first);
-    if (both) second = plain_element(epilogue, col + 1, second);
+    if (epilogue.bias) {
+      first += epilogue.bias[col * epilogue.bias_stride];
+      if (both) second += epilogue.bias[(col + 1) * epilogue.bias_stride];
+    }
+    if (epilogue.activation == Activation::relu) {
+      first = activate(Activation::relu, first);
+      second = activate(Activation::relu, second);
+    }
     float* const to = &out(row, col);
     if (both && out.col_stride == 1 && is_aligned<2>(to)) {
       *reinterpret_cast<float2*>(to) = {first, second};
