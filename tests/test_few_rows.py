@@ -20,8 +20,20 @@ def fp16x3(a: Tensor, b: Tensor, **options: object) -> Tensor:
 FEW = (1, 7, 8, 9, 16, 17, 32, 33, 64)  # the limits of its shapes, and one beyond
 MANY = 70
 
-# N and K: whole tiles and stages, and others; the last beyond 2^15 elements a column.
-SIZES = [(1024, 512), (520, 1000), (640, 772), (777, 640), (528, 132), (2048, 96), (544, 40_004)]
+# N and K: whole tiles and stages, and others; columns that no runs lie in; the last three beyond
+# 2^15 elements a column, and cut into chunks.
+SIZES = [
+    (1024, 512),
+    (520, 1000),
+    (640, 772),
+    (777, 640),
+    (528, 132),
+    (2048, 96),
+    (545, 1001),
+    (544, 40_004),
+    (64, 8192),
+    (130, 5001),
+]
 
 
 def plain(x: Tensor, w: Tensor) -> None:

@@ -179,6 +179,7 @@ def test_float32_on_an_h200() -> None:
     assert kernel(4096, 4096, precision="tf32") == "wgmma"
     assert kernel(4096, 4096, precision="tf32", capability=(8, 0)) == "tensor_core"
     assert kernel(255, 512) == kernel(4096, 4096, capability=(8, 0)) == "simt"
+    assert (kernel(64, 8191), kernel(64, 8192), kernel(65, 8192)) == ("fp16x3", "simt", "fp16x3")
     assert kernel(4096, 4096, capability=(10, 0)) == "simt"
     assert kernel(4096, 4096, capability=(7, 5)) == "register_tiled", "no cp.async"
 

@@ -329,9 +329,20 @@ def test_long_rows_are_read_again_but_for_their_end() -> None:
     assert sectors(launch, "halves") == 80_000 * 4 // 32
 
 
+def test_short_columns_are_read_once() -> None:
+    lines, length = 80, 512
+    (launch,) = traced(normal(length, lines), lines_last=True)
+    assert launch["kernel"] == "split_columns"
+    assert sectors(launch, "x") == sectors(launch, "halves") == lines * length * 4 // 32
+    assert conflicts(launch) == 0
+    for row in launch["rows"]:
+        if row["memory"] in ("x", "halves"):
+            assert row["bytes_a_lane"] == 16
+
+
 def test_whole_tiles_are_turned_without_conflicts() -> None:
     """Two launches read the operand, by whole sectors; the second writes whole ones."""
-    lines, length = 256, 512
+    lines, length = 256, 1024
     first, second = traced(normal(length, lines), lines_last=True)
     assert (first["kernel"], second["kernel"]) == ("split_extremes", "split_turned")
     assert sectors(first, "x") == sectors(second, "x") == lines * length * 4 // 32

@@ -61,11 +61,15 @@ Choice choose(const Problem& problem, const Device& device) {
   // A function of N and K alone: fp16x3 has other bits than the SIMT kernels. Torch | simt | fp16x3
   // in us: 256^3 12 | 12 | 18, 512^3 18 | 23 | 22, 1024^3 64 | 76 | 35; with few columns
   // 16 x 16 x 1048576 224 | 98 | 177; with a short K, where out is most of the work,
-  // 64 x 32768 x 64 14 | 15 | 41. Below these limits it gains at the largest M alone.
-  constexpr int64_t FEWEST_COLUMNS = 64, SHORTEST_K = 128, SMALLEST_B = 1 << 17;
+  // 64 x 32768 x 64 14 | 15 | 41. Below these limits it gains at the largest M alone. Not even
+  // there with 64 columns and a long K: 8192 and 32,768 x 64 x 8192 208 | 223 | 231 and 754 | 842 |
+  // 845, 64 x 64 x 262,144 91 | 89 | 114.
+  constexpr int64_t FEWEST_COLUMNS = 64, SHORTEST_K = 128, SMALLEST_B = 1 << 17, LONG_K = 8192;
+  const bool is_wide =
+      problem.N > FEWEST_COLUMNS || (problem.N == FEWEST_COLUMNS && problem.K < LONG_K);
   if (problem.dtype == DType::f32 && problem.precision == Precision::fp32 &&
-      device.capability == 90 && !device.host && problem.N >= FEWEST_COLUMNS &&
-      problem.K >= SHORTEST_K && problem.N * problem.K >= SMALLEST_B) {
+      device.capability == 90 && !device.host && is_wide && problem.K >= SHORTEST_K &&
+      problem.N * problem.K >= SMALLEST_B) {
     return {index_of(host_kernels(), "fp16x3"),
             "float32 by three float16 products on Hopper's tensor cores"};
   }

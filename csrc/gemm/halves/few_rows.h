@@ -9,9 +9,10 @@ namespace smem::gemm::halves {
 /// Whether it takes the problem; other kernels take all.
 bool has_few_rows(const Problem& problem, const split::Split& b);
 
-/// out of the members of the problem's one batch loop. A has been split by the launch before; of B
-/// it needs the place for what is to be known of its lines, not for their halves.
+/// out of the members of the problem's one batch loop; or where K is cut (chunks.h) the sums over
+/// its chunks, to `partials`. A has been split by the launch before; of B it needs the place for
+/// what is to be known of its lines, not for their halves.
 void multiply_few_rows(const Problem& problem, const split::Split& a, const split::Split& b,
-                       const Device& device);
+                       float* partials, const Device& device);
 
 }  // namespace smem::gemm::halves

@@ -3,8 +3,8 @@
 // Three kernels: each operand is split into two float16 numbers an element and a power of two a
 // line (gemm/split); the halves are multiplied (product.cu); and lines that halves cannot carry
 // are computed by fmas (exact.cu). Where A has few rows, one kernel does all but splitting A
-// (few_rows.cu). Where out is narrow and K long, all of that is done for chunks
-// of K, which are added at last (chunks.cu). All but the first begin while the one before still
+// (few_rows.cu). Where out is narrow and K long, all of that is done for chunks of K, which are
+// added at last (chunks.cu). All but the first begin while the one before still
 // runs (device/programmatic.h). Elements of A and B are read once, their halves M / 128 and N / 128
 // times, out of L2 mostly.
 #include "gemm/halves/chunks.h"
@@ -72,10 +72,13 @@ void launch_members(const Problem& problem, const Device& device) {
   const split::Split b = places.b.place(split_of(problem, B), workspace + places.a.bytes);
   auto* const partials = reinterpret_cast<float*>(workspace + places.partials);
   split::run(a, device, Build::device);
-  if (has_few_rows(problem, b)) return multiply_few_rows(problem, a, b, device);
-  split::run(b, device, Build::device, /*early=*/true);
-  multiply(problem, a, b, partials, device);
-  compute_exactly(problem, a, b, partials, device);
+  if (has_few_rows(problem, b)) {
+    multiply_few_rows(problem, a, b, partials, device);
+  } else {
+    split::run(b, device, Build::device, /*early=*/true);
+    multiply(problem, a, b, partials, device);
+    compute_exactly(problem, a, b, partials, device);
+  }
   if (a.parts > 1) add_chunks(problem, a, b, partials, device);
 }
 

@@ -14,6 +14,7 @@
 
 #include "device/cp_async.h"
 #include "device/mbarrier.h"
+#include "gemm/halves/lies.h"
 #include "gemm/halves/so_far.h"
 
 namespace smem::gemm::halves {
@@ -21,63 +22,7 @@ inline namespace SMEM_BUILD {
 
 using split::Extremes;
 using split::Run;
-using split::RUN;
 using split::Scale;
-
-/// Along K: a stage is four pieces, in each of which a column's 32 hi stand before its 32 lo.
-constexpr int PIECES = 4, STAGE_K = PIECES * split::PIECE;
-constexpr int PIECE_BYTES = 2 * split::PIECE * 2;
-/// Of a column's stage: 16 bytes more than it has, so that eight columns lie in different banks.
-constexpr int COLUMN_BYTES = PIECES * PIECE_BYTES + 16;
-/// Columns that a group of warps splits: the rows of an instruction on the tensor cores.
-constexpr int COLUMNS = 16;
-
-/// B's columns lie along K: 8 lanes share one, each with 4 elements of every piece.
-struct AlongK {
-  static constexpr int WARPS = 4;                      ///< of a group
-  static constexpr int VECTORS = PIECES;               ///< of 16 bytes a thread and stage
-  static constexpr int LINES = 1;                      ///< columns of a thread
-  static constexpr int ELEMENTS = RUN;                 ///< of a column and piece, neighbours
-  static constexpr int FIRST_STEP = 1, LAST_STEP = 4;  ///< between lanes that share columns
-
-  int column, along;  ///< the thread's first column, and its elements' place in a piece
-
-  /// Two columns that are stored at once are four apart, in other banks.
-  __device__ __forceinline__ AlongK(int warp, int lane)
-      : column(warp + lane / 8 * 4), along(lane % 8 * RUN) {}
-  /// A vector's place along K after the first one's, and in memory.
-  __device__ __forceinline__ static constexpr int k_of(int vector) { return vector * split::PIECE; }
-  __device__ __forceinline__ static int64_t offset_of(int vector, int64_t) { return k_of(vector); }
-  /// Element e of a line in a piece.
-  template <typename Runs>
-  __device__ __forceinline__ static auto& element(Runs& runs, int, int piece, int e) {
-    return runs[piece].lane[e];
-  }
-};
-
-/// B's columns lie side by side: 16 lanes share four, each with 2 elements of every piece.
-struct AcrossK {
-  static constexpr int WARPS = 2;
-  static constexpr int VECTORS = 2 * PIECES;
-  static constexpr int LINES = RUN;
-  static constexpr int ELEMENTS = 2;
-  static constexpr int FIRST_STEP = 2, LAST_STEP = 16;
-
-  int column, along;
-
-  __device__ __forceinline__ AcrossK(int warp, int lane)
-      : column(warp * 8 + lane % 2 * RUN), along(lane / 2 * 2) {}
-  __device__ __forceinline__ static constexpr int k_of(int vector) {
-    return vector / 2 * split::PIECE + vector % 2;
-  }
-  __device__ __forceinline__ static int64_t offset_of(int vector, int64_t stride) {
-    return k_of(vector) * stride;
-  }
-  template <typename Runs>
-  __device__ __forceinline__ static auto& element(Runs& runs, int line, int piece, int e) {
-    return runs[2 * piece + e].lane[line];
-  }
-};
 
 /// A thread of those that split a tile of columns. LOADS: stages under way from memory, 8 KB of a
 /// group of columns each.
@@ -85,23 +30,36 @@ template <typename Lie, int COLUMN_GROUPS, int LOADS>
 struct Splitter {
   static constexpr int THREADS = COLUMN_GROUPS * Lie::WARPS * 32;
   static constexpr int RAW_BYTES = LOADS * Lie::VECTORS * THREADS * int{sizeof(Run)};
+  static constexpr int COLS = COLUMN_GROUPS * COLUMNS;
 
-  __device__ __forceinline__ Splitter(const split::Split& b, int64_t member, int64_t first_column,
-                                      int stages, Run* raw)
+  /// `tiles`: of a part. `stages`: of K, if that is one part.
+  __device__ __forceinline__ Splitter(const split::Split& b, unsigned tiles, int stages, Run* raw)
       : b(b),
+        tiles(tiles),
         stages(stages),
         lie(threadIdx.x / 32 % Lie::WARPS, threadIdx.x % 32),
         column(threadIdx.x / 32 / Lie::WARPS * COLUMNS + lie.column),
-        line(first_column + column),
-        first_line((b.members > 1 ? member : 0) * b.lines),
-        begin(split::Part(b, b.members > 1 ? static_cast<uint32_t>(member) : 0).from),
         raw(raw + threadIdx.x) {}
 
-  /// Begins at the first stage.
-  __device__ __forceinline__ void rewind() {
-    next = 0;
-    from = begin + line * b.line_stride + lie.along * b.stride;
-    for (int stage = 0; stage < LOADS; ++stage) load_next();
+  /// Begins to load: of all parts' tiles every `step`th from `tile` on, below `end`. What is
+  /// taken of them must be all.
+  __device__ __forceinline__ void load_from(unsigned tile, unsigned step, unsigned end) {
+    loading = tile;
+    loading_step = step;
+    loading_end = end;
+    slot = 0;
+    go_to_loading();
+    for (int i = 0; i < LOADS; ++i) {
+      load_next();
+      if (++slot == LOADS) slot = 0;
+    }
+  }
+
+  /// Begins with the next tile that is loaded.
+  __device__ __forceinline__ void begin_tile(unsigned tile) {
+    at = line_of(tile);
+#pragma unroll
+    for (SoFar& all : so_far) all = {};
   }
 
   /// Splits a stage into `to`, a column COLUMN_BYTES, and leaves in `factors` what sums so far are
@@ -110,9 +68,14 @@ struct Splitter {
   __device__ __forceinline__ void split_stage(int stage, unsigned char* to, float* factors,
                                               Barrier& empty, uint32_t parity) {
     Run runs[Lie::VECTORS];
-    take(stage, runs);
+    take(runs);
     float factor[Lie::LINES];
-    if constexpr (!KNOWN) take_in(runs, stage, factor);
+    if constexpr (KNOWN) {
+#pragma unroll
+      for (int i = 0; i < Lie::LINES; ++i) leave_out_short(runs, stage, i, scales[i]);
+    } else {
+      take_in(runs, stage, factor);
+    }
     empty.wait(parity);
     to += column * COLUMN_BYTES + lie.along * int{sizeof(half)};
 #pragma unroll
@@ -132,35 +95,41 @@ struct Splitter {
         *reinterpret_cast<Part*>(to + p * PIECE_BYTES) = hi;
         *reinterpret_cast<Part*>(to + p * PIECE_BYTES + PIECE_BYTES / 2) = lo;
       }
-      if (KNOWN && scales[i].mark == split::MENDED) store_rests(runs, stage, i, scales[i]);
       if (lie.along == 0) factors[column + i] = KNOWN ? 1 : factor[i];
     }
   }
 
-  /// After the last stage: stores the columns' scales, and says whether they hold.
-  __device__ __forceinline__ bool finish() {
+  /// After the last stage: stores the columns' scales, in `codes` too, and says whether the
+  /// thread's hold. KNOWN: as for split_stage.
+  template <bool KNOWN>
+  __device__ __forceinline__ bool finish(int* codes) {
     bool hold = true;
 #pragma unroll
     for (int i = 0; i < Lie::LINES; ++i) {
-      SoFar& all = so_far[i];
+      if constexpr (!KNOWN) {
+        SoFar& all = so_far[i];
 #pragma unroll
-      for (int step = Lie::FIRST_STEP; step <= Lie::LAST_STEP; step *= 2) {
-        all.twice_least_less_one =
-            min(all.twice_least_less_one, __shfl_xor_sync(~0u, all.twice_least_less_one, step));
+        for (int step = Lie::FIRST_STEP; step <= Lie::LAST_STEP; step *= 2) {
+          all.twice_least_less_one =
+              min(all.twice_least_less_one, __shfl_xor_sync(~0u, all.twice_least_less_one, step));
+        }
+        hold &= all.holds();
+        scales[i] = {all.largest == 0 ? 0 : all.up, all.mark};
       }
-      hold &= all.holds();
-      store_scale(i, {all.largest == 0 ? 0 : all.up, all.mark});
+      if (lie.along > 0) continue;
+      codes[column + i] = scales[i].code();
+      if (at.line + i < b.lines) split::store_scale(b, at.first_line + at.line + i, scales[i]);
     }
     return hold;
   }
 
-  /// Reads the columns for their scales alone, and stores these.
-  __device__ __forceinline__ void measure() {
+  /// Reads a tile's columns for their scales alone.
+  __device__ __forceinline__ void measure(unsigned tile, int stages) {
     Extremes extremes[Lie::LINES];
-    rewind();
+    load_from(tile, 1, tile + 1);
     for (int stage = 0; stage < stages; ++stage) {
       Run runs[Lie::VECTORS];
-      take(stage, runs);
+      take(runs);
 #pragma unroll
       for (int i = 0; i < Lie::LINES; ++i) {
 #pragma unroll
@@ -171,58 +140,93 @@ struct Splitter {
     }
 #pragma unroll
     for (int i = 0; i < Lie::LINES; ++i) {
-      const Extremes all = extremes[i].over_lanes(2 * Lie::LAST_STEP, Lie::FIRST_STEP);
-      scales[i] = split::scale_of(all);
-      store_scale(i, scales[i]);
+      scales[i] = split::scale_of(extremes[i].over_lanes(2 * Lie::LAST_STEP, Lie::FIRST_STEP));
     }
   }
 
  private:
+  /// The thread's first column of a tile.
+  struct Line {
+    int64_t line;        ///< in its part of B, whose ...
+    int64_t first_line;  ///< ... first line, elements and length these are
+    const float* begin;
+    int length;
+  };
+
   const split::Split& b;
+  unsigned tiles;
   int stages;
   Lie lie;
-  int column;    ///< the thread's first in the tile ...
-  int64_t line;  ///< ... and in its member of B, whose first line and elements these are:
-  int64_t first_line;
-  const float* begin;
-  Run* raw;  ///< the thread's places: of vector v of stage s at (s * VECTORS + v) * THREADS
-  int next;  ///< stage to load ...
-  const float* from;  ///< ... and the thread's first element there
+  int column;  ///< the thread's first in a tile
+  Run* raw;    ///< the thread's places: of vector v of slot s at (s * VECTORS + v) * THREADS
+  Line at;
   SoFar so_far[Lie::LINES];
   Scale scales[Lie::LINES];
 
-  __device__ __forceinline__ Run* place(int stage, int vector) const {
-    return raw + (stage % LOADS * Lie::VECTORS + vector) * THREADS;
+  // What is loaded next: into which slot, which is the one that has been under way for longest, ...
+  int slot;
+  unsigned loading, loading_step, loading_end;  ///< ... of which tile, ...
+  const float* from;                            ///< ... the thread's first element there, ...
+  int left;     ///< ... and the elements along K from there on, if its columns exist,
+  int to_load;  ///< in so many stages
+
+  __device__ __forceinline__ Line line_of(unsigned tile) const {
+    const unsigned index = tile / tiles;
+    const int64_t line = int64_t{tile - index * tiles} * COLS + column,
+                  first_line = index * b.lines;
+    if constexpr (Lie::IN_PARTS) {
+      const split::Part part(b, index);
+      return {line, first_line, part.from, static_cast<int>(part.length)};
+    }
+    return {line, first_line, b.from + index * b.member_stride, 0};
   }
 
-  /// Elements of the thread's columns from a stage's first on. Vectors are inside or not, as a
-  /// whole.
-  __device__ __forceinline__ int left_at(int stage) const {
-    return line < b.lines ? static_cast<int>(b.length) - lie.along - stage * STAGE_K : 0;
+  /// Along K, in the part.
+  __device__ __forceinline__ int length_at(const Line& at) const {
+    return Lie::IN_PARTS ? at.length : static_cast<int>(b.length);
+  }
+
+  __device__ __forceinline__ Run* place(int vector) const {
+    return raw + (slot * Lie::VECTORS + vector) * THREADS;
+  }
+
+  __device__ __forceinline__ void go_to_loading() {
+    const Line to = line_of(loading);
+    from = to.begin + to.line * b.line_stride + lie.along * b.stride;
+    left = to.line < b.lines ? length_at(to) - lie.along : 0;
+    to_load = Lie::IN_PARTS ? ceil_div(to.length, STAGE_K) : stages;
   }
 
   /// Begins to load the next stage, if there is one.
   __device__ __forceinline__ void load_next() {
-    if (next < stages) {
-      const int left = left_at(next);
+    if (loading < loading_end) {
 #pragma unroll
       for (int v = 0; v < Lie::VECTORS; ++v) {
-        const bool inside = Lie::k_of(v) < left;
-        copy_async<RUN>(reinterpret_cast<float*>(place(next, v)),
-                        inside ? from + Lie::offset_of(v, b.stride) : begin, inside ? RUN : 0);
+#pragma unroll
+        for (int e = 0; e < RUN; e += Lie::WIDTH) {
+          const bool inside = Lie::k_of(v) + e < left;
+          copy_async<Lie::WIDTH>(place(v)->lane + e,
+                                 inside ? from + Lie::offset_of(v, b.stride) + e : b.from,
+                                 inside ? Lie::WIDTH : 0);
+        }
+      }
+      from += STAGE_K * b.stride;
+      left -= STAGE_K;
+      if (--to_load == 0) {
+        loading += loading_step;
+        go_to_loading();
       }
     }
     commit_copies();
-    ++next;
-    from += STAGE_K * b.stride;
   }
 
-  /// A stage's elements, whose places the next one takes.
-  __device__ __forceinline__ void take(int stage, Run (&runs)[Lie::VECTORS]) {
+  /// The next stage's elements, whose places another one takes.
+  __device__ __forceinline__ void take(Run (&runs)[Lie::VECTORS]) {
     wait_for_groups<LOADS - 1>();
 #pragma unroll
-    for (int v = 0; v < Lie::VECTORS; ++v) runs[v] = *place(stage, v);
+    for (int v = 0; v < Lie::VECTORS; ++v) runs[v] = *place(v);
     load_next();
+    if (++slot == LOADS) slot = 0;
   }
 
   __device__ __forceinline__ static Vector<float, Lie::ELEMENTS> elements_of(
@@ -294,39 +298,36 @@ struct Splitter {
           __ballot_sync(~0u, !all.is_known && all.is_doubtful(twice_least_less_one[i]));
       while (asking) {
         const int asked = __shfl_sync(~0u, column, __ffs(asking) - 1);
-        const Extremes rest = extremes_of_rest(line - column + asked + i, stage);
+        const Extremes rest = extremes_of_rest(at.line - column + asked + i, stage);
         if (column == asked) all.learn(rest);
         asking &= ~__ballot_sync(~0u, column == asked);
       }
     }
-    const float* const at = begin + line * b.line_stride + (lie.along + stage * STAGE_K) * b.stride;
+    const int first = lie.along + stage * STAGE_K;
+    const int left = at.line < b.lines ? length_at(at) - first : 0;
+    const float* const again = at.begin + at.line * b.line_stride + first * b.stride;
 #pragma unroll
     for (int v = 0; v < Lie::VECTORS; ++v) {
-      const bool inside = Lie::k_of(v) < left_at(stage);
-      runs[v] = inside ? load_vector<RUN>(at + Lie::offset_of(v, b.stride)) : Run{};
+#pragma unroll
+      for (int e = 0; e < RUN; e += Lie::WIDTH) {
+        using Loaded = Vector<float, Lie::WIDTH>;
+        *reinterpret_cast<Loaded*>(runs[v].lane + e) =
+            Lie::k_of(v) + e < left
+                ? load_vector<Lie::WIDTH>(again + Lie::offset_of(v, b.stride) + e)
+                : Loaded{};
+      }
     }
 #pragma unroll
     for (int i = 0; i < Lie::LINES; ++i) {
-      const SoFar& all = so_far[i];
-      if (all.mark != split::MENDED) continue;
-      const Scale scale{all.up, all.mark};
-      store_rests(runs, stage, i, scale);
-#pragma unroll
-      for (int p = 0; p < PIECES; ++p) {
-#pragma unroll
-        for (int e = 0; e < Lie::ELEMENTS; ++e) {
-          float& element = Lie::element(runs, i, p, e);
-          if (scale.is_short(element)) element = 0;
-        }
-      }
+      leave_out_short(runs, stage, i, {so_far[i].up, so_far[i].mark});
     }
   }
 
   /// Of a line's elements from a stage's first on, by a whole warp.
   __device__ __forceinline__ Extremes extremes_of_rest(int64_t line, int stage) const {
     constexpr int AT_ONCE = RUN * Lie::VECTORS;  // in the registers of `runs`, loaded again after
-    const int lane = threadIdx.x % 32, length = static_cast<int>(b.length);
-    const float* from = begin + line * b.line_stride + (stage * STAGE_K + lane) * b.stride;
+    const int lane = threadIdx.x % 32, length = length_at(at);
+    const float* from = at.begin + line * b.line_stride + (stage * STAGE_K + lane) * b.stride;
     Extremes extremes;
 #pragma unroll 1
     for (int first = stage * STAGE_K + lane; first < length; first += 32 * AT_ONCE) {
@@ -361,20 +362,20 @@ struct Splitter {
     }
   }
 
-  /// By one lane of those that share the column.
-  __device__ __forceinline__ void store_scale(int i, Scale scale) const {
-    if (lie.along == 0 && line + i < b.lines) split::store_scale(b, first_line + line + i, scale);
-  }
-
-  /// Stores what halves leave of a column, if it is in this stage.
-  __device__ __forceinline__ void store_rests(const Run (&runs)[Lie::VECTORS], int stage, int i,
-                                              Scale scale) const {
+  /// Stores what halves leave of a MENDED column, if it is in this stage, and takes it out.
+  __device__ __forceinline__ void leave_out_short(Run (&runs)[Lie::VECTORS], int stage, int i,
+                                                  Scale scale) const {
+    if (scale.mark != split::MENDED) return;
+    const int64_t first = int64_t{stage} * STAGE_K + lie.along;
 #pragma unroll
     for (int p = 0; p < PIECES; ++p) {
 #pragma unroll
       for (int e = 0; e < Lie::ELEMENTS; ++e) {
-        const int64_t k = int64_t{stage} * STAGE_K + p * split::PIECE + lie.along + e;
-        split::store_rest(b, first_line + line + i, k, Lie::element(runs, i, p, e), scale);
+        float& element = Lie::element(runs, i, p, e);
+        if (split::store_rest(b, at.first_line + at.line + i, first + p * split::PIECE + e, element,
+                              scale)) {
+          element = 0;
+        }
       }
     }
   }

@@ -3,6 +3,7 @@
 
 #include "device/warpgroup.h"
 #include "gemm/halves/lines.h"
+#include "gemm/halves/plain.h"
 #include "gemm/hopper/epilogue.h"
 
 namespace smem::gemm::halves {
@@ -30,7 +31,7 @@ struct Writer {
       sums[i] = scaled(sums[i], exponent + (i & 2 ? lower : upper));
     }
     mend(sums, first_row, first_col);
-    if (is_plain()) {
+    if (is_plain(epilogue)) {
 #pragma unroll
       for (int i = 0; i < SUMS; i += 2) {
         store_plain(row + (i & 2 ? 8 : 0), col + i / 4 * 8, sums[i], sums[i + 1]);
@@ -85,11 +86,6 @@ struct Writer {
     }
 #pragma unroll
     for (int i = 0; i < SUMS; ++i) sums[i] = own[i * THREADS];
-  }
-
-  __device__ __forceinline__ bool is_plain() const {
-    return epilogue.alpha == 1 && !epilogue.c.data && !epilogue.pre.data &&
-           (epilogue.activation == Activation::none || epilogue.activation == Activation::relu);
   }
 
   __device__ __forceinline__ void store_plain(int row, int col, float first, float second) const {

@@ -7,6 +7,9 @@
 
 namespace smem::gemm::split {
 
+/// Elements of a part of a line that `columns` takes at most.
+constexpr int64_t LONGEST_COLUMN = 512;
+
 /// Lines whose extremes a block of `extremes` finds.
 constexpr int CHUNK_LINES = 128;
 
@@ -30,7 +33,8 @@ using Launch = void (*)(const Split&, const Device&, bool early);
 struct Kernels {
   Launch rows;  ///< the whole split
 
-  // The same in two launches, for lines that lie side by side.
+  // The same for lines that lie side by side: in one launch up to LONGEST_COLUMN, or in two.
+  Launch columns;
   Launch extremes;  ///< finds the extremes of each chunk of each line
   Launch turned;    ///< splits the lines by what that found
 };
@@ -38,10 +42,11 @@ struct Kernels {
 inline namespace SMEM_BUILD {
 
 void rows(const Split& split, const Device& device, bool early);
+void columns(const Split& split, const Device& device, bool early);
 void extremes(const Split& split, const Device& device, bool early);
 void turned(const Split& split, const Device& device, bool early);
 
-inline constexpr Kernels KERNELS{&rows, &extremes, &turned};
+inline constexpr Kernels KERNELS{&rows, &columns, &extremes, &turned};
 
 }  // namespace SMEM_BUILD
 

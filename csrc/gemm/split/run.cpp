@@ -28,7 +28,8 @@ Workspace::Workspace(const Split& split) {
   const auto lines = static_cast<size_t>(split.all_lines());
   const auto chunks = static_cast<size_t>(ceil_div(split.part_length, chunk_length(split)));
   const auto halves_bytes = lines * static_cast<size_t>(split.pitch()) * HALF_BYTES;
-  extremes_bytes = lines_lie_side_by_side(split) ? lines * chunks * EXTREMES_BYTES : 0;
+  const bool needs_extremes = lines_lie_side_by_side(split) && split.part_length > LONGEST_COLUMN;
+  extremes_bytes = needs_extremes ? lines * chunks * EXTREMES_BYTES : 0;
   bytes = 0;
   const auto take = [&](size_t part) {
     const size_t offset = bytes;
@@ -57,6 +58,7 @@ Split Workspace::place(Split split, void* memory) const {
 void run(const Split& split, const Device& device, Build build, bool early) {
   const Kernels& launches = kernels(build);
   if (!lines_lie_side_by_side(split)) return launches.rows(split, device, early);
+  if (split.part_length <= LONGEST_COLUMN) return launches.columns(split, device, early);
   launches.extremes(split, device, early);
   launches.turned(split, device, /*early=*/true);
 }

@@ -149,12 +149,13 @@ struct Halves {
   }
 };
 
-/// Stores where the short element of a MENDED line is, if this is it, and the element.
-__device__ __forceinline__ void store_rest(const Split& split, int64_t line, int64_t position,
+/// Stores where the short element of a MENDED line is, and the element, if this is it: whether.
+__device__ __forceinline__ bool store_rest(const Split& split, int64_t line, int64_t position,
                                            float element, Scale scale, Site site = Site::here()) {
-  if (!scale.is_short(element)) return;
+  if (!scale.is_short(element)) return false;
   store(split.position + line, position, site);
   store(split.rest + line, element, site);
+  return true;
 }
 
 /// A part of a member's lines.

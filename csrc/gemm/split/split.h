@@ -65,9 +65,9 @@ struct Workspace {
   Split place(Split split, void* memory) const;
 };
 
-/// Splits in one launch, or in two where lines lie side by side. Nothing in the workspace needs to
-/// be initialised. `early`: beside the kernel before, whose results it does not need; whoever waits
-/// for this split has waited for that kernel too.
+/// Splits in one launch, or in two where long lines lie side by side. Nothing in the workspace
+/// needs to be initialised. `early`: beside the kernel before, whose results it does not need;
+/// whoever waits for this split has waited for that kernel too.
 void run(const Split& split, const Device& device, Build build, bool early = false);
 
 }  // namespace smem::gemm::split

@@ -1,4 +1,5 @@
 // The same kernels, built for host_run.
+#include "gemm/split/columns.cu"
 #include "gemm/split/extremes.cu"
 #include "gemm/split/rows.cu"
 #include "gemm/split/turned.cu"

@@ -1,6 +1,7 @@
 // The same kernels, built to be traced.
 #define SMEM_TRACED
 
+#include "gemm/split/columns.cu"
 #include "gemm/split/extremes.cu"
 #include "gemm/split/rows.cu"
 #include "gemm/split/turned.cu"
