@@ -25,8 +25,8 @@ inline namespace SMEM_BUILD {
 /// is worth more than work for every multiprocessor.
 constexpr int MAX_SEGMENTS = 8, MAX_NODE_SEGMENTS = 64;
 /// Blocks that a multiprocessor runs at once, and those of rows of a warp each. What a second
-/// launch costs, in the time of a segment.
-constexpr int ROW_BLOCKS_AT_ONCE = 3, LONE_ROW_BLOCKS = 4, SECOND_LAUNCH = 2;
+/// launch costs, in the time of a segment, and how many nodes of a row cost another.
+constexpr int ROW_BLOCKS_AT_ONCE = 3, LONE_ROW_BLOCKS = 4, SECOND_LAUNCH = 2, MANY_NODES = 4096;
 /// Blocks of short rows a multiprocessor that keep it busy to the end.
 constexpr int SHORT_ROW_BLOCKS = 16;
 
@@ -209,8 +209,9 @@ struct Shape {
 };
 
 /// The shape that is done earliest, if blocks follow each other without a gap and the last ones are
-/// on the average half done when the others end. A row of five segments, say, goes to one warp
-/// where there are rows enough: eight warps would leave three idle.
+/// on the average half done when the others end; some that do not fit at once take a turn of their
+/// own. A row of five segments, say, goes to one warp where there are rows enough: eight warps
+/// would leave three idle.
 Shape shape_of(const Problem& problem, const Device& device) {
   const int64_t segment = int64_t{LANES} * span_of(size_of(problem.in_dtype)) * problem.chain;
   const int64_t segments = std::max<int64_t>(1, ceil_div(problem.count, segment));
@@ -224,10 +225,12 @@ Shape shape_of(const Problem& problem, const Device& device) {
   const auto cost = [&](const Shape& shape) {
     const int at_once = shape.warps_a_row == 1 ? LONE_ROW_BLOCKS : ROW_BLOCKS_AT_ONCE;
     const double blocks = static_cast<double>(shape.blocks) / device.multiprocessors;
-    const double waves = blocks / ROW_BLOCKS_AT_ONCE + (blocks > at_once ? 0.5 : 0);
+    const double waves = blocks / ROW_BLOCKS_AT_ONCE;
+    const double turns = blocks > at_once ? std::max(2.0, waves) + 0.45 : std::max(1.0, waves);
     const double count = static_cast<double>(problem.count) / static_cast<double>(segment);
-    return std::max(1.0, waves) * std::min<double>(count, shape.segments_a_warp) +
-           (shape.chunks > 1 ? SECOND_LAUNCH : 0);
+    const double nodes = std::min(1.0, static_cast<double>(shape.chunks) / MANY_NODES);
+    return turns * std::min<double>(count, shape.segments_a_warp) +
+           (shape.chunks > 1 ? SECOND_LAUNCH + nodes : 0);
   };
   const int most = problem.chain == 1 ? MAX_NODE_SEGMENTS : MAX_SEGMENTS;
   Shape best = cut(1);
