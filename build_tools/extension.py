@@ -40,8 +40,6 @@ CXX = [
     "-Wall",
     # The CUDA sources that g++ compiles for the CPU say `#pragma unroll`.
     "-Wno-unknown-pragmas",
-    # What is loaded on a condition and used on the same one seems uninitialised to it.
-    "-Wno-maybe-uninitialized",
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
     # The tracer names source files: the same in every checkout.

@@ -135,6 +135,8 @@ WAYS_DOWN_COLUMNS = {
     "few side by side": ((6, 128, 64), 1),
     "from anywhere on": ((30, 300, 65), 1),
     "several chunks": ((5000, 160), 0),
+    "alone": ((640, 260, 50), 1),
+    "alone by vectors": ((33, 253_440), 0),
 }
 
 
@@ -148,6 +150,19 @@ def test_every_way_down_columns_has_the_bits_of_rows(
     rows = x.movedim(dim, -1).contiguous()
     assert same_bits(smem.sum(x, dim, kernel="columns"), smem.sum(rows, -1, kernel="rows"))
     assert same_bits(smem.amin(x, dim, kernel="columns"), smem.amin(rows, -1, kernel="rows"))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int8], ids=short)
+def test_rows_have_the_same_bits_wherever_they_begin(dtype: torch.dtype, device: str) -> None:
+    for count in (257, 300, 515, 1030, 2047, 2048, 2050, 4099, 8193, 16_390):
+        pitch = (count + 31) // 16 * 16
+        x = normal(9, pitch, device=device).mul(40).to(dtype)[:, :count]
+        expected = [f(x, 1, kernel="rows") for f in (smem.sum, smem.amax)]
+        for first in (0, 1, 3, 8, 13):
+            y = torch.empty(9, count + 14, dtype=dtype, device=device)[:, first : first + count]
+            y.copy_(x)
+            assert same_bits(smem.sum(y, 1, kernel="rows"), expected[0]), (count, first)
+            assert same_bits(smem.amax(y, 1, kernel="rows"), expected[1]), (count, first)
 
 
 @every_kernel

@@ -3,12 +3,14 @@
 // For outputs whose neighbours are neighbours in memory: 16 bytes of a row at a time through a ring
 // in shared memory (sum/column_ring.h), wherever rows begin (sum/shifted_rows.h). Few columns
 // without gaps between rows are one run (sum/narrow_columns.h), few rows need no ring
-// (sum/short_columns.h). All else goes element by element (sum/column_block.h).
+// (sum/short_columns.h), nor do some hundred rows of many columns (sum/lone_columns.h). All else
+// goes element by element (sum/column_block.h).
 #include "device/programmatic.h"
 #include "device/symbol.h"
 #include "sum/column_ring.h"
 #include "sum/ladder.h"
 #include "sum/layout.h"
+#include "sum/lone_columns.h"
 #include "sum/narrow_columns.h"
 #include "sum/result.h"
 #include "sum/shifted_rows.h"
@@ -156,6 +158,7 @@ constexpr int64_t LEAST_RUN_BYTES = 16 * LEAST_LANES / 2;
 enum class Neighbours {
   few_rows,  ///< as aligned or anywhere, and elements are so few that a thread takes them all
   narrow,    ///< few, and rows follow each other without gaps
+  lone,      ///< as aligned, shifted or anywhere, and so many that a thread takes them alone
   aligned,   ///< side by side, in whole vectors at multiples of 16 bytes
   shifted,   ///< side by side, from anywhere on
   anywhere,  ///< apart, or few; or there is no room for a ring of strips (before sm_80)
@@ -167,15 +170,25 @@ size_t shared_bytes(size_t ring) {
   return std::max(ring, sizeof(ColumnNodes<T, Op>));
 }
 
-Neighbours neighbours_of(const Problem& problem, const Device& device) {
+/// Whether threads that take columns alone are faster than what there is for columns that lie so.
+bool are_lone(const Problem& problem, const Device& device, Neighbours lie) {
+  if (problem.reduced.rank != 1 || problem.chain != CHAIN) return false;
+  const size_t bytes = size_of(problem.in_dtype);
+  const bool few = problem.count * problem.output_count <= LONE_SMALL;
+  const int64_t columns = problem.output_count / device.multiprocessors;
+  if (lie == Neighbours::aligned) {
+    if (bytes == 1 || problem.count > LANES) return false;
+    return bytes == 2 ? columns / COLUMN_WIDTH<bfloat16> >= 2 * LONE_THREADS
+                      : few && columns >= 2 * LONE_THREADS;
+  }
+  if (lie == Neighbours::shifted && (bytes == 1 || (bytes == 2 && !few))) return false;
+  return problem.count <= LONE_COLUMN && columns >= LONE_THREADS;
+}
+
+Neighbours layout_of(const Problem& problem, const Device& device) {
   const int inner = problem.outputs.rank - 1;
   const auto bytes = static_cast<int64_t>(size_of(problem.in_dtype));
-  const bool vectors = columns_are_vectors(problem, static_cast<int>(16 / bytes));
-  if (problem.count <= SHORT_COLUMN && problem.reduced.rank == 1) {
-    return Neighbours::few_rows;
-  }
-  if (columns_are_narrow(problem)) return Neighbours::narrow;
-  if (vectors) return Neighbours::aligned;
+  if (columns_are_vectors(problem, static_cast<int>(16 / bytes))) return Neighbours::aligned;
   const bool side_by_side = inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
                             problem.reduced.rank <= 1 &&
                             problem.outputs.size[inner] * bytes >= LEAST_RUN_BYTES;
@@ -184,33 +197,39 @@ Neighbours neighbours_of(const Problem& problem, const Device& device) {
              : Neighbours::anywhere;
 }
 
-ColumnsShape block_shape(const Problem& problem, const Device& device) {
+Neighbours neighbours_of(const Problem& problem, const Device& device) {
+  if (problem.count <= SHORT_COLUMN && problem.reduced.rank == 1) return Neighbours::few_rows;
+  if (columns_are_narrow(problem)) return Neighbours::narrow;
+  const Neighbours lie = layout_of(problem, device);
+  return are_lone(problem, device, lie) ? Neighbours::lone : lie;
+}
+
+ColumnsShape aligned_shape(const Problem& problem, const Device& device) {
   const auto width = static_cast<int64_t>(16 / size_of(problem.in_dtype));
+  const int64_t vectors = problem.output_count / width;
+  const int64_t most = std::min<int64_t>(WIDEST, power_of_two_from(vectors));
+  return ring_shape(problem, device, vectors, std::min<int64_t>(LINE_THREADS, most), most);
+}
+
+int64_t chunks_of(const Problem& problem, const Device& device) {
   switch (neighbours_of(problem, device)) {
     case Neighbours::few_rows:
-      return ColumnsShape{THREADS, SHORT_COLUMN, 0, 1};
-    case Neighbours::narrow: {
-      const NarrowColumns narrow = narrow_columns(problem, device);
-      const auto segments = static_cast<int64_t>(narrow.segments);
-      const int64_t chunks = ceil_div(problem.count, segments * LANES * CHAIN);
-      return ColumnsShape{1, 1, static_cast<unsigned>(problem.output_count / narrow.columns),
-                          chunks};
-    }
-    case Neighbours::aligned: {
-      const int64_t vectors = problem.output_count / width;
-      const int64_t most = std::min<int64_t>(WIDEST, power_of_two_from(vectors));
-      return ring_shape(problem, device, vectors, std::min<int64_t>(LINE_THREADS, most), most);
-    }
+    case Neighbours::lone:
+      return 1;
+    case Neighbours::narrow:
+      return narrow_columns(problem, device).chunks();
+    case Neighbours::aligned:
+      return aligned_shape(problem, device).chunks;
     case Neighbours::shifted:
-      return strip_shape(problem, device).block;
+      return strip_shape(problem, device).block.chunks;
     default:
-      return columns_shape(problem, device, 1);
+      return columns_shape(problem, device, 1).chunks;
   }
 }
 
 template <typename T, typename Op>
 void launch_aligned(const Problem& problem, const Device& device) {
-  const ColumnsShape shape = block_shape(problem, device);
+  const ColumnsShape shape = aligned_shape(problem, device);
   launch(
       "columns", aligned_columns_kernel<T, Op>,
       {shape.blocks(), {THREADS}, shared_bytes<T, Op>(AlignedRows<T>::SHARED_BYTES), problem.early},
@@ -227,6 +246,13 @@ void launch_shifted(const Problem& problem, const Device& device) {
 }
 
 template <typename T, typename Op, int W>
+void launch_lone(const Problem& problem, const Device& device) {
+  launch("columns", lone_columns_kernel<T, Op, W>,
+         {ceil_div(problem.output_count, THREADS * W), {THREADS}, 0, problem.early}, device,
+         LoneColumns{problem, results_are_vectors(problem, W)});
+}
+
+template <typename T, typename Op, int W>
 void launch_short(const Problem& problem, const Device& device) {
   launch("columns",
          problem.count <= SHORT_ROWS ? short_columns_kernel<T, Op, W, true>
@@ -236,20 +262,27 @@ void launch_short(const Problem& problem, const Device& device) {
 }
 
 template <typename T, typename Op>
+void run_lone(const Problem& problem, const Device& device) {
+  if constexpr (sizeof(T) == 2) {
+    if (columns_are_vectors(problem, VECTOR_WIDTH<T>)) {
+      return launch_lone<T, Op, COLUMN_WIDTH<T>>(problem, device);
+    }
+  }
+  return launch_lone<T, Op, 1>(problem, device);
+}
+
+template <typename T, typename Op>
 void launch_narrow(const Problem& problem, const Device& device) {
   const NarrowColumns narrow = narrow_columns(problem, device);
   const int leaves = narrow.segments * LANES * narrow.columns;
   launch("columns", narrow_columns_kernel<T, Op>,
-         {block_shape(problem, device).blocks(),
-          {THREADS},
-          narrow_place<T>(leaves) * sizeof(Leaf<T>),
-          problem.early},
+         {narrow.blocks(), {THREADS}, narrow_place<T>(leaves) * sizeof(Leaf<T>), problem.early},
          device, narrow);
 }
 
 template <typename T, typename Op, bool NESTED>
 void launch_columns(const Problem& problem, const Device& device) {
-  const ColumnsShape shape = block_shape(problem, device);
+  const ColumnsShape shape = columns_shape(problem, device, 1);
   launch("columns", columns_kernel<T, Op, NESTED>, {shape.blocks(), {THREADS}, 0, problem.early},
          device, Columns{problem, shape});
 }
@@ -264,6 +297,8 @@ void run_columns(const Problem& problem, const Device& device) {
           return columns_are_vectors(problem, VECTOR_WIDTH<T>)
                      ? launch_short<T, Op, VECTOR_WIDTH<T>>(problem, device)
                      : launch_short<T, Op, 1>(problem, device);
+        case Neighbours::lone:
+          return run_lone<T, Op>(problem, device);
         case Neighbours::narrow:
           return launch_narrow<T, Op>(problem, device);
         case Neighbours::aligned:
@@ -284,9 +319,7 @@ const Kernel columns{"columns",
                      "threads down neighbouring outputs, up to 16 bytes a load",
                      "any shape, any strides",
                      true,
-                     [](const Problem& problem, const Device& device) {
-                       return block_shape(problem, device).chunks;
-                     },
+                     &chunks_of,
                      &run_columns,
                      [](DType in_dtype) -> const void* {
                        return with_element_type(in_dtype, [](auto tag) {

@@ -24,6 +24,9 @@ struct NarrowColumns {
   Problem problem;
   int columns, segments;  ///< of a block; a power of two
   int vectors;            ///< of a round
+
+  int64_t chunks() const { return ceil_div(problem.count, int64_t{segments} * LANES * CHAIN); }
+  int64_t blocks() const { return problem.output_count / columns * chunks(); }
 };
 
 /// Where a leaf lies in shared memory: after each 128 bytes one is left out, so that a warp finds

@@ -2,13 +2,13 @@
 //
 // A warp reduces segments of 2048 elements (sum/segment.h), 16 bytes a load where the elements are
 // neighbours, wherever they begin; 1 to 8 warps share a row, and one word a warp goes through
-// shared memory. Rows longer than a block takes leave a node a chunk, and a second launch goes on
-// from there.
+// shared memory. A warp that has a row of its own waits for nobody. Rows longer than a block takes
+// leave a node a chunk, and a second launch goes on from there.
 //
-// Rows of less than a segment, of 1 or 2 bytes an element, have a kernel of their own, a warp a
-// row. So have rows of up to 256 elements: 4 to 32 lanes a row, four or eight rows a lane, so that
-// as many loads are in flight as in a long row.
+// Rows of up to 256 elements are a kernel of their own: 4 to 32 lanes a row, four or eight rows a
+// lane, so that as many loads are in flight as in a long row.
 #include <algorithm>
+#include <bit>
 
 #include "device/programmatic.h"
 #include "device/symbol.h"
@@ -23,67 +23,84 @@ inline namespace SMEM_BUILD {
 
 /// Segments a warp may take one after the other: of elements, and of nodes, where one launch less
 /// is worth more than work for every multiprocessor.
-constexpr int MAX_SEGMENTS = 8, MAX_NODE_SEGMENTS = 64, SEGMENT_LEVELS = 6;
-/// Blocks that a multiprocessor runs at once. What a block's start and a second launch cost, in the
-/// time of half a segment.
-constexpr int ROW_BLOCKS_AT_ONCE = 3, BLOCK_START = 1, SECOND_LAUNCH = 4;
-/// Blocks of rows of less than a segment that a multiprocessor runs at once.
-constexpr int LONE_ROW_BLOCKS = 4;
+constexpr int MAX_SEGMENTS = 8, MAX_NODE_SEGMENTS = 64;
+/// Blocks that a multiprocessor runs at once, and those of rows of a warp each. What a second
+/// launch costs, in the time of a segment, and how many nodes of a row cost another.
+constexpr int ROW_BLOCKS_AT_ONCE = 3, LONE_ROW_BLOCKS = 4, SECOND_LAUNCH = 2, MANY_NODES = 4096;
 /// Blocks of short rows a multiprocessor that keep it busy to the end.
 constexpr int SHORT_ROW_BLOCKS = 16;
 
+/// Levels of the tree above a warp's segments. Nodes are of the type that they come to.
+template <typename T, typename Op>
+constexpr int SEGMENT_LEVELS =
+    std::bit_width(unsigned{std::is_same_v<T, Node<Op, T>> ? MAX_NODE_SEGMENTS : MAX_SEGMENTS}) - 1;
+
+/// The node above `segments` of them, a power of two, from segment `first` of an output on. Called
+/// by a warp.
+template <typename T, typename Op, Lie LIE>
+__device__ __forceinline__ Node<Op, T> reduce_segments(const Problem& problem, int64_t output,
+                                                       int64_t first, int segments) {
+  Segment<T, Op, LIE> segment{
+      problem, static_cast<const T*>(problem.in) + offsets_at(problem.outputs, output).of[IN]};
+  const int length = segment.LENGTH * problem.chain;
+  Counter<Op, Node<Op, T>, SEGMENT_LEVELS<T, Op>> counter;
+  Node<Op, T> node{};
+  for (int s = 0; s < segments; ++s) node = counter.push(s, segment.reduce((first + s) * length));
+  return node;
+}
+
 struct Rows {
   Problem problem;
-  int warps_a_row, segments_a_warp;  ///< powers of two
+  int level;            ///< 2^level warps share a row
+  int segments_a_warp;  ///< a power of two
 };
 
 /// LIE_ is a Lie: compilers agree on how an int is called in a kernel's name.
 template <typename T, typename Op, int LIE_>
 __global__ void __launch_bounds__(THREADS, Lie(LIE_) == Lie::nested ? 2 : ROW_BLOCKS_AT_ONCE)
     rows_kernel(const __grid_constant__ Rows rows) {
-  constexpr Lie LIE{LIE_};
   using Acc = Node<Op, T>;
   __shared__ Tile<Acc, 1, WARPS> nodes;
   const Problem& problem = rows.problem;
+  const int level = rows.level, warps_a_row = 1 << level;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int rows_a_block = WARPS / rows.warps_a_row;
-  const unsigned chunks = static_cast<unsigned>(problem.chunks), chunk = blockIdx.x % chunks;
-  const int64_t first_row = int64_t{blockIdx.x / chunks} * rows_a_block;
+  unsigned block = blockIdx.x, chunk = 0;
+  if (problem.chunks > 1) {
+    const auto chunks = static_cast<unsigned>(problem.chunks);
+    chunk = block % chunks;
+    block /= chunks;
+  }
+  const int64_t first_row = int64_t{block} * (WARPS >> level);
 
   let_next_begin();
   wait_for_previous();
   Acc node = Op::template identity<Acc>();
-  const int64_t row = first_row + warp / rows.warps_a_row;
+  int64_t row = first_row + (warp >> level);
   if (row < problem.output_count) {
-    Segment<T, Op, LIE> segment{
-        problem, static_cast<const T*>(problem.in) + offsets_at(problem.outputs, row).of[IN]};
-    const int64_t first_segment =
-        (int64_t{chunk} * rows.warps_a_row + warp % rows.warps_a_row) * rows.segments_a_warp;
-    Counter<Op, Acc, SEGMENT_LEVELS> counter;
-    for (int s = 0; s < rows.segments_a_warp; ++s) {
-      const bool exists = (first_segment + s) * segment.LENGTH * problem.chain < problem.count;
-      node = counter.push(
-          s, exists ? segment.reduce(first_segment + s) : Op::template identity<Acc>());
-    }
+    const int64_t first_warp = int64_t{chunk} * warps_a_row + (warp & (warps_a_row - 1));
+    node = reduce_segments<T, Op, Lie(LIE_)>(problem, row, first_warp * rows.segments_a_warp,
+                                             rows.segments_a_warp);
   }
-  if (lane == 0) nodes(0, warp) = node;
-  __syncthreads();
-  if (warp > 0) return;
-  node = lane < WARPS ? Acc(nodes(0, lane)) : Op::template identity<Acc>();
-  node = node_above_lanes<Op>(node, 1, rows.warps_a_row);
-  const int64_t stored_row = first_row + lane / rows.warps_a_row;
-  if (lane < WARPS && lane % rows.warps_a_row == 0 && stored_row < problem.output_count) {
-    put_result(problem, stored_row, chunk, node);
+  bool stores = lane == 0;
+  if (level > 0) {
+    if (lane == 0) nodes(0, warp) = node;
+    __syncthreads();
+    if (warp > 0) return;
+    node = lane < WARPS ? Acc(nodes(0, lane)) : Op::template identity<Acc>();
+    node = node_above_lanes<Op>(node, 1, warps_a_row);
+    row = first_row + (lane >> level);
+    stores = lane < WARPS && (lane & (warps_a_row - 1)) == 0;
   }
+  if (stores && row < problem.output_count) put_result(problem, row, chunk, node);
 }
 
 struct LoneRows {
   Problem problem;
-  int rounds;
+  int segments, rounds;
 };
 
-/// Rows of less than a segment, in vectors, of elements of 1 or 2 bytes: each warp has rows of its
-/// own, one after the other, and nobody waits for another.
+/// Rows of few segments, of whole vectors, a warp each, one after the other: the same with a third
+/// of the instructions before the first load, and a block a multiprocessor more.
 template <typename T, typename Op>
 __global__ void __launch_bounds__(THREADS, LONE_ROW_BLOCKS)
     lone_rows_kernel(const __grid_constant__ LoneRows rows) {
@@ -95,9 +112,7 @@ __global__ void __launch_bounds__(THREADS, LONE_ROW_BLOCKS)
   for (int round = 0; round < rows.rounds; ++round) {
     const int64_t row = first_row + round * WARPS;
     if (row >= problem.output_count) return;
-    Segment<T, Op, Lie::aligned> segment{
-        problem, static_cast<const T*>(problem.in) + offsets_at(problem.outputs, row).of[IN]};
-    const Node<Op, T> node = segment.template reduce<false>(0);
+    const auto node = reduce_segments<T, Op, Lie::aligned>(problem, row, 0, rows.segments);
     if (threadIdx.x % 32 == 0) put_result(problem, row, 0, node);
   }
 }
@@ -171,11 +186,13 @@ __global__ void __launch_bounds__(THREADS, 3)
 
 namespace {
 
-/// One load of every lane for a row, or a few single elements.
-constexpr int SHORT_COUNT = 256;
+/// One load of every lane for a row, or a few single elements. More nodes than these, which few
+/// rows have, take 2 us less as a segment: code that is cold to a second launch counts.
+constexpr int SHORT_COUNT = 256, SHORT_NODES = 64;
 
 bool is_short(const Problem& problem) {
-  return problem.count > 0 && problem.count <= SHORT_COUNT && problem.reduced.rank <= 1;
+  const int most = problem.chain == 1 ? SHORT_NODES : SHORT_COUNT;
+  return problem.count > 0 && problem.count <= most && problem.reduced.rank <= 1;
 }
 
 template <typename T>
@@ -191,9 +208,10 @@ struct Shape {
   int64_t chunks, blocks;
 };
 
-/// The shape whose busiest multiprocessor has the fewest segments to do one after the other. A row
-/// of five segments, say, goes to one warp where there are rows enough: eight warps would leave
-/// three idle.
+/// The shape that is done earliest, if blocks follow each other without a gap and the last ones are
+/// on the average half done when the others end; some that do not fit at once take a turn of their
+/// own. A row of five segments, say, goes to one warp where there are rows enough: eight warps
+/// would leave three idle.
 Shape shape_of(const Problem& problem, const Device& device) {
   const int64_t segment = int64_t{LANES} * span_of(size_of(problem.in_dtype)) * problem.chain;
   const int64_t segments = std::max<int64_t>(1, ceil_div(problem.count, segment));
@@ -204,11 +222,15 @@ Shape shape_of(const Problem& problem, const Device& device) {
     return Shape{warps_a_row, segments_a_warp, chunks,
                  chunks * ceil_div(problem.output_count, WARPS / warps_a_row)};
   };
-  const int64_t at_once = int64_t{ROW_BLOCKS_AT_ONCE} * device.multiprocessors;
   const auto cost = [&](const Shape& shape) {
-    const int64_t depth = std::min<int64_t>(segments, shape.segments_a_warp);
-    return ceil_div(shape.blocks, at_once) * (2 * depth + BLOCK_START) +
-           (shape.chunks > 1 ? SECOND_LAUNCH : 0);
+    const int at_once = shape.warps_a_row == 1 ? LONE_ROW_BLOCKS : ROW_BLOCKS_AT_ONCE;
+    const double blocks = static_cast<double>(shape.blocks) / device.multiprocessors;
+    const double waves = blocks / ROW_BLOCKS_AT_ONCE;
+    const double turns = blocks > at_once ? std::max(2.0, waves) + 0.45 : std::max(1.0, waves);
+    const double count = static_cast<double>(problem.count) / static_cast<double>(segment);
+    const double nodes = std::min(1.0, static_cast<double>(shape.chunks) / MANY_NODES);
+    return turns * std::min<double>(count, shape.segments_a_warp) +
+           (shape.chunks > 1 ? SECOND_LAUNCH + nodes : 0);
   };
   const int most = problem.chain == 1 ? MAX_NODE_SEGMENTS : MAX_SEGMENTS;
   Shape best = cut(1);
@@ -219,21 +241,30 @@ Shape shape_of(const Problem& problem, const Device& device) {
   return best;
 }
 
-/// Whether each row is less than a segment, in whole vectors.
-template <typename T>
-bool are_lone(const Problem& problem) {
-  return problem.count > 0 && problem.count < int64_t{LANES} * span_of(sizeof(T)) * problem.chain &&
-         lie_of<T>(problem) == Lie::aligned;
-}
-
 struct RowsOf {
   static constexpr const char* NAME = "rows";
+
+  /// Half a segment and less is so little work that a second row pays for a block's start.
+  template <typename T, typename Op>
+  static void launch_lone(const Problem& problem, const Device& device, const Shape& shape) {
+    const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.multiprocessors * WARPS;
+    const bool is_half = 2 * problem.count <= int64_t{LANES} * span_of(sizeof(T)) * problem.chain;
+    const int rounds = is_half && problem.output_count >= 2 * enough ? 2 : 1;
+    launch(NAME, lone_rows_kernel<T, Op>,
+           {ceil_div(problem.output_count, WARPS * rounds), {THREADS}, 0, problem.early}, device,
+           LoneRows{problem, shape.segments_a_warp, rounds});
+  }
 
   template <typename T, typename Op, Lie LIE>
   static void launch_rows(const Problem& problem, const Device& device) {
     const Shape shape = shape_of(problem, device);
+    if constexpr (LIE == Lie::aligned) {
+      if (shape.warps_a_row == 1 && shape.chunks == 1)
+        return launch_lone<T, Op>(problem, device, shape);
+    }
     launch(NAME, rows_kernel<T, Op, int(LIE)>, {shape.blocks, {THREADS}, 0, problem.early}, device,
-           Rows{problem, shape.warps_a_row, shape.segments_a_warp});
+           Rows{problem, std::countr_zero(static_cast<unsigned>(shape.warps_a_row)),
+                shape.segments_a_warp});
   }
 
   template <typename T, typename Op, int VEC, int VECTORS>
@@ -250,15 +281,6 @@ struct RowsOf {
   }
 
   template <typename T, typename Op>
-  static void run_lone(const Problem& problem, const Device& device) {
-    const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.multiprocessors * WARPS;
-    const int64_t rounds = std::clamp<int64_t>(problem.output_count / enough, 1, MAX_ROUNDS);
-    launch(NAME, lone_rows_kernel<T, Op>,
-           {ceil_div(problem.output_count, WARPS * rounds), {THREADS}, 0, problem.early}, device,
-           LoneRows{problem, static_cast<int>(rounds)});
-  }
-
-  template <typename T, typename Op>
   static void run_short(const Problem& problem, const Device& device) {
     constexpr int WIDTH = VECTOR_WIDTH<T>, MOST = std::max(1, SHORT_COUNT / (32 * WIDTH));
     const bool wide = problem.count % WIDTH == 0 && rows_are_vectors(problem, WIDTH);
@@ -270,9 +292,6 @@ struct RowsOf {
   template <typename T, typename Op>
   static void run(const Problem& problem, const Device& device) {
     if (is_short(problem)) return run_short<T, Op>(problem, device);
-    if constexpr (Segment<T, Op, Lie::aligned>::ENDS_AT_ONCE) {
-      if (are_lone<T>(problem)) return run_lone<T, Op>(problem, device);
-    }
     switch (lie_of<T>(problem)) {
       case Lie::aligned:
         return launch_rows<T, Op, Lie::aligned>(problem, device);

@@ -33,9 +33,6 @@ struct Segment {
   static constexpr int LENGTH =
       LANES * span_of(sizeof(T));  ///< elements of a segment over the chain's
   static constexpr int BATCH = std::min(LENGTH * CHAIN / ROUND, std::max(1, LOADS / VECTORS));
-  /// Whether a segment that is not whole takes its loads at once. (Where a lane has several vectors
-  /// a round, nvcc then keeps the leaves in local memory: a last vector may be any of them.)
-  static constexpr bool ENDS_AT_ONCE = LIE == Lie::aligned && VECTORS == 1;
   static constexpr int LEVEL = std::bit_width(unsigned{VEC}) - 1;  ///< of a lane's node
 
   using Slots = Leaves<T, Op, VEC>[VECTORS];
@@ -47,12 +44,12 @@ struct Segment {
   const T* run = nullptr;
   int64_t run_end = 0;
 
-  /// The node above the leaves of a segment that has any. Called by a warp, for one segment after
-  /// the other. WHOLE: it may be as long as segments are.
-  template <bool WHOLE = true>
-  __device__ __forceinline__ Node<Op, T> reduce(int64_t segment, Site site = Site::here()) {
+  /// The node above the leaves of the segment from element `begin` on, the identity where there is
+  /// none. Called by a warp, for one segment after the other.
+  __device__ __forceinline__ Node<Op, T> reduce(int64_t begin, Site site = Site::here()) {
     const int most = LENGTH * problem.chain;
-    const int64_t begin = segment * most, left = problem.count - begin;
+    const int64_t left = problem.count - begin;
+    if (left <= 0) return Op::template identity<Node<Op, T>>();
     const int size = left < most ? static_cast<int>(left) : most;
     const int lane = threadIdx.x % 32;
 
@@ -61,21 +58,22 @@ struct Segment {
     const int shift = LIE == Lie::shifted ? misalignment(row) : 0;
     const int64_t first = begin - shift + lane * VEC;
     Slots leaves;
-    if (LIE == Lie::shifted && first < begin) {
-      leaves[0].add_some(row + first, shift, VEC < shift + size ? VEC : shift + size, site);
-    }
-    if (ENDS_AT_ONCE && (!WHOLE || size < LENGTH * CHAIN)) {
-      add_end(leaves, first, size, site);
-    } else {
-      const int whole = (shift + size) / ROUND;  // rounds with no end to test
-      const int round = add_whole<BATCH>(leaves, first, begin, 0, whole, site);
-      if (shift + size > whole * ROUND) {
-        add_last(leaves, first + round * ROUND, begin, begin + size, site);
+    if constexpr (LIE == Lie::aligned) {
+      if (size == LENGTH * CHAIN) {
+        add_all(leaves, first, site);
+      } else {
+        add_slots(leaves, first, 0, size, site);
       }
+    } else if constexpr (LIE == Lie::shifted) {
+      add_slots(leaves, first, shift, shift + size, site);
+    } else {
+      const int whole = size / ROUND;  // rounds with no end to test
+      const int round = add_whole<BATCH>(leaves, first, 0, whole, site);
+      if (size > whole * ROUND) add_last(leaves, first + round * ROUND, begin + size, site);
     }
     if constexpr (LIE == Lie::shifted && !std::is_integral_v<T>) realign(leaves, shift);
 
-    Leaf<T> nodes[VECTORS];
+    Leaf<T> nodes[VECTORS] = {};
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) nodes[j] = leaves[j].node();
     const auto node = node_above_row<Op, T, LEVEL>(scatter_over_lanes<Op>(nodes), 32, VECTORS);
@@ -106,66 +104,109 @@ struct Segment {
 
   /// Adds rounds up to `whole`, as many at a time as there are; returns `whole`.
   template <int ROUNDS>
-  __device__ __forceinline__ int add_whole(Slots& leaves, int64_t first, int64_t begin, int round,
-                                           int whole, Site site) {
+  __device__ __forceinline__ int add_whole(Slots& leaves, int64_t first, int round, int whole,
+                                           Site site) {
     for (; round + ROUNDS <= whole; round += ROUNDS) {
-      add_rounds<ROUNDS>(leaves, first + round * ROUND, begin, site);
+      add_rounds<ROUNDS>(leaves, first + round * ROUND, site);
     }
-    if constexpr (ROUNDS > 1) {
-      return add_whole<ROUNDS / 2>(leaves, first, begin, round, whole, site);
-    }
+    if constexpr (ROUNDS > 1) return add_whole<ROUNDS / 2>(leaves, first, round, whole, site);
     return round;
   }
 
   template <int ROUNDS>
-  __device__ __forceinline__ void add_rounds(Slots& leaves, int64_t first, int64_t begin,
-                                             Site site) {
+  __device__ __forceinline__ void add_rounds(Slots& leaves, int64_t first, Site site) {
+    Loaded<T, VEC> loaded[ROUNDS][VECTORS] = {};
+#pragma unroll
+    for (int r = 0; r < ROUNDS; ++r) {
+#pragma unroll
+      for (int j = 0; j < VECTORS; ++j) {
+        loaded[r][j] = load_words<VEC>(at(first + r * ROUND + j * 32 * VEC), site);
+      }
+    }
+    add_loaded(leaves, loaded);
+  }
+
+  template <int ROUNDS>
+  __device__ __forceinline__ static void add_loaded(
+      Slots& leaves, const Loaded<T, VEC> (&loaded)[ROUNDS][VECTORS]) {
+#pragma unroll
+    for (int r = 0; r < ROUNDS; ++r) {
+#pragma unroll
+      for (int j = 0; j < VECTORS; ++j) leaves[j].add(loaded[r][j].elements());
+    }
+  }
+
+  /// Adds a whole segment. Its rounds are counted by a constant: while leaves are nothing yet, they
+  /// hold no registers that loads could be under way to.
+  __device__ __forceinline__ void add_all(Slots& leaves, int64_t first, Site site) {
+#pragma unroll
+    for (int round = 0; round < LENGTH * CHAIN / ROUND; round += BATCH) {
+      add_rounds<BATCH>(leaves, first + round * ROUND, site);
+    }
+  }
+
+  /// Adds the elements in slots `begin` to before `end`. What they begin and end with may be no
+  /// whole vectors.
+  __device__ __forceinline__ void add_slots(Slots& leaves, int64_t first, int begin, int end,
+                                            Site site) {
+    const int slot = static_cast<int>(threadIdx.x) % 32 * VEC, whole = end / VEC * VEC;
+    constexpr bool ONCE = BATCH * ROUND == LENGTH * CHAIN;
+    for (int from = 0; from == 0 || (!ONCE && from < whole); from += BATCH * ROUND) {
+      add_vectors<BATCH>(leaves, first + from, begin - from - slot, whole - from - slot, site);
+    }
+    if (whole == end) return;
+    const int least = whole == 0 ? begin : 0;
+#pragma unroll
+    for (int j = 0; j < VECTORS; ++j) {
+      if (j * 32 * VEC + slot == whole % ROUND) {
+        leaves[j].add_some(at(first + whole - slot), least, end - whole, site);
+      }
+    }
+  }
+
+  /// Adds ROUNDS rounds' vectors, or half as many where there are no more: the elements from
+  /// `begin` to before `end`, counted from the lane's first. All loads are under way at once, and
+  /// none is added on a condition.
+  template <int ROUNDS>
+  __device__ __forceinline__ void add_vectors(Slots& leaves, int64_t first, int begin, int end,
+                                              Site site) {
+    if constexpr (ROUNDS > 2) {
+      const int slot = static_cast<int>(threadIdx.x) % 32 * VEC;
+      if (end + slot <= ROUNDS / 2 * ROUND) {
+        return add_vectors<ROUNDS / 2>(leaves, first, begin, end, site);
+      }
+    }
     Loaded<T, VEC> loaded[ROUNDS][VECTORS];
-    // The vector that begins before the row has been added already.
-    const bool has_first = LIE != Lie::shifted || first >= begin;
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
       for (int j = 0; j < VECTORS; ++j) {
-        if (r + j > 0 || has_first) {
-          loaded[r][j] = load_words<VEC>(at(first + r * ROUND + j * 32 * VEC), site);
-        }
+        const int from = r * ROUND + j * 32 * VEC;
+        loaded[r][j] = vector_of_identity<T, Op, VEC>();
+        if (from >= begin && from < end) loaded[r][j] = load_words<VEC>(at(first + from), site);
       }
     }
-#pragma unroll
-    for (int r = 0; r < ROUNDS; ++r) {
-#pragma unroll
-      for (int j = 0; j < VECTORS; ++j) {
-        if (r + j > 0 || has_first) leaves[j].add(loaded[r][j].elements());
-      }
+    if (LIE == Lie::shifted && begin > 0 && end > 0) {
+      loaded[0][0] = load_from(at(first), begin, site);
     }
+    add_loaded(leaves, loaded);
   }
 
-  /// Adds a row's last segment, of `size` elements: as many loads at once as of a whole one.
-  __device__ __forceinline__ void add_end(Slots& leaves, int64_t first, int size, Site site) {
-    const int slot = static_cast<int>(threadIdx.x) % 32 * VEC, whole = size / VEC * VEC;
-    for (int round = 0; round * ROUND < whole; round += BATCH) {
-      Loaded<T, VEC> loaded[BATCH];
+  /// The elements from `begin` on of the vector at `from`; reads no others.
+  __device__ __forceinline__ static Loaded<T, VEC> load_from(const T* from, int begin, Site site) {
+    auto vector = vector_of_identity<T, Op, VEC>().elements();
 #pragma unroll
-      for (int r = 0; r < BATCH; ++r) {
-        const int from = (round + r) * ROUND;
-        loaded[r] = vector_of_identity<T, Op, VEC>();
-        if (from + slot < whole) loaded[r] = load_words<VEC>(at(first + from), site);
-      }
-#pragma unroll
-      for (int r = 0; r < BATCH; ++r) leaves[0].add(loaded[r].elements());
+    for (int v = 1; v < VEC; ++v) {
+      if (v >= begin) vector.lane[v] = load(from + v, site);
     }
-    // The last vector, where it is not whole.
-    if (whole == size || slot != whole % ROUND) return;
-    leaves[0].add_some(at(first + whole - slot), 0, size - whole, site);
+    return std::bit_cast<Loaded<T, VEC>>(vector);
   }
 
-  __device__ __forceinline__ void add_last(Slots& leaves, int64_t first, int64_t begin, int64_t end,
-                                           Site site) {
+  __device__ __forceinline__ void add_last(Slots& leaves, int64_t first, int64_t end, Site site) {
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
       const int64_t i = first + j * 32 * VEC;
-      if (i < begin || i >= end) continue;
+      if (i >= end) continue;
       if (i + VEC <= end) {
         leaves[j].add(load_vector<VEC>(at(i), site));
       } else {
