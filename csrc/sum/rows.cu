@@ -33,7 +33,9 @@ constexpr int SHORT_ROW_BLOCKS = 16;
 /// Levels of the tree above a warp's segments. Nodes are of the type that they come to.
 template <typename T, typename Op>
 constexpr int SEGMENT_LEVELS =
-    std::bit_width(unsigned{std::is_same_v<T, Node<Op, T>> ? MAX_NODE_SEGMENTS : MAX_SEGMENTS}) - 1;
+    std::bit_width(
+        static_cast<unsigned>(std::is_same_v<T, Node<Op, T>> ? MAX_NODE_SEGMENTS : MAX_SEGMENTS)) -
+    1;
 
 /// The node above `segments` of them, a power of two, from segment `first` of an output on. Called
 /// by a warp.
