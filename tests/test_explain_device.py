@@ -150,9 +150,10 @@ def test_every_kernel_is_in_the_builds_report() -> None:
 def test_static_shared_memory_is_what_ptxas_counted(
     op: str, kernel: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # As most problems run it: down columns, by whole vectors, several threads a column.
-    across = ["-m", "60", "--dim", "0"] if kernel == "columns" else []
-    found = report(capsys, op, "--kernel", kernel, *SMALL[op], *across)
+    # As most problems run it: down columns, by whole vectors, several threads a column; along
+    # rows, several warps a row.
+    larger = {"columns": ["-m", "60", "--dim", "0"], "rows": ["-n", "5000"]}.get(kernel, [])
+    found = report(capsys, op, "--kernel", kernel, *SMALL[op], *larger)
     if found["residency"]["resources"] is None:
         pytest.skip(found["residency"]["unknown"])
     (launch,) = found["trace"]["launches"]

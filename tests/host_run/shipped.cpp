@@ -49,18 +49,23 @@ void run_transpose(const transpose::Kernel& kernel) {
   }
 }
 
-void run_sum(const sum::Kernel& kernel) {
-  constexpr int64_t OUTPUTS = 3, COUNT = 300;
-  Buffer<float> in("in", OUTPUTS * COUNT, 1), out("out", OUTPUTS);
-  sum::Problem problem{sum::Operator::sum, DType::f32, DType::f32, in.data(), out.data()};
+constexpr int64_t OUTPUTS = 3;
+
+sum::Problem sum_problem(const float* in, float* out, int64_t count) {
+  sum::Problem problem{sum::Operator::sum, DType::f32, DType::f32, in, out};
   problem.output_count = OUTPUTS;
-  problem.count = COUNT;
+  problem.count = count;
   problem.chunks = 1;
   problem.chain = 8;
-  problem.outputs = {1, {OUTPUTS}, {{COUNT}, {1}}};
-  problem.reduced = {1, {COUNT}, {{1}}};
-  kernel.launch(problem, HOST_DEVICE);
-  for (int o = 0; o < OUTPUTS; ++o) expect(out.data()[o] == COUNT);
+  problem.outputs = {1, {OUTPUTS}, {{count}, {1}}};
+  problem.reduced = {1, {count}, {{1}}};
+  return problem;
+}
+
+void run_sum(const sum::Kernel& kernel, int64_t count) {
+  Buffer<float> in("in", static_cast<size_t>(OUTPUTS * count), 1), out("out", OUTPUTS);
+  kernel.launch(sum_problem(in.data(), out.data(), count), HOST_DEVICE);
+  for (int o = 0; o < OUTPUTS; ++o) expect(out.data()[o] == static_cast<float>(count));
 }
 
 std::vector<Case> cases_of(const gemm::Kernel& kernel) {
@@ -74,7 +79,12 @@ std::vector<Case> cases_of(const transpose::Kernel& kernel) {
   return {{kernel.name, [&] { run_transpose(kernel); }}};
 }
 std::vector<Case> cases_of(const sum::Kernel& kernel) {
-  return {{kernel.name, [&] { run_sum(kernel); }}};
+  constexpr int64_t SHORT = 300, LONG = 5000;  // a warp and several, of those that share a row
+  const std::string name = kernel.name;
+  std::vector<Case> cases{{name + "/short", [&] { run_sum(kernel, SHORT); }}};
+  const bool at_once = kernel.chunks(sum_problem(nullptr, nullptr, LONG), HOST_DEVICE) == 1;
+  if (at_once) cases.push_back({name + "/long", [&] { run_sum(kernel, LONG); }});
+  return cases;
 }
 
 template <typename Kernel, size_t N>
