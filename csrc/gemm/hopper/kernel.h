@@ -137,7 +137,7 @@ struct Worker {
   /// does where chunks are pieces of their own.
   template <typename Add>
   __device__ __forceinline__ void add_chunks(Sums& sums, int steps, const Add& add) const {
-    if constexpr (!TILE.adds_chunks(std::is_same_v<T, float>)) {
+    if constexpr (EXIT == Exit::boxes || !TILE.adds_chunks(std::is_same_v<T, float>)) {
       add(steps);
     } else {
       const bool in_chunks = steps > args.chunk_steps;

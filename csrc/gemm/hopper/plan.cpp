@@ -240,7 +240,9 @@ Plan untiled(const Problem& problem) {
   p.chunks = 1;
   p.output = output_of(problem);
   if (p.turned && p.output == Output::boxes) p.output = Output::rows;
-  const bool is_plain = p.output == Output::boxes && !problem.pre && !activates(problem.activation);
+  // The kernels of little code add no chunks.
+  const bool is_plain = p.output == Output::boxes && !problem.pre &&
+                        !activates(problem.activation) && p.chunk_steps == steps_of(problem);
   p.exit = is_plain ? Exit::boxes : Exit::any;
   return p;
 }

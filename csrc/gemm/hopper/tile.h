@@ -33,8 +33,8 @@ enum class Output : int {
 };
 
 /// What a kernel can do with its sums. One that writes boxes, with alpha, a bias and relu at most,
-/// is a quarter of the code of one that can do anything, and where nothing of it is cached every
-/// 128 bytes of it come from DRAM.
+/// and of one chain each, is a quarter of the code of one that can do anything, and where nothing
+/// of it is cached every 128 bytes of it come from DRAM.
 enum class Exit : int { boxes, any };
 
 /// rows x cols of out a block. `steps` of K travel together, `stages` times. The blocks of a
