@@ -52,7 +52,8 @@ def table(found: Mapping[str, Any]) -> str:
     made_by, rows = found["versions"], found["rows"]
     lines = [
         f"Measured on: {found['device']}, torch {made_by['torch']}, "
-        f"torch_smem_gemm {made_by['torch_smem_gemm']}, {found['date']}.",
+        f"torch_smem_gemm {made_by['torch_smem_gemm']}, {found['date']}, "
+        f"commit {made_by['commit']}.",
         "",
         "| set | problems | geometric mean | median | worst | of |",
         "| --- | --: | --: | --: | --: | --- |",
