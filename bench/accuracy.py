@@ -7,7 +7,6 @@ PYTHONPATH=. python bench/accuracy.py --check                      # exit with 1
 
 from __future__ import annotations
 
-import datetime
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,13 +14,13 @@ from typing import Any, Literal
 
 import torch
 from measured_document import command
+from origin import measured_on, origin
 from torch import Tensor
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench.measure import float32_products
 from torch_smem_gemm.bench.numbers import DATA, errors
 from torch_smem_gemm.bench.report import between
-from torch_smem_gemm.cli._environment import versions
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "accuracy.md"
@@ -72,12 +71,7 @@ def measure() -> dict[str, Any]:
             a, b = make(ROWS, k, "cuda"), make(COLS, k, "cuda").mT
             found = {name: errors(way(a, b), a, b) for name, way in WAYS.items()}
             rows.append({"data": data, "k": k, "errors": found})
-    return {
-        "device": torch.cuda.get_device_name(),
-        "date": datetime.date.today().isoformat(),
-        "versions": versions(),
-        "rows": rows,
-    }
+    return {**origin(), "rows": rows}
 
 
 def table(found: Mapping[str, Any]) -> str:
@@ -87,10 +81,8 @@ def table(found: Mapping[str, Any]) -> str:
         norm, largest = pair
         return f"{norm:.1e} / {largest:.3g}" if largest < 1e6 else f"{norm:.1e} / -"
 
-    made_by = found["versions"]
     lines = [
-        f"Measured on: {found['device']}, torch {made_by['torch']}, "
-        f"torch_smem_gemm {made_by['torch_smem_gemm']}, {found['date']}.",
+        f"{measured_on(found)}.",
         "",
         f"| data | K | {' | '.join(f'`{n}`' if n in ('fp16x3', 'ieee') else n for n in WAYS)} |",
         "| --- | --: |" + " --: |" * len(WAYS),

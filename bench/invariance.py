@@ -10,7 +10,6 @@ would take the faster for each problem: both are timed, beside what the package 
 
 from __future__ import annotations
 
-import datetime
 import math
 import statistics
 import sys
@@ -20,10 +19,10 @@ from typing import Any
 
 import torch
 from measured_document import command
+from origin import measured_on, origin
 from sweep import RANDOM, SETS, row_of, shapes, time_one
 
 from torch_smem_gemm.bench.report import between
-from torch_smem_gemm.cli._environment import versions
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "reproducibility.md"
@@ -39,21 +38,14 @@ def measure() -> dict[str, Any]:
         kinds = KINDS if shape.k >= SHORTEST_K else KINDS[:1]
         times = time_one(shape, torch.float32, device, [CHOSEN, *kinds])
         rows.append(row_of(name, shape, CHOSEN, times))
-    return {
-        "device": torch.cuda.get_device_name(),
-        "date": datetime.date.today().isoformat(),
-        "versions": versions(),
-        "rows": rows,
-    }
+    return {**origin(), "rows": rows}
 
 
 def table(found: Mapping[str, Any]) -> str:
     """A line for each set: how many times as long as a free choice ours takes."""
-    made_by, rows = found["versions"], found["rows"]
+    rows = found["rows"]
     lines = [
-        f"Measured on: {found['device']}, torch {made_by['torch']}, "
-        f"torch_smem_gemm {made_by['torch_smem_gemm']}, {found['date']}, "
-        f"commit {made_by['commit']}.",
+        f"{measured_on(found)}, commit {found['versions']['commit']}.",
         "",
         "| set | problems | geometric mean | median | worst | of |",
         "| --- | --: | --: | --: | --: | --- |",

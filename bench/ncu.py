@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import csv
-import datetime
 import io
 import re
 import subprocess
@@ -15,9 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from torch_smem_gemm.cli._environment import versions
+from origin import origin
 
 
 def profile(
@@ -62,8 +59,6 @@ def number(text: str) -> int:
 def setting() -> dict[str, Any]:
     """What was measured on: the head of a results file."""
     version = subprocess.check_output(["ncu", "--version"], text=True)
-    return {
-        "device": torch.cuda.get_device_name(),
-        "date": datetime.date.today().isoformat(),
-        "versions": versions() | {"ncu": re.search(r"Version (\S+)", version)[1]},
-    }
+    head = origin()
+    head["versions"]["ncu"] = re.search(r"Version (\S+)", version)[1]
+    return head

@@ -11,7 +11,6 @@ worst problems. All give the same bits, so that only the time is at stake.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import math
 import statistics
@@ -21,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from origin import origin
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench.measure import interleaved
 from torch_smem_gemm.bench.problems import make_problem
 from torch_smem_gemm.bench.shapes import Shape, load, random_shapes
-from torch_smem_gemm.cli._environment import versions
 
 SETS = ("squares", "ragged", "skinny", "batched", "llm")
 RANDOM, SEED = 200, 0
@@ -111,13 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{rows[-1]['regret']:.3f}  {set_name} {shape.title}", flush=True)
     print(summary(rows))
     if args.out:
-        head = {
-            "device": torch.cuda.get_device_name(),
-            "date": datetime.date.today().isoformat(),
-            "versions": versions(),
-            "kernel": args.kernel,
-            "dtype": args.dtype,
-        }
+        head = {**origin(), "kernel": args.kernel, "dtype": args.dtype}
         args.out.write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     return 0
 

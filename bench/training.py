@@ -8,7 +8,6 @@ PYTHONPATH=. python bench/training.py --check                      # exit with 1
 from __future__ import annotations
 
 import copy
-import datetime
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,12 +16,12 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from measured_document import command
+from origin import measured_on, origin
 from torch import Tensor, nn
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench.measure import float32_products, interleaved
 from torch_smem_gemm.bench.report import between
-from torch_smem_gemm.cli._environment import versions
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "accuracy.md"
@@ -96,9 +95,7 @@ def losses_of(convert: bool, precision: Precision = "ieee") -> list[float]:
 def measure() -> dict[str, Any]:
     """Everything that the results file holds."""
     return {
-        "device": torch.cuda.get_device_name(),
-        "date": datetime.date.today().isoformat(),
-        "versions": versions(),
+        **origin(),
         "blocks": [time_block(*sizes) for sizes in BLOCKS],
         "losses": {
             "torch": losses_of(convert=False),
@@ -110,11 +107,9 @@ def measure() -> dict[str, Any]:
 
 def tables(found: Mapping[str, Any]) -> str:
     """Times of the blocks, then losses every ``EVERY`` steps and how far they are from torch's."""
-    made_by = found["versions"]
     names = list(found["losses"])
     lines = [
-        f"Measured on: {found['device']}, torch {made_by['torch']}, "
-        f"torch_smem_gemm {made_by['torch_smem_gemm']}, {found['date']}.",
+        f"{measured_on(found)}.",
         "",
         f"| width | rows | {', ms | '.join(names)}, ms | torch's time over smem's |",
         "| --: | --: |" + " --: |" * (len(names) + 1),
