@@ -1,14 +1,12 @@
 // fp16x3: float32 with float32's accuracy, by three float16 products on Hopper's tensor cores.
 //
-// Three kernels: each operand is split into two float16 numbers an element and a power of two a
-// line (gemm/split); the halves are multiplied (product.cu); and lines that halves cannot carry
-// are computed by fmas (exact.cu). Where A has few rows, one kernel does all but splitting A
-// (few_rows.cu). Where out is narrow and K long, all of that is done for chunks of K, which are
-// added at last (chunks.cu). All but the first begin while the one before still
-// runs (device/programmatic.h). Elements of A and B are read once, their halves M / 128 and N / 128
-// times, out of L2 mostly.
+// Each operand is split into two float16 numbers an element and a power of two a line (gemm/split);
+// then the halves are multiplied, and lines that they cannot carry computed by fmas (product.cu).
+// Where A has few rows, one kernel does all but splitting A (few_rows.cu). Where out is narrow and
+// K long, all of that is done for chunks of K, which are added at last (chunks.cu). All kernels but
+// the first begin while the one before still runs (device/programmatic.h). Elements of A and B are
+// read once, their halves M / 128 and N / 128 times, out of L2 mostly.
 #include "gemm/halves/chunks.h"
-#include "gemm/halves/exact.h"
 #include "gemm/halves/few_rows.h"
 #include "gemm/halves/product.h"
 #include "gemm/hopper/members.h"
@@ -77,7 +75,6 @@ void launch_members(const Problem& problem, const Device& device) {
   } else {
     split::run(b, device, Build::device, /*early=*/true);
     multiply(problem, a, b, partials, device);
-    compute_exactly(problem, a, b, partials, device);
   }
   if (a.parts > 1) add_chunks(problem, a, b, partials, device);
 }

@@ -14,6 +14,8 @@
 // Where out has too few tiles, K is cut into chunks (chunks.h): each is computed so, as if it were
 // all, and its sums go to memory.
 //
+// Lines that halves cannot carry are computed at last, by fmas (exact.h).
+//
 // Every element adds in this order (order.h), whatever M and N are.
 #include <cuda_runtime.h>
 
@@ -22,6 +24,7 @@
 #include "device/programmatic.h"
 #include "device/wgmma.h"
 #include "gemm/halves/boxes.h"
+#include "gemm/halves/exact.h"
 #include "gemm/halves/order.h"
 #include "gemm/halves/product.h"
 #include "gemm/halves/writer.h"
@@ -57,13 +60,15 @@ struct Shape {
 };
 
 struct Arguments {
+  Problem problem;
   CUtensorMap a_map, b_map;
   Schedule schedule;
   Epilogue<float> epilogue;  ///< of the first member
   MemberStrides strides;
   Lines a, b;
-  int rows;         ///< of A that a tile needs: fewer than it has where M is
-  float* partials;  ///< where K is cut: the chunks' sums, row after row, matrix after matrix
+  int64_t part_length;  ///< of K
+  int rows;             ///< of A that a tile needs: fewer than it has where M is
+  float* partials;      ///< where K is cut: the chunks' sums, row after row, matrix after matrix
 };
 
 template <typename Shape>
@@ -125,8 +130,9 @@ struct Worker {
     if (threadIdx.x % WARP == 0) shared.empty[stage].arrive();
   }
 
-  /// By a warpgroup.
-  __device__ __forceinline__ void compute() const {
+  /// By a warpgroup. Returns whether it has met lines that are EXACT.
+  __device__ __forceinline__ bool multiply() const {
+    bool has_exact = false;
     const int warpgroup = threadIdx.x / WARPGROUP;
     const uint32_t a0 =
         uniform(descriptor_at(shared_address(shared.a(0)) + warpgroup * PANEL_BYTES));
@@ -182,12 +188,39 @@ struct Worker {
         sums[i] = value_of(total, sums[i], small[i]);
       }
       const int row = piece.row * ROWS + threadIdx.x / WARP * 16, col = piece.col * COLS;
+      const Lines a = lines_of(args.a, piece.batch, piece.chunk);
+      const Lines b = lines_of(args.b, piece.batch, piece.chunk);
+      const auto epilogue = epilogue_of_member(args.epilogue, args.strides, piece.batch);
+      const unsigned marks = marks_of<COLS>(a, row, static_cast<int>(epilogue.out.rows), b, col,
+                                            static_cast<int>(epilogue.out.cols));
+      has_exact |= (marks & EXACT) != 0;
       if (args.partials) return store_partials(sums, piece, row, col);
-      Writer<COLS, CONSUMER_THREADS>{epilogue_of_member(args.epilogue, args.strides, piece.batch),
-                                     lines_of(args.a, piece.batch), lines_of(args.b, piece.batch),
-                                     shared.totals + threadIdx.x}
-          .write(sums, row, col);
+      Writer<COLS, CONSUMER_THREADS>{epilogue, a, b, shared.totals + threadIdx.x}.write(
+          sums, row, col, (marks & MENDED) != 0);
     });
+    return has_exact;
+  }
+
+  /// By all threads that multiply, after all they have multiplied.
+  __device__ __forceinline__ void compute_exactly() const {
+    for_each_piece([&](const Piece& piece) {
+      const int64_t first = piece.chunk * args.part_length, left = args.problem.K - first;
+      const Part part{static_cast<unsigned>(piece.batch),
+                      lines_of(args.a, piece.batch, piece.chunk),
+                      lines_of(args.b, piece.batch, piece.chunk),
+                      first,
+                      min(left, args.part_length),
+                      partials_of(piece)};
+      compute_exact_lines(args.problem, part, int64_t{piece.row} * ROWS, int64_t{piece.col} * COLS,
+                          COLS, shared.stages);
+    });
+  }
+
+  /// Null where K is not cut.
+  __device__ __forceinline__ float* partials_of(const Piece& piece) const {
+    const int64_t chunk = int64_t{piece.batch} * args.schedule.chunks + piece.chunk;
+    const auto& out = args.epilogue.out;
+    return args.partials ? args.partials + chunk * out.rows * out.cols : nullptr;
   }
 
   /// Of a warp's 16 rows, as Writer has them.
@@ -195,8 +228,7 @@ struct Worker {
                                                  int first_row, int first_col) const {
     const int64_t rows = args.epilogue.out.rows, cols = args.epilogue.out.cols;
     const int lane = threadIdx.x % WARP, row = first_row + lane / 4, col = first_col + lane % 4 * 2;
-    const int64_t chunk = int64_t{piece.batch} * args.schedule.chunks + piece.chunk;
-    float* const to = args.partials + (chunk * rows + row) * cols + col;
+    float* const to = partials_of(piece) + row * cols + col;
     const bool in_pairs = cols % 2 == 0;
 #pragma unroll
     for (int i = 0; i < SUMS; i += 2) {
@@ -251,7 +283,9 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x / WARP == CONSUMER_THREADS / WARP && elect_one()) worker.load();
   } else {
     take_registers<240>();
-    worker.compute();
+    const bool has_exact = worker.multiply();
+    // Among those who multiply: the other threads have ended or have nothing left to do but that.
+    if (__syncthreads_or(has_exact)) worker.compute_exactly();
   }
 #else
   __trap();  // a build for several architectures holds this kernel for each
@@ -267,6 +301,7 @@ void launch_product(const Problem& problem, const Split& a, const Split& b, floa
   constexpr uint32_t STRIP = 8;  // 8 x 16 tiles at one time read few bytes more than 11 x 12 do
   const int rows = static_cast<int>(std::min<int64_t>(problem.M, ROWS));
   const Arguments args{
+      problem,
       box_map(a, rows),
       box_map(b, COLS),
       Schedule(count(problem.M, ROWS), count(problem.N, COLS), static_cast<uint32_t>(a.parts),
@@ -276,6 +311,7 @@ void launch_product(const Problem& problem, const Split& a, const Split& b, floa
       member_strides(problem),
       Lines(a),
       Lines(b),
+      a.part_length,
       rows,
       a.parts > 1 ? partials : nullptr};
   const int64_t blocks = std::min<int64_t>(args.schedule.pieces, device.multiprocessors);

@@ -9,6 +9,19 @@
 namespace smem::gemm::halves {
 inline namespace SMEM_BUILD {
 
+/// All marks of a warp's 16 rows of a tile and of the tile's COLS columns.
+template <int COLS>
+__device__ __forceinline__ unsigned marks_of(const Lines& a, int row, int rows, const Lines& b,
+                                             int col, int cols) {
+  const int lane = threadIdx.x % WARP;
+  unsigned marks = lane < 16 && row + lane < rows ? a.mark[row + lane] : 0;
+#pragma unroll
+  for (int i = 0; i < COLS; i += WARP) {
+    if (col + i + lane < cols) marks |= b.mark[col + i + lane];
+  }
+  return __reduce_or_sync(~0u, marks);
+}
+
 /// Of a warp's 16 rows of a tile of COLS columns; the block's THREADS do so together.
 template <int COLS, int THREADS>
 struct Writer {
@@ -20,7 +33,8 @@ struct Writer {
 
   /// Sum i of a thread is row lane / 4, or the one eight below, and column 8 (i / 4) + 2 (lane %
   /// 4), or the next.
-  __device__ __forceinline__ void write(float (&sums)[SUMS], int first_row, int first_col) const {
+  __device__ __forceinline__ void write(float (&sums)[SUMS], int first_row, int first_col,
+                                        bool is_mended) const {
     const int lane = threadIdx.x % WARP, row = first_row + lane / 4, col = first_col + lane % 4 * 2;
     const int rows = static_cast<int>(epilogue.out.rows);
     const int cols = static_cast<int>(epilogue.out.cols);
@@ -30,7 +44,7 @@ struct Writer {
       const int exponent = b.exponent[min(col + i / 4 * 8 + i % 2, cols - 1)];
       sums[i] = scaled(sums[i], exponent + (i & 2 ? lower : upper));
     }
-    mend(sums, first_row, first_col);
+    if (is_mended) mend(sums, row, col);
     if (is_plain(epilogue)) {
 #pragma unroll
       for (int i = 0; i < SUMS; i += 2) {
@@ -49,7 +63,7 @@ struct Writer {
   }
 
  private:
-  /// All but EXACT lines: another kernel will read their C, which may be out.
+  /// All but EXACT lines: who computes these will read their C, which may be out.
   __device__ __forceinline__ void store(int row, int col, const float (&pair)[2]) const {
     if (row >= epilogue.out.rows || col >= epilogue.out.cols || a.mark[row] == EXACT) return;
     const bool has_second = col + 1 < epilogue.out.cols;
@@ -66,16 +80,9 @@ struct Writer {
 
   /// Adds the products of what halves leave of MENDED lines: of rows with B, then of columns with
   /// A. Through shared memory, which a loop can index; it is seldom that there are any.
-  __device__ __forceinline__ void mend(float (&sums)[SUMS], int first_row, int first_col) const {
-    const int lane = threadIdx.x % WARP, row = first_row + lane / 4, col = first_col + lane % 4 * 2;
+  __device__ __forceinline__ void mend(float (&sums)[SUMS], int row, int col) const {
     const int rows = static_cast<int>(epilogue.out.rows);
     const int cols = static_cast<int>(epilogue.out.cols);
-    bool is_mended = lane < 16 && first_row + lane < rows && a.mark[first_row + lane] == MENDED;
-    for (int i = lane; i < COLS; i += WARP) {
-      is_mended |= first_col + i < cols && b.mark[first_col + i] == MENDED;
-    }
-    if (!__any_sync(~0u, is_mended)) return;
-
 #pragma unroll
     for (int i = 0; i < SUMS; ++i) own[i * THREADS] = sums[i];
 #pragma unroll 4
