@@ -5,6 +5,7 @@ import torch
 from helpers import LAYOUTS, laid_out, normal, poisoned, same_bits
 
 import torch_smem_gemm as smem
+from torch_smem_gemm.ops.plan import gemm_problem, plan_problem
 
 TILES = next(row for row in smem.kernels("gemm") if row.name == "simt").variants
 DTYPES = [torch.float32, torch.float64]
@@ -62,6 +63,15 @@ def test_cuts_of_k(m: int, k: int, n: int, device: str) -> None:
     assert same_bits(result, smem.gemm(a, b, kernel="naive", **given))
     one = smem.gemm(a[1], b, kernel="simt", **given)
     assert same_bits(one, result[1])
+
+
+def test_members_are_packed(device: str) -> None:
+    """Each into its place; an operand that all members share once."""
+    a, b = normal(3, 513, 515, device=device), normal(3, 700, 515, device=device).mT
+    for x, y in ((a, b), (a, b[:1]), (a[:1], b), (a, b[0])):
+        assert "packed first" in plan_problem(x.dtype, gemm_problem(x, y), precision="ieee").reason
+        result = smem.gemm(x, y, kernel="simt")
+        assert same_bits(result, smem.gemm(x, y, kernel="vectorized"))
 
 
 @pytest.mark.parametrize("tile", TILES)

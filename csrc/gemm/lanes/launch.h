@@ -1,6 +1,8 @@
 // Launches a plan for an element type.
 #pragma once
 
+#include <utility>
+
 #include "gemm/lanes/kernel.h"
 #include "gemm/lanes/pack.h"
 #include "gemm/lanes/plan.h"
@@ -31,12 +33,18 @@ void launch_blocks(const Plan& plan, const Arguments& arguments, const Device& d
   }
 }
 
-/// Of X(e, k) into rows along e.
+/// Of X(e, k) into rows along e; `problem` has the packed matrices then.
 template <typename T>
-Packing<T> packing_of(const Operand& X, int64_t extent, int64_t K, unsigned char* to) {
-  return {{static_cast<const T*>(X.data), extent, K, X.row_stride, X.col_stride},
-          reinterpret_cast<T*>(to),
-          packed_pitch(extent)};
+Packing<T> pack_operand(Problem& problem, Tensor tensor, const Operand& X, int64_t extent,
+                        unsigned char* to) {
+  const int64_t members = matrices_of(problem, tensor), pitch = packed_pitch(extent);
+  int64_t stride = 0;
+  if (members > 1) {
+    stride = std::exchange(problem.batch.stride[tensor][0], pitch * problem.K);
+  }
+  const Matrix<const T> from{static_cast<const T*>(X.data), extent, problem.K, X.row_stride,
+                             X.col_stride};
+  return {from, reinterpret_cast<T*>(to), pitch, members, stride};
 }
 
 template <typename T>
@@ -55,12 +63,12 @@ void launch_plan(const Problem& problem, const Plan& plan, const Device& device)
   auto* const memory = static_cast<unsigned char*>(problem.workspace);
   Packing<T> a{}, b{};
   if (plan.pack_a) {
-    a = packing_of<T>(problem.a, problem.M, problem.K, memory);
+    a = pack_operand<T>(arguments.problem, Tensor::A, problem.a, problem.M, memory);
     arguments.problem.a = {a.to, 1, a.pitch};
   }
   if (plan.pack_b) {
     const Operand turned{problem.b.data, problem.b.col_stride, problem.b.row_stride};
-    b = packing_of<T>(turned, problem.N, problem.K, memory + workspace.a);
+    b = pack_operand<T>(arguments.problem, Tensor::B, turned, problem.N, memory + workspace.a);
     arguments.problem.b = {b.to, b.pitch, 1};
   }
   if (plan.pack_a || plan.pack_b) pack(a, b, device);

@@ -70,13 +70,7 @@ bool lies(const Problem& problem, const Side& side, Lies told) {
 double bytes_of(const Problem& p) {
   const auto M = static_cast<double>(p.M), N = static_cast<double>(p.N);
   const auto K = static_cast<double>(p.K), members = static_cast<double>(members_of(p));
-  const auto read = [&](Tensor tensor) {
-    double matrices = 1;
-    for (int d = 0; d < p.batch.rank; ++d) {
-      if (p.batch.stride[tensor][d] != 0) matrices *= static_cast<double>(p.batch.size[d]);
-    }
-    return matrices;
-  };
+  const auto read = [&](Tensor tensor) { return static_cast<double>(matrices_of(p, tensor)); };
   const double elements =
       read(Tensor::A) * M * K + read(Tensor::B) * N * K + members * M * N * (p.c.data ? 2 : 1);
   return elements * static_cast<double>(size_of(p.dtype));
@@ -117,8 +111,13 @@ double nanoseconds(const Problem& problem, const Device& device, const Plan& p, 
                                     static_cast<double>(problem.N) / 32);
     others += model.second + sums / model.sums + sums / std::min(model.sums, adders * model.add);
   }
+  // Read once, written and read with the zeros that fill up tiles.
+  const auto extent_of = [&](const Side& side) {
+    return static_cast<double>(matrices_of(problem, side.tensor)) / 3 *
+           static_cast<double>(side.extent + 2 * packed_pitch(side.extent));
+  };
   const double extents =
-      static_cast<double>((p.pack_a ? problem.M : 0) + (p.pack_b ? problem.N : 0));
+      (p.pack_a ? extent_of(side_a(problem)) : 0) + (p.pack_b ? extent_of(side_b(problem)) : 0);
   if (extents > 0) {
     others += model.packing + model.packed * extents * static_cast<double>(problem.K) *
                                   static_cast<double>(size) / model.dram;
@@ -160,8 +159,7 @@ Plan with_tile(const Problem& problem, const Device& device, int index, double b
 
   const auto [along_e_a, along_e_b] = lie(TOLD[BOTH_ALONG_E]);
   Plan packed = uncut;
-  if (has(BOTH_ALONG_E) && uncut.told != BOTH_ALONG_E && members_of(problem) == 1 &&
-      problem.K > 0) {
+  if (has(BOTH_ALONG_E) && uncut.told != BOTH_ALONG_E && problem.batch.rank <= 1 && problem.K > 0) {
     packed.pack_a = !along_e_a;
     packed.pack_b = !along_e_b;
     packed.told = BOTH_ALONG_E;
@@ -192,6 +190,14 @@ bool too_thin(const Problem& problem, int tile) {
 
 }  // namespace
 
+int64_t matrices_of(const Problem& problem, Tensor tensor) {
+  int64_t matrices = 1;
+  for (int d = 0; d < problem.batch.rank; ++d) {
+    if (problem.batch.stride[tensor][d] != 0) matrices *= problem.batch.size[d];
+  }
+  return matrices;
+}
+
 int64_t packed_pitch(int64_t extent) {
   constexpr int64_t TILE = 128;
   static_assert(TILES[0].rows() == TILE && TILES[0].cols(4) == TILE, "the tile that packs");
@@ -202,8 +208,11 @@ Workspace workspace_of(const Problem& problem, const Plan& p) {
   const size_t size = size_of(problem.dtype);
   const auto bytes = [&](int64_t elements) { return static_cast<size_t>(elements) * size; };
   Workspace workspace;
-  if (p.pack_a) workspace.a = bytes(packed_pitch(problem.M) * problem.K);
-  if (p.pack_b) workspace.b = bytes(packed_pitch(problem.N) * problem.K);
+  const auto packed = [&](Tensor tensor, int64_t extent) {
+    return bytes(matrices_of(problem, tensor) * packed_pitch(extent) * problem.K);
+  };
+  if (p.pack_a) workspace.a = packed(A, problem.M);
+  if (p.pack_b) workspace.b = packed(B, problem.N);
   if (p.cut.by != Unit::none) {
     const int64_t units = ceil_div(problem.K, unit_length(p.cut.by, problem.K));
     workspace.sums = bytes(units * members_of(problem) * problem.M * problem.N);

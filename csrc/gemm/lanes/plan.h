@@ -26,6 +26,9 @@ const Plan& remembered_plan(const Problem& problem, const Device& device);
 /// A plan in words.
 std::string text_of(const Plan& plan);
 
+/// Matrices of a tensor in memory: one where the batch's members share it.
+int64_t matrices_of(const Problem& problem, Tensor tensor);
+
 /// Elements between the columns of a packed operand of `extent` rows: whole tiles, padded by zeros.
 int64_t packed_pitch(int64_t extent);
 
