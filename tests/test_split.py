@@ -36,7 +36,7 @@ def split(x: Tensor, lines_last: bool = False, part: int = 0) -> Split:
     ):
         poisoned((count,), dtype, x.device)
     pieces, exponent, mark, position, rest = OPS._split(x, lines_last, part)
-    hi, lo = pieces.unbind(-2)
+    hi, lo = (pieces + 0.0).unbind(-2)  # a zero's sign is of no matter
     return hi.flatten(-2), lo.flatten(-2), exponent, mark, position, rest
 
 

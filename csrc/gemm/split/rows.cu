@@ -2,7 +2,7 @@
 // it, so that each element is read once: 16 bytes a thread, 8 to each of hi and lo, whole sectors
 // either way.
 //
-// 4 to 1024 threads share a line, by powers of two, with up to 8 runs of 4 elements each: 32768
+// 8 to 1024 threads share a line, by powers of two, with up to 8 runs of 4 elements each: 32768
 // elements at most. Of a longer line only the last stretch is still there; the others are read
 // again, the latest first, which the caches are most likely to have.
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace {
 
 /// Threads of a block, more where a line takes more; warps at most.
 constexpr int BLOCK_THREADS = 256, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32;
-/// Threads that share a line at least: 64 bytes of it.
-constexpr int MIN_LINE_THREADS = 4;
+/// Threads that share a line at least, so that their runs are whole pieces.
+constexpr int MIN_LINE_THREADS = PIECE / RUN;
 /// Runs of a thread at most: 128 bytes, in 32 of the 64 registers with which 1024 threads run at
 /// once on a multiprocessor. They have 128 KiB under way, where 26 to 40 cover the latency.
 constexpr int MAX_RUNS = 8;
@@ -30,7 +30,7 @@ struct Rows {
   Split split;
   int64_t padded_length;
   uint32_t part_blocks;  ///< those of a part
-  int line_threads;      ///< a power of two
+  int line_level;        ///< 2^line_level threads share a line
   int64_t stretches;
 };
 
@@ -42,27 +42,30 @@ __global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
   __shared__ Tile<uint32_t, 3, MAX_WARPS> of_warps;
   let_next_begin();
   const Split& split = rows.split;
-  const int line_threads = rows.line_threads, lane = threadIdx.x % 32;
+  const int line_threads = 1 << rows.line_level, lane = threadIdx.x % 32;
   const int thread = static_cast<int>(threadIdx.x) & (line_threads - 1);
   const uint32_t index = blockIdx.x / rows.part_blocks;
   const uint32_t block = blockIdx.x - index * rows.part_blocks;
   const Part part(split, index);
-  const int64_t line = int64_t{block} * (blockDim.x / line_threads) + threadIdx.x / line_threads;
+  const int64_t line =
+      int64_t{block} * (blockDim.x >> rows.line_level) + (threadIdx.x >> rows.line_level);
   using Position = std::conditional_t<LONG, int64_t, int>;
   const Position stretches = LONG ? rows.stretches : 1;
   const Position length = line < split.lines ? static_cast<Position>(part.length) : 0;
   const int64_t stride = WIDE ? 1 : split.stride;
   const float* const from = part.from + line * split.line_stride;
 
+  // A thread's first run, and how far apart the runs of all threads are.
+  const int first = thread * RUN, apart = line_threads * RUN;
   Run runs[RUNS] = {};
-  const auto position_of = [&](Position stretch, int run) {
-    return stretch * (RUNS * RUN * line_threads) + (run * line_threads + thread) * RUN;
-  };
   const auto load_stretch = [&](Position stretch) {
+    Position position = stretch * (RUNS * apart) + first;
+    const float* next = from + position * stride;
 #pragma unroll
     for (int r = 0; r < RUNS; ++r) {
-      const Position position = position_of(stretch, r);
-      runs[r] = load_run<WIDE>(from + position * stride, stride, length - position);
+      runs[r] = load_run<WIDE>(next, stride, length - position);
+      position += apart;
+      next += apart * stride;
     }
   };
 
@@ -93,13 +96,16 @@ __global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
   half* const to = static_cast<half*>(split.halves) + stored * 2 * rows.padded_length;
   for (Position stretch = stretches - 1; stretch >= 0; --stretch) {
     if (stretch < stretches - 1) load_stretch(stretch);
+    Position position = stretch * (RUNS * apart) + first;
+    half* next = to + place_of(position);
 #pragma unroll
     for (int r = 0; r < RUNS; ++r) {
-      const Position position = position_of(stretch, r);
-      if (position >= rows.padded_length) continue;
+      if (position >= rows.padded_length) break;
       const Halves<RUN> halves(runs[r], scale);
-      store_global_vector<RUN>(to + place_of(position), halves.hi);
-      store_global_vector<RUN>(to + place_of(position) + PIECE, halves.lo);
+      store_global_vector<RUN>(next, halves.hi);
+      store_global_vector<RUN>(next + PIECE, halves.lo);
+      position += apart;
+      next += 2 * apart;
     }
   }
   // Read again, as this is seldom and all registers are taken.
@@ -128,10 +134,10 @@ void launch_rows(const Split& split, int line_threads, const Device& device, boo
   const int64_t blocks = ceil_div(split.lines, threads / line_threads);
   const int64_t stretches = ceil_div(split.padded_length(), int64_t{RUNS * RUN} * line_threads);
   const bool wide = runs_are_wide(split, split.stride, split.length, split.line_stride);
-  smem::launch(
-      "split_rows", wide ? rows_kernel<true, RUNS, LONG> : rows_kernel<false, RUNS, LONG>,
-      {blocks * split.all_parts(), dim3(threads), 0, early}, device,
-      Rows{split, split.padded_length(), static_cast<uint32_t>(blocks), line_threads, stretches});
+  smem::launch("split_rows", wide ? rows_kernel<true, RUNS, LONG> : rows_kernel<false, RUNS, LONG>,
+               {blocks * split.all_parts(), dim3(threads), 0, early}, device,
+               Rows{split, split.padded_length(), static_cast<uint32_t>(blocks),
+                    std::countr_zero(static_cast<unsigned>(line_threads)), stretches});
 }
 
 }  // namespace

@@ -124,27 +124,56 @@ __device__ __forceinline__ void store_scale(const Split& split, int64_t line, Sc
   store(split.rest + line, 0.0f, site);
 }
 
+/// Both rounded, by one instruction.
+__device__ __forceinline__ Vector<half, 2> rounded(Accumulator<float> x, Accumulator<float> y) {
+#ifdef __CUDACC__
+  const half2 pair = __floats2half2_rn(x, y);
+  return {__low2half(pair), __high2half(pair)};
+#else
+  return {from_accumulator<half>(x), from_accumulator<half>(y)};
+#endif
+}
+
 /// Some neighbours in a line, split.
 template <int N>
 struct Halves {
+  using Acc = Accumulator<float>;
+
   Vector<half, N> hi, lo;
 
-  __device__ __forceinline__ Halves(const Vector<float, N>& elements, Scale scale) {
-    using Acc = Accumulator<float>;
-    // In two steps, neither of which overflows by itself: 2^163 is no float.
-    const int up = scale.binades_up;
-    const Acc first = power_of_two(up / 2), second = power_of_two(up - up / 2);
-    const Acc lift = power_of_two(LO_SHIFT);
+  __device__ __forceinline__ Halves(Vector<float, N> elements, Scale scale) {
+    int up = scale.binades_up;
+    // A branch that hardly any line takes: by tests of each element a split would take half as
+    // many instructions again.
+    if (scale.mark != CARRIED || up > BIAS) prepare(elements, up, scale.mark);
+    const Acc factor = power_of_two(up), lift = power_of_two(LO_SHIFT);
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      // Nothing of an EXACT line: what is not finite would stay so.
-      const Acc x = scale.mark != EXACT ? elements.lane[i] : 0.0f;
-      const Acc y = x * first * second;
-      // A short element is left out: products of two lo are not made, and it has nothing else.
-      const bool is_short = std::abs(number_of(y)) < power_of_two(BOTTOM);
-      const Acc held = is_short ? Acc(0) : y;
-      hi.lane[i] = from_accumulator<half>(held);
-      lo.lane[i] = from_accumulator<half>((held - to_accumulator(hi.lane[i])) * lift);
+    for (int i = 0; i < N; i += 2) {
+      const Acc x = to_accumulator(elements.lane[i]) * factor;
+      const Acc y = to_accumulator(elements.lane[i + 1]) * factor;
+      const auto high = rounded(x, y);
+      const auto low = rounded((x - to_accumulator(high.lane[0])) * lift,
+                               (y - to_accumulator(high.lane[1])) * lift);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        hi.lane[i + j] = high.lane[j];
+        lo.lane[i + j] = low.lane[j];
+      }
+    }
+  }
+
+ private:
+  /// Scales by a part of `up`, as 2^163 is no float, and takes out what halves shall not hold: of
+  /// an EXACT line everything, as what is not finite would stay so; of a MENDED one what is short,
+  /// as products of two lo are not made, and it has nothing else.
+  __device__ __forceinline__ static void prepare(Vector<float, N>& elements, int& up, Mark mark) {
+    const Acc first = power_of_two(up / 2), second = power_of_two(up - up / 2);
+    up -= up / 2;
+#pragma unroll
+    for (float& element : elements.lane) {
+      const Acc x = to_accumulator(element) * first;
+      const bool is_short = std::abs(number_of(x * second)) < power_of_two(BOTTOM);
+      element = mark == EXACT || is_short ? 0.0f : from_accumulator<float>(x);
     }
   }
 };
