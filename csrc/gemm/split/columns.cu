@@ -95,21 +95,32 @@ __global__ void __launch_bounds__(MOST_THREADS, 3)
 
   half* const to = static_cast<half*>(split.halves) +
                    (index * split.lines + line) * 2 * columns.padded_length + place_of(first);
+  Vector<int, RUN> codes{};  // of the scales
 #pragma unroll
   for (int l = 0; l < RUN; ++l) {
     if (l >= lines_left || first >= columns.padded_length) continue;
     const Scale scale = scale_of(of_lines[l]);
-    const int64_t stored = index * split.lines + line + l;
-    if (along == 0) store_scale(split, stored, scale);
+    codes.lane[l] = scale.code();
+    if (along == 0) store_scale(split, index * split.lines + line + l, scale);
     Vector<float, OWN> elements;
 #pragma unroll
     for (int i = 0; i < OWN; ++i) elements.lane[i] = runs[i].lane[l];
     const Halves<OWN> halves(elements, scale);
     store_global_vector<OWN>(to + l * 2 * columns.padded_length, halves.hi);
     store_global_vector<OWN>(to + l * 2 * columns.padded_length + PIECE, halves.lo);
-    if (scale.mark != MENDED) continue;
+  }
+  // Loops, and read again: seldom, and as straight code twice all that stands before.
+#pragma unroll 1
+  for (int l = 0; l < RUN; ++l) {
+    const Scale scale = Scale::of_code(codes.lane[0]);
 #pragma unroll
-    for (int i = 0; i < OWN; ++i) store_rest(split, stored, first + i, elements.lane[i], scale);
+    for (int next = 1; next < RUN; ++next) codes.lane[next - 1] = codes.lane[next];
+    if (scale.mark != MENDED) continue;
+#pragma unroll 1
+    for (int i = first; i < first + OWN && i < length; ++i) {
+      store_rest(split, index * split.lines + line + l, i,
+                 load(from + l * line_stride + i * split.stride), scale);
+    }
   }
   wait_for_previous();
 }
