@@ -141,7 +141,8 @@ struct Halves {
 
   Vector<half, N> hi, lo;
 
-  __device__ __forceinline__ Halves(Vector<float, N> elements, Scale scale) {
+  __device__ __forceinline__ Halves(const Vector<float, N>& given, Scale scale) {
+    Vector<float, N> elements = given;
     int up = scale.binades_up;
     // A branch that hardly any line takes: by tests of each element a split would take half as
     // many instructions again.
