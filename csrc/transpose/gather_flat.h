@@ -48,8 +48,9 @@ __global__ void __launch_bounds__(GATHER_THREADS)
     if (first >= problem.rows || first + W <= 0) continue;
     const T* const from = shared + (past + ((down + tile.before) * W - before) * cols + across);
     if (vectors_out && first >= 0 && first + W <= problem.rows) {
-      // Where rows W apart begin at the same place of 128 bytes, lanes begin with different rows.
-      const int rotate = tile.rotate != 0 ? low & (W - 1) : 0;
+      // Where rows W apart begin at the same place of 128 bytes, lanes side by side begin with
+      // different rows, and those of all columns with one: neighbours often share a word.
+      const int rotate = tile.rotate != 0 ? (low + before) & (W - 1) : 0;
       T elements[W];
       if (tile.rotate == 0) {
 #pragma unroll

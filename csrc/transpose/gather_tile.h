@@ -10,9 +10,9 @@
 
 namespace smem::transpose {
 
-/// So many that a tile of 32 KiB is one share for each (`gathered.cu`): 8 vectors. With half as many
-/// a multiprocessor has 16 warps and takes 5 to 11% longer. Bytes under way take no threads: they
-/// are cp.async's.
+/// So many that a tile of 32 KiB is one share for each (`gathered.cu`): 8 vectors. With half as
+/// many a multiprocessor has 16 warps and takes 5 to 11% longer. Bytes under way take no threads:
+/// they are cp.async's.
 constexpr int GATHER_THREADS = 256;
 /// A tile's part of a column begins and ends at sectors of 32 bytes, so many vectors.
 constexpr int SECTOR_VECTORS = 2;
