@@ -7,12 +7,12 @@
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
-/// The input is flat (1M x 8): a tile has whole rows. A column's vectors are taken as by
-/// `gather_kernel`; that rows begin where the last has ended takes the place of padding.
+/// The input is flat (1M x 8): a tile has whole rows, and an element of a column stands a row's
+/// length behind the one before, whatever vectors they lie in.
 template <typename T>
 __global__ void __launch_bounds__(GATHER_THREADS)
     gather_columns_kernel(const __grid_constant__ GatherProblem arguments) {
-  constexpr int W = VECTOR_WIDTH<T>, LANES_DOWN = 8, LANES_ACROSS = 4;
+  constexpr int W = VECTOR_WIDTH<T>, LOG2_LANES_DOWN = 3, LANES_ACROSS = 4;
   const Problem& problem = arguments.problem;
   const GatherTile& tile = arguments.tile;
   T* const shared = dynamic_shared<T>();
@@ -28,18 +28,16 @@ __global__ void __launch_bounds__(GATHER_THREADS)
   wait_for_copies();
   __syncthreads();
 
-  const int vectors = 1 << (tile.log2_rows - log2_width<T>());
-  const int lanes_down = vectors < LANES_DOWN ? vectors : LANES_DOWN;
-  const int lane_down = static_cast<int>(threadIdx.x) % lanes_down;
-  const int high = static_cast<int>(threadIdx.x) / lanes_down;
-  // Rows W apart begin at the same place of 128 bytes where 8 divides a row's elements: lanes then
-  // begin with different classes.
-  const int rotate = tile.rotate != 0 ? lane_down & (W - 1) : 0;
-  const int steps = GATHER_THREADS / lanes_down / LANES_ACROSS;
-  const int groups = (cols + LANES_ACROSS - 1) / LANES_ACROSS;
-  for (int group = high / LANES_ACROSS; group < groups * vectors / lanes_down; group += steps) {
-    const int across = group % groups * LANES_ACROSS + high % LANES_ACROSS;
-    const int down = group / groups * lanes_down + lane_down;
+  // Lanes: 8 vectors of a column, 4 columns; then further vectors, then further columns.
+  const int log2_vectors = tile.log2_rows - log2_width<T>();
+  const int log2_low = log2_vectors < LOG2_LANES_DOWN ? log2_vectors : LOG2_LANES_DOWN;
+  const bool vectors_out = problem.out_row_stride == 1 || problem.rows == 1;
+  const int count = ((cols + LANES_ACROSS - 1) & -LANES_ACROSS) << log2_vectors;
+  for (int number = threadIdx.x; number < count; number += GATHER_THREADS) {
+    const int low = number & ((1 << log2_low) - 1), others = number >> log2_low;
+    const int high = others / LANES_ACROSS, log2_high = log2_vectors - log2_low;
+    const int down = low | (high & ((1 << log2_high) - 1)) << log2_low;
+    const int across = (high >> log2_high) * LANES_ACROSS + others % LANES_ACROSS;
     if (across >= cols) continue;
     T* const column = block.out.data + across * block.out.row_stride;
     const int before = tile.before == 0
@@ -48,24 +46,26 @@ __global__ void __launch_bounds__(GATHER_THREADS)
                                               static_cast<unsigned>(SECTOR_VECTORS * W));
     const int64_t first = block.row0 + down * W - before;
     if (first >= problem.rows || first + W <= 0) continue;
-    // Elements of shared memory from the vector's first row on.
-    const int turn = before % W, late = W - turn;
-    const int at = past + (down + tile.before - before / W) * W * cols + across;
-    const bool vectors_out = problem.out_row_stride == 1 || problem.rows == 1;
+    const T* const from = shared + (past + ((down + tile.before) * W - before) * cols + across);
     if (vectors_out && first >= 0 && first + W <= problem.rows) {
+      // Where rows W apart begin at the same place of 128 bytes, lanes side by side begin with
+      // different rows, and those of all columns with one: neighbours often share a word.
+      const int rotate = tile.rotate != 0 ? (low + before) & (W - 1) : 0;
       T elements[W];
+      if (tile.rotate == 0) {
 #pragma unroll
-      for (int step = 0; step < W; ++step) {
-        const int c = (step + rotate) & (W - 1);
-        elements[step] = load(shared + (at + (c < late ? c : c - W) * cols));
+        for (int i = 0; i < W; ++i) elements[i] = load(from + i * cols);
+      } else {
+#pragma unroll
+        for (int i = 0; i < W; ++i) elements[i] = load(from + ((i + rotate) & (W - 1)) * cols);
       }
       store_global_vector<4>(reinterpret_cast<uint32_t*>(column + first),
-                             rotated<T>(packed<T, W>(elements), (turn + rotate) & (W - 1)));
+                             rotated<T>(packed<T, W>(elements), rotate));
     } else {
 #pragma unroll 1
       for (int i = 0; i < W; ++i) {
         if (first + i < 0 || first + i >= problem.rows) continue;
-        store(block.out.at(across, first + i), load(shared + (at + (i - turn) * cols)));
+        store(block.out.at(across, first + i), load(from + i * cols));
       }
     }
   }
@@ -114,6 +114,19 @@ struct FlatOutput {
         e = next_column(e);
         at = column(e);
       }
+    }
+  }
+
+  /// The same of a flat input, where a row is a step from end to end, and of columns as long as a
+  /// vector: at most one ends among the elements.
+  __device__ __forceinline__ void take_flat(const T* shared, const Element& e,
+                                            T (&elements)[W]) const {
+    const int left = rows - e.row;
+    const int here = column(e) + e.row * class_step;
+    const int next = column(next_column(e)) - left * class_step;
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      elements[i] = load(shared + ((i < left ? here : next) + i * class_step));
     }
   }
 
@@ -194,6 +207,8 @@ __global__ void __launch_bounds__(GATHER_THREADS)
       T elements[W];
       if (rows < W) {
         source.take_short(shared, element, elements);
+      } else if (tile.flat_in) {
+        source.take_flat(shared, element, elements);
       } else if (source.past_step == 0) {
         FlatOutput<T> level = source;
         level.begin += source.past;

@@ -35,11 +35,18 @@ template <typename T>
 __device__ __forceinline__ void load_run(T* shared, const T* run, int elements,
                                          const Span& readable) {
   constexpr int W = VECTOR_WIDTH<T>;
-  const int past = elements_past_line(run);
+  const int past = elements_past_line(run), end = (past + elements + W - 1) & -W;
+  const int begin = past & -W, mine = begin + static_cast<int>(threadIdx.x) * W;
+  const T* const from = run - past;
+  if (reinterpret_cast<const char*>(from + begin) >= readable.begin &&
+      reinterpret_cast<const char*>(from + end) <= readable.end) {
 #pragma unroll 4
-  for (int e = past / W * W + static_cast<int>(threadIdx.x) * W; e < past + elements;
-       e += GATHER_THREADS * W) {
-    copy_readable(shared + e, run + (e - past), readable);
+    for (int e = mine; e < end; e += GATHER_THREADS * W) copy_async<W>(shared + e, from + e, W);
+  } else {
+#pragma unroll 1
+    for (int e = mine; e < end; e += GATHER_THREADS * W) {
+      copy_readable(shared + e, from + e, readable);
+    }
   }
 }
 
