@@ -121,11 +121,12 @@ struct Model {
   double element = 1.0;      ///< and one by one;
   double box = 79;           ///< a warp's copy, however narrow
   double activation = 0.18;  ///< of an element; relu is free
-  double narrow = 1.4;    ///< times as long to multiply floats 64 columns at a time, two warpgroups
-  double overlap = 0.79;  ///< the part of shorter work that hides behind longer
-  double sum = 500;       ///< between two chunks of K in a piece
-  double second = 3550;   ///< a further launch
-  double packing = 2108;  ///< bytes in a nanosecond, read and written
+  double narrow = 1.3;       ///< times as long to multiply 64 columns at a time, two warpgroups,
+  double narrow_floats = 1.4;  ///< and of floats
+  double overlap = 0.79;       ///< the part of shorter work that hides behind longer
+  double sum = 500;            ///< between two chunks of K in a piece
+  double second = 3550;        ///< a further launch
+  double packing = 2108;       ///< bytes in a nanosecond, read and written
 };
 
 /// Of both operands' copies, each aligned to 256.
@@ -168,10 +169,10 @@ double nanoseconds(const Problem& problem, const Plan& p, int multiprocessors) {
   const auto rounds = static_cast<double>(ceil_div(pieces_of(problem, p), int64_t{p.clusters}));
 
   // Of floats a step has half as many, at half the rate.
-  const bool reads_b_often =
-      problem.dtype == DType::f32 && tile.width() <= 64 && tile.consumers() > 1;
+  const bool reads_b_often = tile.width() <= 64 && tile.consumers() > 1;
+  const double narrow = problem.dtype == DType::f32 ? model.narrow_floats : model.narrow;
   const double multiply = 2.0 * tile.rows * tile.width() * step_k(DType::f16) / model.flop *
-                          (reads_b_often ? model.narrow : 1);
+                          (reads_b_often ? narrow : 1);
   const int line = step_k(problem.dtype);
   const double rows =
       rows_loaded(model, p.a, double(std::min<int64_t>(problem.M, tile.rows)), tile.rows, line) +
