@@ -1,6 +1,7 @@
 #include "gemm/hopper/plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
@@ -88,12 +89,18 @@ int64_t steps_of(const Problem& problem) { return ceil_div(problem.K, step_k(pro
 /// Steps of a chunk of K, for outputs so narrow that tiles alone cannot keep the multiprocessors
 /// busy. Of N, K and the dtype alone: M must not change the bits. Shorter chunks gain more where M
 /// is small and cost more where it is not: 2048 x 128 x 6144 takes 15.6 us as a whole, 18.4 in six.
+/// Nor are more chunks better the wider N is, as their sums are added: 128 x 128 x 65,536
+/// takes 19.5 us in 64, 17.4 in 32. Their number is a power of two, as the number of tiles often
+/// is, which together fill nearly all multiprocessors then: 2048 x 200 x 9000 takes 43 us in nine,
+/// 33 in eight.
 int64_t chunk_steps_of(const Problem& problem) {
   constexpr int64_t NARROW = 256, NARROWER = 96, MOST = 128;
-  const bool floats = problem.dtype == DType::f32;
-  const int64_t N = problem.N, steps = steps_of(problem), step = step_k(problem.dtype);
-  if (N > NARROW || problem.K < (N <= NARROWER && !floats ? 6144 : 8192)) return steps;
-  return round_up(std::max((floats ? 2048 : 1024) / step, ceil_div(steps, MOST)), 2);
+  const int64_t N = problem.N, K = problem.K, steps = steps_of(problem);
+  if (N > NARROW || K < (N <= NARROWER ? 6144 : 8192)) return steps;
+  const int64_t shortest = problem.dtype == DType::f32 && N > NARROWER ? 1280 : 560;
+  const auto few = static_cast<int64_t>(2.35 * std::sqrt(double(K) / double(N)));
+  const auto most = static_cast<uint64_t>(std::min({MOST, K / shortest, few}));
+  return round_up(ceil_div(steps, static_cast<int64_t>(std::bit_floor(most))), 2);
 }
 
 /// What an H200 does, fitted to a sweep over all tiles (bench/sweep.py); times in nanoseconds.
@@ -114,11 +121,12 @@ struct Model {
   double element = 1.0;      ///< and one by one;
   double box = 79;           ///< a warp's copy, however narrow
   double activation = 0.18;  ///< of an element; relu is free
-  double narrow = 1.4;    ///< times as long to multiply floats 64 columns at a time, two warpgroups
-  double overlap = 0.79;  ///< the part of shorter work that hides behind longer
-  double sum = 500;       ///< between two chunks of K in a piece
-  double second = 3550;   ///< a further launch
-  double packing = 2108;  ///< bytes in a nanosecond, read and written
+  double narrow = 1.3;       ///< times as long to multiply 64 columns at a time, two warpgroups,
+  double narrow_floats = 1.4;  ///< and of floats
+  double overlap = 0.79;       ///< the part of shorter work that hides behind longer
+  double sum = 500;            ///< between two chunks of K in a piece
+  double second = 3550;        ///< a further launch
+  double packing = 2108;       ///< bytes in a nanosecond, read and written
 };
 
 /// Of both operands' copies, each aligned to 256.
@@ -161,10 +169,10 @@ double nanoseconds(const Problem& problem, const Plan& p, int multiprocessors) {
   const auto rounds = static_cast<double>(ceil_div(pieces_of(problem, p), int64_t{p.clusters}));
 
   // Of floats a step has half as many, at half the rate.
-  const bool reads_b_often =
-      problem.dtype == DType::f32 && tile.width() <= 64 && tile.consumers() > 1;
+  const bool reads_b_often = tile.width() <= 64 && tile.consumers() > 1;
+  const double narrow = problem.dtype == DType::f32 ? model.narrow_floats : model.narrow;
   const double multiply = 2.0 * tile.rows * tile.width() * step_k(DType::f16) / model.flop *
-                          (reads_b_often ? model.narrow : 1);
+                          (reads_b_often ? narrow : 1);
   const int line = step_k(problem.dtype);
   const double rows =
       rows_loaded(model, p.a, double(std::min<int64_t>(problem.M, tile.rows)), tile.rows, line) +
@@ -341,6 +349,11 @@ Plan plan(const Problem& of_out, const Device& device) {
   Plan best = with_tile(problem, device, base, 0);
   for (int tile = 1; tile < TILE_COUNT; ++tile) {
     if (!has_tile(tile, problem.dtype)) continue;
+    // Of floats, small blocks are best for a batch of tiles of one step alone: 16,384 of 32^3 take
+    // 87 us by three a multiprocessor, 114 by one, but 8192 of 48^3 75, not 66.
+    const bool is_small = TILES[tile].blocks > 1;
+    const bool is_step = problem.M <= 64 && problem.N <= 64 && steps_of(problem) == 1;
+    if (is_small && problem.dtype == DType::f32 && !is_step) continue;
     const Plan next = with_tile(problem, device, base, tile);
     if (next.microseconds < best.microseconds) best = next;
   }

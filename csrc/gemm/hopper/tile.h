@@ -87,7 +87,7 @@ constexpr Tile TILES[] = {
     { 64, 256, 5},
     { 64, 128, 8, 1, 1, 1, true},
     { 64,  64, 6, 2, 1, 1, true},
-    { 64,  64, 3, 1, 1, 3},
+    { 64,  64, 3, 1, 1, 3, true},
 };
 // clang-format on
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);

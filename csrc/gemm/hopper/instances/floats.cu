@@ -16,5 +16,6 @@ template const void* kernel_of_floats<3>(Major);
 template const void* kernel_of_floats<8>(Major);
 template const void* kernel_of_floats<10>(Major);
 template const void* kernel_of_floats<11>(Major);
+template const void* kernel_of_floats<12>(Major);
 
 }  // namespace smem::gemm::hopper
