@@ -1,8 +1,10 @@
 """torch_smem_gemm.bench.measure: rounds, statistics, Ctrl-C."""
 
+import contextlib
 import itertools
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -165,6 +167,49 @@ def test_on_the_cpu() -> None:
 
 
 # --- on a GPU
+
+
+def test_calls_that_the_host_was_late_with_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a wait twice as long, which the calls after it get too."""
+    waits: list[int] = []
+    late = iter([True, True, False, False])
+
+    class Event(SimpleNamespace):
+        def record(self) -> None: ...
+        def query(self) -> bool:
+            return next(late)
+
+        def elapsed_time(self, other: "Event") -> float:
+            return 3.0
+
+    properties = SimpleNamespace(L2_cache_size=64)
+    fakes = {
+        "_sleep": waits.append,
+        "Event": Event,
+        "device": contextlib.nullcontext,
+        "synchronize": lambda: None,
+        "get_device_properties": lambda _: properties,
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    called: list[str] = []
+    timed_round = measure._cuda_round(CPU)
+    assert timed_round([lambda: called.append("a"), lambda: called.append("b")]) == [3e-3, 3e-3]
+    assert called == ["a", "a", "a", "b"]
+    assert [wait / measure.HEAD_START_CYCLES for wait in waits] == [1, 2, 4, 4]
+
+
+@pytest.mark.gpu
+def test_a_slow_host_is_not_timed() -> None:
+    x = torch.ones(64, device="cuda")
+
+    def slow() -> None:
+        x.add_(1)
+        time.sleep(3e-4)
+        x.add_(1)
+
+    timed = interleaved({"slow": slow}, torch.device("cuda"), budget=0.01)["slow"]
+    assert timed.median < 1e-4
 
 
 @pytest.mark.gpu

@@ -29,8 +29,10 @@ HOST_SECONDS = 0.05
 # Of the ceilings: multiply-adds of each of _ffma's threads are 64 a round; 2 ms on an H200.
 FFMA_ROUNDS = 4096
 BF16_SIZE = 8192
-# For which the GPU waits before each timed call: 50 to 70 us, in which the host prepares the call.
+# For which the GPU waits before each timed call: 50 to 70 us, in which the host prepares the call;
+# where it does not manage to, twice as long, up to a millisecond.
 HEAD_START_CYCLES = 100_000
+LONGEST_HEAD_START = 16 * HEAD_START_CYCLES
 
 METHOD = (
     "ms: median, 20th and 80th percentile of rounds that run every candidate once, in an order"
@@ -38,12 +40,12 @@ METHOD = (
     f" {MIN_ROUNDS} of {MAX_ROUNDS}). Ratios are medians of the ratios taken round by round."
     " Untimed warm-up first. On a GPU: CUDA events around each call, the L2 cache flushed before it"
     " by reading a buffer of twice its size, which leaves nothing to be written back during the"
-    " call, and before that some 50 us of waiting, so that the host is ahead; on a CPU: wall-clock"
-    " time, caches warm. graph_ms, of short calls: a CUDA graph that calls once with each of the"
-    " sets of inputs, too many for the L2 cache, divided by their number. host_us: the host's time"
-    " for one call, the GPU's not waited for. Random inputs; every result is checked against"
-    " float64 before it is timed; TF32 off but where the dtype says it. torch.compile without CUDA"
-    " graphs, which would copy the inputs."
+    " call, and before that some 50 us of waiting, so that the host is ahead, or longer, and all of"
+    " it again, where it was not; on a CPU: wall-clock time, caches warm. graph_ms, of short calls:"
+    " a CUDA graph that calls once with each of the sets of inputs, too many for the L2 cache,"
+    " divided by their number. host_us: the host's time for one call, the GPU's not waited for."
+    " Random inputs; every result is checked against float64 before it is timed; TF32 off but where"
+    " the dtype says it. torch.compile without CUDA graphs, which would copy the inputs."
 )
 
 
@@ -324,19 +326,27 @@ def _cuda_round(device: torch.device) -> Callable[[Sequence[Call]], list[float]]
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
     flush = torch.ones(2 * l2_bytes // 4, device=device)
 
+    head_start = HEAD_START_CYCLES
+
+    def enqueue(call: Call) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+        """The events before and after the call, which the GPU may not have come to yet."""
+        nonlocal head_start
+        while True:
+            torch.cuda._sleep(head_start)
+            flush.sum()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            call()
+            end.record()
+            # The GPU must be busy until the host has enqueued all of this, or the events see the
+            # host's time: where the host shared its cores a call of 3 us was seen to take 20.
+            if not start.query() or head_start >= LONGEST_HEAD_START:
+                return start, end
+            head_start *= 2
+
     def timed_round(calls: Sequence[Call]) -> list[float]:
-        pairs = []
         with torch.cuda.device(device):
-            for call in calls:
-                # The GPU must be busy until the host has enqueued all of this, or the events see
-                # the host's time: a flush of 30 us was too short where the host shared its cores.
-                torch.cuda._sleep(HEAD_START_CYCLES)
-                flush.sum()
-                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                start.record()
-                call()
-                end.record()
-                pairs.append((start, end))
+            pairs = [enqueue(call) for call in calls]
             torch.cuda.synchronize()
         return [start.elapsed_time(end) / 1e3 for start, end in pairs]
 
