@@ -166,9 +166,6 @@ def test_on_the_cpu() -> None:
     assert graphed(lambda: None, 1, CPU) is None
 
 
-# --- on a GPU
-
-
 def test_calls_that_the_host_was_late_with_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a wait twice as long, which the calls after it get too."""
     waits: list[int] = []
@@ -197,6 +194,9 @@ def test_calls_that_the_host_was_late_with_are_repeated(monkeypatch: pytest.Monk
     assert timed_round([lambda: called.append("a"), lambda: called.append("b")]) == [3e-3, 3e-3]
     assert called == ["a", "a", "a", "b"]
     assert [wait / measure.HEAD_START_CYCLES for wait in waits] == [1, 2, 4, 4]
+
+
+# --- on a GPU
 
 
 @pytest.mark.gpu

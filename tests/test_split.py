@@ -36,7 +36,7 @@ def split(x: Tensor, lines_last: bool = False, part: int = 0) -> Split:
     ):
         poisoned((count,), dtype, x.device)
     pieces, exponent, mark, position, rest = OPS._split(x, lines_last, part)
-    hi, lo = (pieces + 0.0).unbind(-2)  # a zero's sign is of no matter
+    hi, lo = pieces.unbind(-2)
     return hi.flatten(-2), lo.flatten(-2), exponent, mark, position, rest
 
 
@@ -60,7 +60,9 @@ def expected(x: Tensor) -> Split:
     mark = short.sum(-1).clamp(max=EXACT).where(largest.isfinite(), EXACT).byte()
     up = torch.where((mark < EXACT) & some, TOP - binade(largest), 0)
     y = torch.where((mark < EXACT)[..., None], wide, 0.0) * power_of_two(up)[..., None]
-    y = y.where(y.abs() >= 2.0 ** (TOP - BINADES), 0.0)
+    # Zeros keep their signs, but not where elements are looked at one by one.
+    as_they_are = ((mark == CARRIED) & (up <= 127))[..., None]
+    y = y.where((y.abs() >= 2.0 ** (TOP - BINADES)) | (as_they_are & (y == 0)), 0.0)
     hi = y.half()
     lo = ((y - hi.double()) * 2**12).half()
     position = short.byte().argmax(-1) if x.shape[-1] else torch.zeros_like(up)
