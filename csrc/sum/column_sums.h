@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/vector.h"
+#include "sum/leaves.h"
 #include "sum/order.h"
 
 namespace smem::sum {
@@ -30,7 +31,7 @@ class InOrder {
     const Vector<T, W> elements = row.elements();
 #pragma unroll
     for (int c = 0; c < W; ++c) {
-      leaves_[c][r] = Op::combine(leaves_[c][r], to_leaf(elements.lane[c]));
+      leaves_[c][r] = Op::combine(leaves_[c][r], leaf_of(elements, c));
     }
   }
   /// Ends group `g`, the last of which is the last of a power of two.

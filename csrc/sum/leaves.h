@@ -10,6 +10,18 @@
 namespace smem::sum {
 inline namespace SMEM_BUILD {
 
+/// Element v of a vector. A word's second bfloat16 is its upper half as it stands: of elements one
+/// by one, nvcc moves it down first and up again.
+template <typename T, int W>
+__device__ __forceinline__ Leaf<T> leaf_of(const Vector<T, W>& elements, int v) {
+  if constexpr (std::is_same_v<T, bfloat16> && W % 2 == 0) {
+    const uint32_t word = std::bit_cast<Vector<uint32_t, W / 2>>(elements).lane[v / 2];
+    return std::bit_cast<float>(v % 2 == 0 ? word << 16 : word & 0xffff0000);
+  } else {
+    return to_leaf(elements.lane[v]);
+  }
+}
+
 /// acc plus the four bytes of `word`, each of them signed or not as T is.
 template <typename T>
 __device__ __forceinline__ int32_t add_bytes(uint32_t word, int32_t acc) {
@@ -60,7 +72,7 @@ struct Leaves {
       }
     } else {
 #pragma unroll
-      for (int v = 0; v < VEC; ++v) add(v, elements.lane[v]);
+      for (int v = 0; v < VEC; ++v) add(v, leaf_of(elements, v));
     }
   }
 
@@ -69,7 +81,7 @@ struct Leaves {
   __device__ __forceinline__ void begin_with(const Vector<T, VEC>& elements) {
     if constexpr (COUNT == VEC) {
 #pragma unroll
-      for (int v = 0; v < VEC; ++v) leaf[v] = to_leaf(elements.lane[v]);
+      for (int v = 0; v < VEC; ++v) leaf[v] = leaf_of(elements, v);
     } else {
       add(elements);
     }
@@ -79,7 +91,7 @@ struct Leaves {
   __device__ __forceinline__ void add_some(const T* from, int begin, int end, Site site) {
 #pragma unroll
     for (int v = 0; v < VEC; ++v) {
-      if (begin <= v && v < end) add(v, load(from + v, site));
+      if (begin <= v && v < end) add(v, to_leaf(load(from + v, site)));
     }
   }
 
@@ -87,10 +99,45 @@ struct Leaves {
   __device__ __forceinline__ Leaf<T> node() { return node_above<Op>(leaf); }
 
  private:
-  __device__ __forceinline__ void add(int v, T element) {
-    leaf[v % COUNT] = Op::combine(leaf[v % COUNT], to_leaf(element));
+  __device__ __forceinline__ void add(int v, Leaf<T> element) {
+    leaf[v % COUNT] = Op::combine(leaf[v % COUNT], element);
   }
 };
+
+/// The nodes above VEC leaves each of a warp's lane, in N runs 32 VEC apart. Of each the first leaf
+/// lies in slot `first` % VEC, the last ones in the next lane's first slots. A level whose pairs
+/// begin at an odd slot takes the last one's second half from there: a shuffle a level, where
+/// leaves that moved into place took VEC - 1. Uses the leaves up.
+template <typename T, typename Op, int VEC, int N>
+__device__ __forceinline__ void nodes_from(Leaves<T, Op, VEC> (&leaves)[N], int first,
+                                           Leaf<T>* nodes) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int width = VEC; width > 1 && !std::is_integral_v<T>; width /= 2) {
+    const bool odd = (first & (VEC / width)) != 0;
+    Leaf<T> next[N];
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      // After the last lane comes the first one's next run.
+      const Leaf<T> mine = lane == 0 ? leaves[(j + 1) % N].leaf[0] : leaves[j].leaf[0];
+      next[j] = __shfl_sync(ALL_LANES, mine, (lane + 1) % 32);
+    }
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      Leaf<T>* const leaf = leaves[j].leaf;
+#pragma unroll
+      for (int i = 0; i < width; i += 2) {
+        const Leaf<T> after = i + 2 < width ? leaf[(i + 2) % VEC] : next[j];
+        const Leaf<T> second = leaf[i + 1], other = odd ? after : leaf[i];
+        leaf[i / 2] =
+            Op::SYMMETRIC || odd ? Op::combine(second, other) : Op::combine(other, second);
+      }
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    nodes[j] = std::is_integral_v<T> ? leaves[j].node() : leaves[j].leaf[0];
+}
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::sum

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(THREADS, NARROW_BLOCKS_AT_ONCE)
     for (int r = 0; r < CHAIN; ++r) {
       const Vector<T, W> vector = loaded[r].elements();
 #pragma unroll
-      for (int v = 0; v < W; ++v) sums[v] = Op::combine(sums[v], to_leaf(vector.lane[v]));
+      for (int v = 0; v < W; ++v) sums[v] = Op::combine(sums[v], leaf_of(vector, v));
     }
     // The last elements of all may be no whole vector.
     const int rest = static_cast<int>(left % W);

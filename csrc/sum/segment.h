@@ -23,6 +23,12 @@ enum class Lie {
   anywhere,  ///< element by element
 };
 
+/// Elements before that in memory's vector.
+template <typename T>
+__device__ __forceinline__ int misalignment(const T* element) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(element) % 16 / sizeof(T));
+}
+
 /// A round takes one element of every leaf: runs of VEC elements, lane after lane. Where VEC is
 /// wider than that needs (8-bit integers, in any order the same), it takes two.
 template <typename T, typename Op, Lie LIE>
@@ -71,20 +77,18 @@ struct Segment {
       const int round = add_whole<BATCH>(leaves, first, 0, whole, site);
       if (size > whole * ROUND) add_last(leaves, first + round * ROUND, begin + size, site);
     }
-    if constexpr (LIE == Lie::shifted && !std::is_integral_v<T>) realign(leaves, shift);
-
     Leaf<T> nodes[VECTORS] = {};
+    if constexpr (LIE == Lie::shifted) {
+      nodes_from(leaves, shift, nodes);
+    } else {
 #pragma unroll
-    for (int j = 0; j < VECTORS; ++j) nodes[j] = leaves[j].node();
+      for (int j = 0; j < VECTORS; ++j) nodes[j] = leaves[j].node();
+    }
     const auto node = node_above_row<Op, T, LEVEL>(scatter_over_lanes<Op>(nodes), 32, VECTORS);
     return node_above_lanes<Op>(node, 1, VECTORS);
   }
 
  private:
-  __device__ __forceinline__ static int misalignment(const T* pointer) {
-    return static_cast<int>(reinterpret_cast<uintptr_t>(pointer) % 16 / sizeof(T));
-  }
-
   __device__ __forceinline__ const T* at(int64_t i) {
     if constexpr (LIE == Lie::aligned || LIE == Lie::shifted) return row + i;
     if (i >= run_end) begin_run(i);
@@ -212,35 +216,6 @@ struct Segment {
       } else {
         leaves[j].add_some(at(i), 0, static_cast<int>(end - i), site);
       }
-    }
-  }
-
-  /// Moves every leaf `shift` slots down, the first ones to the end.
-  __device__ __forceinline__ static void realign(Slots& leaves, int shift) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int step = 1; step < VEC; step *= 2) {
-      if ((shift & step) == 0) continue;
-      Slots moved;
-#pragma unroll
-      for (int j = 0; j < VECTORS; ++j) {
-#pragma unroll
-        for (int v = 0; v < VEC; ++v) {
-          const int from = (v + step) % VEC;
-          if (v + step < VEC) {
-            moved[j].leaf[v] = leaves[j].leaf[from];
-            continue;
-          }
-          // The next lane's; after the last lane comes the first one's next vector.
-          const int next = lane == 0 ? (j + 1) % VECTORS : j;
-          Leaf<T> mine = leaves[0].leaf[from];
-#pragma unroll
-          for (int k = 1; k < VECTORS; ++k) mine = k == next ? leaves[k].leaf[from] : mine;
-          moved[j].leaf[v] = __shfl_sync(ALL_LANES, mine, (lane + 1) % 32);
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < VECTORS; ++j) leaves[j] = moved[j];
     }
   }
 };
