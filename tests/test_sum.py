@@ -137,6 +137,7 @@ WAYS_DOWN_COLUMNS = {
     "several chunks": ((5000, 160), 0),
     "alone": ((640, 260, 50), 1),
     "alone by vectors": ((33, 253_440), 0),
+    "alone by pairs": ((35, 270_347), 0),
 }
 
 
@@ -163,6 +164,24 @@ def test_rows_have_the_same_bits_wherever_they_begin(dtype: torch.dtype, device:
             y.copy_(x)
             assert same_bits(smem.sum(y, 1, kernel="rows"), expected[0]), (count, first)
             assert same_bits(smem.amax(y, 1, kernel="rows"), expected[1]), (count, first)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int16, torch.int8], ids=short)
+def test_rows_of_few_vectors_have_the_bits_of_columns(dtype: torch.dtype, device: str) -> None:
+    for count in (257, 380, 510, 640, 1000, 1024, 1273, 1529, 2033):
+        x = normal(7, count + 3, device=device).mul(40).to(dtype)
+        for rows in (x[:, :count].contiguous(), x[:, 1:-2], x[2:3, 3:]):
+            down = smem.sum(rows.t().contiguous(), 0, kernel="columns")
+            assert same_bits(smem.sum(rows, 1, kernel="rows"), down), count
+        zeros = torch.zeros_like(rows).neg() if dtype.is_floating_point else rows * 0
+        assert same_bits(smem.sum(zeros, 1), torch.zeros_like(down)), count
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=short)
+def test_many_rows_have_the_bits_of_few(dtype: torch.dtype, device: str) -> None:
+    x = normal(10_560, 272, device=device).mul(40).to(dtype)
+    few = [smem.sum(rows, 1, kernel="rows") for rows in x.split(1056)]
+    assert same_bits(smem.sum(x, 1, kernel="rows"), torch.cat(few))
 
 
 @every_kernel

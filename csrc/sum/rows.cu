@@ -7,11 +7,14 @@
 //
 // Rows of up to 256 elements are a kernel of their own: 4 to 32 lanes a row, four or eight rows a
 // lane, so that as many loads are in flight as in a long row.
+//
+// So are sums of rows that are a few vectors a lane (sum/brief_rows.h).
 #include <algorithm>
 #include <bit>
 
 #include "device/programmatic.h"
 #include "device/symbol.h"
+#include "sum/brief_rows.h"
 #include "sum/dispatch.h"
 #include "sum/ladder.h"
 #include "sum/layout.h"
@@ -291,10 +294,44 @@ struct RowsOf {
     return launch_short<T, Op, 1, SHORT_COUNT / 32>(problem, device);
   }
 
+  /// Runs the kernel of up to `vectors` vectors a lane, if there is one.
+  template <typename T, int VECTORS>
+  static bool launch_brief(const Problem& problem, const Device& device, int64_t vectors) {
+    if constexpr (VECTORS > MOST_BRIEF<T>) {
+      return false;
+    } else {
+      if (vectors > VECTORS) return launch_brief<T, VECTORS + 1>(problem, device, vectors);
+      launch(NAME, brief_rows_kernel<T, VECTORS>,
+             {ceil_div(problem.output_count, WARPS), {THREADS}, 0, problem.early}, device,
+             BriefRows{problem});
+      return true;
+    }
+  }
+
+  /// Whether it is a sum of rows so short that a kernel of their own has taken them.
+  template <typename T, typename Op>
+  static bool run_brief(const Problem& problem, const Device& device, Lie lie) {
+    constexpr int WIDTH = VECTOR_WIDTH<T>;
+    if constexpr (std::is_same_v<Op, Sum> && MOST_BRIEF<T> > 0) {
+      if (problem.count <= SHORT_COUNT || (lie != Lie::aligned && lie != Lie::shifted) ||
+          problem.outputs.rank != 1 || problem.outputs.stride[IN][0] < WIDTH) {
+        return false;
+      }
+      const int past = lie == Lie::shifted ? WIDTH - 1 : 0;  // of a row's first vector, at most
+      const int64_t vectors = ceil_div(problem.count + past, 32 * WIDTH);
+      const bool many = problem.output_count >= int64_t{MANY_ROWS} * device.multiprocessors;
+      if (lie == Lie::aligned && (vectors > MOST_ALIGNED || !many)) return false;
+      return launch_brief<T, LEAST_BRIEF<T>>(problem, device, vectors);
+    }
+    return false;
+  }
+
   template <typename T, typename Op>
   static void run(const Problem& problem, const Device& device) {
     if (is_short(problem)) return run_short<T, Op>(problem, device);
-    switch (lie_of<T>(problem)) {
+    const Lie lie = lie_of<T>(problem);
+    if (run_brief<T, Op>(problem, device, lie)) return;
+    switch (lie) {
       case Lie::aligned:
         return launch_rows<T, Op, Lie::aligned>(problem, device);
       case Lie::shifted:
