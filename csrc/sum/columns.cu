@@ -170,6 +170,14 @@ size_t shared_bytes(size_t ring) {
   return std::max(ring, sizeof(ColumnNodes<T, Op>));
 }
 
+/// Whether they are neighbours, floats of 2 bytes, and so many that a thread takes two of them.
+bool columns_are_pairs(const Problem& problem, const Device& device) {
+  const bool are_floats = problem.in_dtype == DType::f16 || problem.in_dtype == DType::bf16;
+  return are_floats && problem.count <= LANES && problem.outputs.rank == 1 &&
+         problem.outputs.stride[IN][0] == 1 && problem.reduced.rank == 1 &&
+         problem.output_count / device.multiprocessors >= LONE_PAIRS_COLUMNS;
+}
+
 /// Whether threads that take columns alone are faster than what there is for columns that lie so.
 bool are_lone(const Problem& problem, const Device& device, Neighbours lie) {
   if (problem.reduced.rank != 1 || problem.chain != CHAIN) return false;
@@ -181,6 +189,7 @@ bool are_lone(const Problem& problem, const Device& device, Neighbours lie) {
     return bytes == 2 ? columns / COLUMN_WIDTH<bfloat16> >= 2 * LONE_THREADS
                       : few && columns >= 2 * LONE_THREADS;
   }
+  if (lie == Neighbours::shifted && columns_are_pairs(problem, device)) return true;
   if (lie == Neighbours::shifted && (bytes == 1 || (bytes == 2 && !few))) return false;
   return problem.count <= LONE_COLUMN && columns >= LONE_THREADS;
 }
@@ -252,6 +261,13 @@ void launch_lone(const Problem& problem, const Device& device) {
          LoneColumns{problem, results_are_vectors(problem, W)});
 }
 
+template <typename T, typename Op>
+void launch_pairs(const Problem& problem, const Device& device) {
+  launch("columns", lone_pairs_kernel<T, Op>,
+         {ceil_div(problem.output_count, 2 * LONE_PAIRS * WARPS), {THREADS}, 0, problem.early},
+         device, LoneColumns{problem, false});
+}
+
 template <typename T, typename Op, int W>
 void launch_short(const Problem& problem, const Device& device) {
   launch("columns",
@@ -266,6 +282,9 @@ void run_lone(const Problem& problem, const Device& device) {
   if constexpr (sizeof(T) == 2) {
     if (columns_are_vectors(problem, VECTOR_WIDTH<T>)) {
       return launch_lone<T, Op, COLUMN_WIDTH<T>>(problem, device);
+    }
+    if constexpr (!std::is_integral_v<T>) {
+      if (columns_are_pairs(problem, device)) return launch_pairs<T, Op>(problem, device);
     }
   }
   return launch_lone<T, Op, 1>(problem, device);
