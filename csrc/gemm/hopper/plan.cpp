@@ -52,7 +52,9 @@ Source source_of(const Problem& problem, Tensor tensor, const void* data, int64_
   s.length = s.major == Major::K ? K : size;
   s.lines = s.major == Major::K ? size : K;
   if (s.packed) {
-    s.line_stride = round_up(s.length, vector);
+    // Rows that begin within lines of the cache take the copy engine twice as long.
+    const int64_t line = step_k(problem.dtype);
+    s.line_stride = round_up(s.length, s.length >= 8 * line ? line : vector);
     s.member_stride = round_up(s.lines * s.line_stride, 128);
   } else {
     // One line has no stride of its own; the map wants a legal one.
