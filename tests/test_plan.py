@@ -156,7 +156,7 @@ PLANS = [
     (torch.bfloat16, (768, 768, 768, 1), "wgmma", "; tiles 128x64 by 72 blocks"),
     (torch.bfloat16, (512, 10240, 8192, 1), "wgmma", "; tiles 128x160 by 132 blocks"),
     (torch.float16, (4096, 4096, 4097, 1), "wgmma", ", a packed first"),
-    (torch.float16, (64, 64, 262144, 1), "wgmma", "K in 128 chunks"),
+    (torch.float16, (64, 64, 262144, 1), "wgmma", "K in 64 chunks"),
     (torch.float16, (64, 64, 0, 1), "wgmma", "left to tensor_core"),
 ]
 

@@ -9,11 +9,20 @@
 namespace smem::gemm::hopper {
 inline namespace SMEM_BUILD {
 
+/// What of an operand a tile needs: rows of A, or of B's columns.
+struct TileRows {
+  int rows;       ///< fewer than the tile has where the operand has, and whole pieces of 16 bytes
+  int last_rows;  ///< of the last tile, where that has fewer
+  int end;        ///< the operand's
+};
+
 template <typename T>
 struct Arguments {
-  CUtensorMap a[2], b[2];  ///< as Loader has them
+  /// Along K: for whole tiles, and for a last one that has fewer rows. Else for whole panels, and
+  /// for a last one that needs fewer rows.
+  CUtensorMap a[2], b[2];
+  TileRows a_rows, b_rows;
   Schedule schedule;
-  int tile_rows;       ///< rows of A that a tile needs: fewer than it has where M is
   int tile_cols;       ///< a block's step along N, at most its tile's width
   int chunk_steps;     ///< along K, after which a new sum begins
   int log_box_pieces;  ///< of 16 bytes in a row of out's boxes

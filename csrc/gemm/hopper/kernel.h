@@ -11,56 +11,11 @@
 #include "device/wgmma.h"
 #include "gemm/hopper/elements.h"
 #include "gemm/hopper/finish.h"
+#include "gemm/hopper/loader.h"
 #include "gemm/hopper/pipeline.h"
 
 namespace smem::gemm::hopper {
 inline namespace SMEM_BUILD {
-
-/// Loads an operand's tile of at most ROWS rows; or with the SHARERS blocks of a cluster, a part of
-/// it for all of them. Rows that nobody needs are not loaded, not even as zeros: those take the
-/// copy engine as long as others, and what stands in shared memory instead meets no row that is
-/// kept.
-template <typename T, Major MAJOR, int ROWS, int SHARERS = 1>
-struct Loader {
-  static constexpr int PANEL = STEP_K<T>;  ///< neighbours in a row of an MN-major tile
-
-  const CUtensorMap* maps;  ///< for whole panels, and for a last one that needs fewer rows
-  int rows;  ///< needed, whole pieces of 16 bytes; of K-major tiles each of the SHARERS loads an
-             ///< equal part
-  int part = 0;  ///< which of SHARERS this block loads
-
-  __device__ __forceinline__ void load(unsigned char* tile, int row, int k, int batch,
-                                       Barrier& barrier) const {
-    if constexpr (MAJOR == Major::K) {
-      const int first = part * (rows / SHARERS);
-      box(maps[0], tile + first * ROW_BYTES, {k, row + first, batch}, barrier);
-    } else {
-      const auto panel_at = [&](int panel, const CUtensorMap& map) {
-        if (panel % SHARERS != part) return;
-        const int first = panel * PANEL;
-        box(map, tile + first * ROW_BYTES, {row + first, k, batch}, barrier);
-      };
-      const int whole = rows / PANEL;
-#pragma unroll
-      for (int panel = 0; panel < ROWS / PANEL; ++panel) {
-        if (panel < whole) panel_at(panel, maps[0]);
-      }
-      if (rows % PANEL != 0) panel_at(whole, maps[1]);
-    }
-  }
-  /// What arrives in this block, from all that share.
-  __device__ __forceinline__ uint32_t bytes() const { return rows * ROW_BYTES; }
-
- private:
-  __device__ __forceinline__ void box(const CUtensorMap& map, unsigned char* to, Coordinates at,
-                                      Barrier& barrier) const {
-    if constexpr (SHARERS > 1) {
-      load_box(to, map, at, barrier, (1 << SHARERS) - 1);
-    } else {
-      load_box(to, map, at, barrier);
-    }
-  }
-};
 
 template <typename T, Major A_MAJOR, Major B_MAJOR, Tile TILE, Exit EXIT>
 struct Worker {
@@ -89,15 +44,15 @@ struct Worker {
 
   /// By one thread.
   __device__ __forceinline__ void load() const {
-    const Loader<T, A_MAJOR, TILE.rows> a{args.a, args.tile_rows};
-    const Loader<T, B_MAJOR, TILE.cols, TILE.cluster> b{args.b, args.tile_cols,
-                                                        static_cast<int>(rank)};
-    const uint32_t bytes = TILE.steps * (a.bytes() + b.bytes());
     Turn<TILE.stages> turn;
     for_each_piece([&](const Piece& piece) {
       const int row = first_row(piece), col = first_col(piece);
       const int a_member = args.a_batched ? piece.batch : 0;
       const int b_member = args.b_batched ? piece.batch : 0;
+      const Loader<T, A_MAJOR, TILE.rows, TILE.cluster> a(args.a, args.a_rows, row);
+      const Loader<T, B_MAJOR, TILE.cols, TILE.cluster, TILE.cluster> b(args.b, args.b_rows, col,
+                                                                        rank);
+      const uint32_t bytes = TILE.steps * (a.bytes() + b.bytes());
 #pragma unroll 1
       for (int step = 0; step < piece.steps; step += TILE.steps, turn.next()) {
         shared.empty[turn.stage].wait(turn.parity ^ 1);

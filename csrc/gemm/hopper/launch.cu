@@ -61,6 +61,9 @@ void make_operand_maps(CUtensorMap (&maps)[2], const Source& source, DType dtype
   const bool k_major = source.major == Major::K;
   maps[0] = make_tensor_map(shape, step, k_major ? rows / sharers : step);
   if (!k_major && rows % step != 0) maps[1] = make_tensor_map(shape, rows % step, step, true);
+  if (k_major && sharers == 1 && source.lines % rows != 0) {
+    maps[1] = make_tensor_map(shape, step, static_cast<int>(source.lines % rows));
+  }
 }
 
 /// `early`: it may begin while the kernel before still runs (device/programmatic.h).
@@ -72,11 +75,14 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
   Arguments<T> args{};
   // Blocks of a cluster, of which some may have no rows of A at all, all load what a tile has.
   const int64_t unit = plan.a.major == Major::K ? 1 : 16 / static_cast<int64_t>(sizeof(T));
-  args.tile_rows =
-      tile.cluster > 1
-          ? tile.rows
-          : static_cast<int>(std::min<int64_t>(ceil_div(problem.M, unit) * unit, tile.rows));
-  make_operand_maps(args.a, plan.a, problem.dtype, a, args.tile_rows, 1);
+  const auto rows_of = [](int64_t rows, int64_t end) {
+    return TileRows{static_cast<int>(rows), static_cast<int>(end % rows), static_cast<int>(end)};
+  };
+  args.a_rows = rows_of(
+      tile.cluster > 1 ? tile.rows : std::min<int64_t>(ceil_div(problem.M, unit) * unit, tile.rows),
+      problem.M);
+  args.b_rows = rows_of(plan.tile_cols, problem.N);
+  make_operand_maps(args.a, plan.a, problem.dtype, a, args.a_rows.rows, 1);
   make_operand_maps(args.b, plan.b, problem.dtype, b, plan.tile_cols, tile.cluster);
   args.output = plan.output;
   args.log_box_pieces = plan.log_box_pieces;

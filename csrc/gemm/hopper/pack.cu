@@ -1,3 +1,4 @@
+#include "device/divisor.h"
 #include "device/programmatic.h"
 #include "device/vector.h"
 #include "gemm/hopper/pack.h"
@@ -6,17 +7,23 @@ namespace smem::gemm::hopper {
 inline namespace SMEM_BUILD {
 namespace {
 
-constexpr int THREADS = 256, LANE = 8, PIECES = 4;
+constexpr int THREADS = 256, LANE = 8, PIECES = 2;
+/// A multiprocessor. With fewer, and so more registers, nvcc has a thread's loads wait for each
+/// other.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int BLOCKS = 1024 / THREADS;
+#else
+constexpr int BLOCKS = 1536 / THREADS;
+#endif
 
 struct Copy {
   const uint16_t* from;
+  const uint16_t* end;  ///< of the last line
   uint16_t* to;
   int64_t step, line_step, member_step;
   int64_t length, line_stride, member_stride;
-  uint32_t pieces;       ///< runs of 8 elements in a line
-  uint32_t lines;        ///< in a member
-  uint32_t all_lines;    ///< in all members
-  uint32_t log_threads;  ///< of the threads that share a line, about PIECES pieces each
+  uint64_t pieces;             ///< runs of 8 elements, in all lines
+  Divisor by_line, by_member;  ///< pieces in a line, lines in a member
 };
 
 struct Copies {
@@ -31,15 +38,8 @@ __device__ __forceinline__ uint4 load_strided(const uint16_t* from, int64_t step
   return reinterpret_cast<const uint4&>(values);
 }
 
-/// 8 neighbours in a line as the one or two aligned pieces of 16 bytes that hold them. Where those
-/// go on behind the line's end, element by element: memory may end with the line.
-__device__ __forceinline__ uint4 load_unaligned(const uint16_t* from, int64_t inside) {
-  const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from) % 16);
-  const auto* aligned = reinterpret_cast<const uint4*>(reinterpret_cast<uintptr_t>(from) - shift);
-  if (inside < (shift > 0 ? 2 * LANE - shift / 2 : LANE)) return load_strided(from, 1, inside);
-  const uint4 a = __ldg(aligned);
-  uint4 b{};
-  if (shift > 0) b = __ldg(aligned + 1);
+/// 8 neighbours that begin `shift` bytes into two aligned pieces of 16 bytes.
+__device__ __forceinline__ uint4 shifted(const uint4& a, const uint4& b, uint32_t shift) {
   uint32_t words[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
   if (shift & 8) {
 #pragma unroll
@@ -54,26 +54,80 @@ __device__ __forceinline__ uint4 load_unaligned(const uint16_t* from, int64_t in
           __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
 }
 
-__global__ void __launch_bounds__(THREADS) pack_kernel(const Copies copies) {
+/// 8 elements of a line, or fewer at its end.
+struct Piece {
+  const uint16_t* from;
+  uint16_t* to;
+  int64_t inside;  ///< elements until the line ends
+
+  /// Of the two aligned pieces of 16 bytes that hold it, where it is of neighbours.
+  __device__ __forceinline__ uintptr_t begin() const {
+    return reinterpret_cast<uintptr_t>(from) & ~uintptr_t{15};
+  }
+};
+
+/// A block's pieces.
+struct Pieces {
+  const Copy& copy;
+  uint32_t first_piece, first_row, member;
+
+  __device__ __forceinline__ Pieces(const Copy& copy, uint64_t first) : copy(copy) {
+    // Divisions of 64 bits would take 0.3 us.
+    constexpr uint64_t LARGEST = uint64_t{1} << 31;
+    const uint64_t line = first < LARGEST ? quotient(static_cast<uint32_t>(first), copy.by_line)
+                                          : first / copy.by_line.by;
+    first_piece = static_cast<uint32_t>(first - line * copy.by_line.by);
+    member = line < LARGEST ? quotient(static_cast<uint32_t>(line), copy.by_member)
+                            : static_cast<uint32_t>(line / copy.by_member.by);
+    first_row = static_cast<uint32_t>(line - uint64_t{member} * copy.by_member.by);
+  }
+  __device__ __forceinline__ Piece operator[](uint32_t index) const {
+    const Division line = divide(first_piece + index, copy.by_line);
+    const Division row = divide(first_row + line.quotient, copy.by_member);
+    const int64_t col = line.rest * LANE, m = member + row.quotient;
+    return {copy.from + m * copy.member_step + row.rest * copy.line_step + col * copy.step,
+            copy.to + m * copy.member_stride + row.rest * copy.line_stride + col,
+            copy.length - col};
+  }
+};
+
+__global__ void __launch_bounds__(THREADS, BLOCKS) pack_kernel(const Copies copies) {
   let_next_begin();
   const bool is_first = blockIdx.x < copies.first_blocks;
   const Copy& copy = copies.of[is_first ? 0 : 1];
   const uint32_t block = is_first ? blockIdx.x : blockIdx.x - copies.first_blocks;
-  const uint64_t thread = uint64_t{block} * THREADS + threadIdx.x;
-  const uint64_t line = thread >> copy.log_threads;
-  if (line >= copy.all_lines) return;
-  const uint32_t threads = 1u << copy.log_threads;
-  const uint32_t member = static_cast<uint32_t>(line) / copy.lines;
-  const uint32_t row = static_cast<uint32_t>(line) % copy.lines;
-  const uint16_t* from = copy.from + member * copy.member_step + row * copy.line_step;
-  uint16_t* to = copy.to + member * copy.member_stride + row * copy.line_stride;
-#pragma unroll PIECES
-  for (uint32_t i = thread & (threads - 1); i < copy.pieces; i += threads) {
-    const int64_t col = int64_t{i} * LANE;
-    const uint4 values = copy.step == 1
-                             ? load_unaligned(from + col, copy.length - col)
-                             : load_strided(from + col * copy.step, copy.step, copy.length - col);
-    *reinterpret_cast<uint4*>(to + col) = values;
+  const uint64_t first = uint64_t{block} * (THREADS * PIECES);
+  const auto count = static_cast<uint32_t>(min(copy.pieces - first, uint64_t{THREADS * PIECES}));
+  const Pieces pieces(copy, first);
+  // What is read may go on behind its line, and is written behind the copy's, where nobody reads
+  // it; but not behind the last line, where memory may end.
+  const uintptr_t last = copy.step == 1 ? reinterpret_cast<uintptr_t>(copy.end) - 32 : 0;
+  Piece piece[PIECES];
+  uint4 low[PIECES], high[PIECES];
+  bool is_read[PIECES], is_done = true;
+#pragma unroll
+  for (int i = 0; i < PIECES; ++i) {
+    const uint32_t index = i * THREADS + threadIdx.x;
+    piece[i] = pieces[index];
+    const auto* begin = reinterpret_cast<const uint4*>(piece[i].begin());
+    is_read[i] = index < count && piece[i].begin() <= last;
+    is_done = is_done && (is_read[i] || index >= count);
+    if (is_read[i]) {
+      low[i] = __ldg(begin);
+      high[i] = __ldg(begin + 1);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < PIECES; ++i) {
+    const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(piece[i].from) % 16);
+    if (is_read[i]) __stwb(reinterpret_cast<uint4*>(piece[i].to), shifted(low[i], high[i], shift));
+  }
+  if (is_done) return;
+#pragma unroll 1
+  for (uint32_t index = threadIdx.x; index < count; index += THREADS) {
+    const Piece one = pieces[index];
+    if (one.begin() <= last) continue;
+    __stwb(reinterpret_cast<uint4*>(one.to), load_strided(one.from, copy.step, one.inside));
   }
 }
 
@@ -82,6 +136,7 @@ Copy copy_of(const Packing& p, DType dtype) {
   const Source& source = *p.source;
   const int64_t width = static_cast<int64_t>(size_of(dtype)) / ELEMENT_BYTES;
   Copy copy{static_cast<const uint16_t*>(p.from),
+            nullptr,
             static_cast<uint16_t*>(p.to),
             p.step,
             width * p.line_step,
@@ -89,16 +144,17 @@ Copy copy_of(const Packing& p, DType dtype) {
             width * source.length,
             width * source.line_stride,
             width * source.member_stride,
-            static_cast<uint32_t>(width * source.line_stride / LANE),
-            static_cast<uint32_t>(source.lines),
-            static_cast<uint32_t>(source.lines * source.members),
-            0};
-  while ((uint64_t{PIECES} << copy.log_threads) < copy.pieces) ++copy.log_threads;
+            0,
+            Divisor(width * source.line_stride / LANE),
+            Divisor(source.lines)};
+  copy.end = copy.from + (source.members - 1) * copy.member_step +
+             (source.lines - 1) * copy.line_step + copy.length;
+  copy.pieces = uint64_t{copy.by_line.by} * static_cast<uint64_t>(source.lines * source.members);
   return copy;
 }
 
 int64_t blocks_of(const Copy& copy) {
-  return ceil_div(int64_t{copy.all_lines} << copy.log_threads, THREADS);
+  return ceil_div(static_cast<int64_t>(copy.pieces), THREADS * PIECES);
 }
 
 }  // namespace

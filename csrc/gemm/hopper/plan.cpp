@@ -52,7 +52,9 @@ Source source_of(const Problem& problem, Tensor tensor, const void* data, int64_
   s.length = s.major == Major::K ? K : size;
   s.lines = s.major == Major::K ? size : K;
   if (s.packed) {
-    s.line_stride = round_up(s.length, vector);
+    // Rows that begin within lines of the cache take the copy engine twice as long.
+    const int64_t line = step_k(problem.dtype);
+    s.line_stride = round_up(s.length, s.length >= 8 * line ? line : vector);
     s.member_stride = round_up(s.lines * s.line_stride, 128);
   } else {
     // One line has no stride of its own; the map wants a legal one.
@@ -87,19 +89,17 @@ Output output_of(const Problem& problem) {
 int64_t steps_of(const Problem& problem) { return ceil_div(problem.K, step_k(problem.dtype)); }
 
 /// Steps of a chunk of K, for outputs so narrow that tiles alone cannot keep the multiprocessors
-/// busy. Of N, K and the dtype alone: M must not change the bits. Shorter chunks gain more where M
-/// is small and cost more where it is not: 2048 x 128 x 6144 takes 15.6 us as a whole, 18.4 in six.
-/// Nor are more chunks better the wider N is, as their sums are added: 128 x 128 x 65,536
-/// takes 19.5 us in 64, 17.4 in 32. Their number is a power of two, as the number of tiles often
-/// is, which together fill nearly all multiprocessors then: 2048 x 200 x 9000 takes 43 us in nine,
-/// 33 in eight.
+/// busy. Of N, K and the dtype alone: M must not change the bits. More chunks gain more where M is
+/// small and cost more where it is not, as their sums are added: 64 x 256 x 6144 takes 13.1 us as a
+/// whole and 6.5 in eight, 2048 x 128 x 6144 13.7 and 16.6. Nor are more better the wider N is.
+/// Their number is a power of two, as the number of tiles often is, which together fill nearly all
+/// multiprocessors then: 2048 x 200 x 9000 takes 43 us in nine, 33 in eight.
 int64_t chunk_steps_of(const Problem& problem) {
-  constexpr int64_t NARROW = 256, NARROWER = 96, MOST = 128;
+  constexpr int64_t NARROW = 256, LONG = 6144, SHORTEST = 560, MOST = 128;
   const int64_t N = problem.N, K = problem.K, steps = steps_of(problem);
-  if (N > NARROW || K < (N <= NARROWER ? 6144 : 8192)) return steps;
-  const int64_t shortest = problem.dtype == DType::f32 && N > NARROWER ? 1280 : 560;
-  const auto few = static_cast<int64_t>(2.35 * std::sqrt(double(K) / double(N)));
-  const auto most = static_cast<uint64_t>(std::min({MOST, K / shortest, few}));
+  if (N > NARROW || K < LONG) return steps;
+  const auto few = static_cast<int64_t>(3.3 * std::pow(double(K) / double(N), 0.4));
+  const auto most = static_cast<uint64_t>(std::min({MOST, K / SHORTEST, few}));
   return round_up(ceil_div(steps, static_cast<int64_t>(std::bit_floor(most))), 2);
 }
 
@@ -118,6 +118,7 @@ struct Model {
   double piece = 266;        ///< between two pieces of work
   double rounded = 0.035;    ///< an element's way out, by a warpgroup: rounded,
   double partial = 0.2;      ///< as a float,
+  double tf32_sum = 0.4;     ///< of products of floats,
   double element = 1.0;      ///< and one by one;
   double box = 79;           ///< a warp's copy, however narrow
   double activation = 0.18;  ///< of an element; relu is free
@@ -181,9 +182,10 @@ double nanoseconds(const Problem& problem, const Plan& p, int multiprocessors) {
       static_cast<double>(ceil_div(int64_t{p.clusters} * tile.cluster, multiprocessors));
   const double step = std::max({model.chain, model.latency / (tile.stages * tile.steps),
                                 sharing * together(model, {multiply, rows * model.row})});
-  const double element = p.output == Output::elements   ? model.element
-                         : p.output == Output::partials ? model.partial
-                                                        : model.rounded * (problem.pre ? 2 : 1);
+  const double element = p.output == Output::elements ? model.element
+                         : p.output == Output::partials
+                             ? (problem.dtype == DType::f32 ? model.tf32_sum : model.partial)
+                             : model.rounded * (problem.pre ? 2 : 1);
   const double out = double(tile.rows) / tile.consumers() * p.tile_cols *
                          (element + (activates(problem.activation) ? model.activation : 0)) +
                      double(p.tile_cols) / (8 << p.log_box_pieces) * model.box;
