@@ -105,7 +105,7 @@ def lines_of_all_kinds(*shape: int, device: str = "cpu") -> Tensor:
 SHAPES = [
     *itertools.product((1, 3, 33, 130), (1, 7, 8, 9, 64)),
     *itertools.product((1, 33, 130), (1000,)),
-    *((1, 5000), (33, 5000), (3, 40_000)),
+    *((33, 600), (20, 2600), (5, 4096), (1, 5000), (33, 5000), (3, 40_000)),
 ]
 
 

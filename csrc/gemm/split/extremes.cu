@@ -1,15 +1,16 @@
-// extremes: the first launch where lines lie side by side. A warp reads 512 bytes at a time, an
-// element each of 128 neighbouring lines, and goes along the lines, eight warps in turn; what they
-// find meets in shared memory. The extremes of a chunk of a line go to memory, 16 bytes for 1 KiB
-// or more that was read, and `turned` combines them: no atomics, and nothing to clear beforehand.
+// extremes: the first launch where long lines lie side by side. A warp reads 512 bytes at a time,
+// an element each of 128 neighbouring lines, and goes along the lines, eight warps in turn; what
+// they find meets in shared memory. The extremes of a chunk of a line go to memory, 16 bytes for 1
+// KiB or more that was read, and `turned` combines them: no atomics, and nothing to clear
+// beforehand.
 //
 // A line's chunks are interleaved, eight elements each in turn, so that all blocks together go
 // along the lines: what was read last, and is in the L2 cache still, are the lines' ends, where
 // `turned` begins.
 #include "device/programmatic.h"
-#include "device/tile.h"
 #include "gemm/split/kernels.h"
 #include "gemm/split/scale.h"
+#include "gemm/split/shared_extremes.h"
 
 namespace smem::gemm::split {
 inline namespace SMEM_BUILD {
@@ -31,7 +32,7 @@ struct Chunks {
 template <bool WIDE>
 __global__ void __launch_bounds__(CHUNK_THREADS, BLOCKS_AT_ONCE)
     extremes_kernel(const __grid_constant__ Chunks arguments) {
-  __shared__ Tile<uint32_t, CHUNK_WARPS, CHUNK_LINES> largest, least_less_one, second_less_one;
+  __shared__ SharedExtremes<CHUNK_WARPS, CHUNK_LINES> of_warps;
   let_next_begin();
   const Split& split = arguments.split;
   const uint32_t tile = blockIdx.x % arguments.tiles, row = blockIdx.x / arguments.tiles;
@@ -56,26 +57,13 @@ __global__ void __launch_bounds__(CHUNK_THREADS, BLOCKS_AT_ONCE)
 #pragma unroll
     for (int i = 0; i < AT_ONCE * RUN; ++i) of_lines[i % RUN].add(runs[i / RUN].lane[i % RUN]);
   }
-  Vector<uint32_t, RUN> warps_largest, warps_least, warps_second;
-#pragma unroll
-  for (int i = 0; i < RUN; ++i) {
-    warps_largest.lane[i] = of_lines[i].largest;
-    warps_least.lane[i] = of_lines[i].least_less_one;
-    warps_second.lane[i] = of_lines[i].second_less_one;
-  }
-  store_vector<RUN>(largest.at(warp, lane * RUN), warps_largest);
-  store_vector<RUN>(least_less_one.at(warp, lane * RUN), warps_least);
-  store_vector<RUN>(second_less_one.at(warp, lane * RUN), warps_second);
+  of_warps.store(warp, lane * RUN, of_lines);
   __syncthreads();
 
   const int stored = threadIdx.x;
   if (stored >= CHUNK_LINES || first_line + stored >= split.lines) return;
-  Extremes of_line;
-#pragma unroll
-  for (int w = 0; w < CHUNK_WARPS; ++w) {
-    of_line.add({largest(w, stored), least_less_one(w, stored), second_less_one(w, stored)});
-  }
-  store(static_cast<Extremes*>(split.extremes) + row * split.lines + first_line + stored, of_line);
+  store(static_cast<Extremes*>(split.extremes) + row * split.lines + first_line + stored,
+        of_warps.of_all(stored));
   wait_for_previous();
 }
 

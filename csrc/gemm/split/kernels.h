@@ -7,8 +7,8 @@
 
 namespace smem::gemm::split {
 
-/// Elements of a part of a line that `columns` takes at most.
-constexpr int64_t LONGEST_COLUMN = 512;
+/// Elements of a part of a line that `columns` takes at most, and `long_columns`.
+constexpr int64_t LONGEST_COLUMN = 512, LONGEST_LONG_COLUMN = 8192;
 
 /// Lines whose extremes a block of `extremes` finds.
 constexpr int CHUNK_LINES = 128;
@@ -37,6 +37,10 @@ struct Kernels {
   Launch columns;
   Launch extremes;  ///< finds the extremes of each chunk of each line
   Launch turned;    ///< splits the lines by what that found
+
+  // In one launch up to LONGEST_LONG_COLUMN, where there are clusters. Null under host_run.
+  bool (*has_clusters)(const Device&) = nullptr;
+  Launch long_columns = nullptr;
 };
 
 inline namespace SMEM_BUILD {
@@ -45,8 +49,14 @@ void rows(const Split& split, const Device& device, bool early);
 void columns(const Split& split, const Device& device, bool early);
 void extremes(const Split& split, const Device& device, bool early);
 void turned(const Split& split, const Device& device, bool early);
+bool has_clusters(const Device& device);
+void long_columns(const Split& split, const Device& device, bool early);
 
+#ifdef __CUDACC__
+inline constexpr Kernels KERNELS{&rows, &columns, &extremes, &turned, &has_clusters, &long_columns};
+#else
 inline constexpr Kernels KERNELS{&rows, &columns, &extremes, &turned};
+#endif
 
 }  // namespace SMEM_BUILD
 

@@ -7,12 +7,6 @@
 namespace smem::gemm::split {
 namespace {
 
-/// Whether the elements of a line lie further apart than the lines do.
-bool lines_lie_side_by_side(const Split& split) {
-  return split.lines > 1 && split.length > 1 &&
-         std::abs(split.line_stride) < std::abs(split.stride);
-}
-
 const Kernels& kernels(Build build) {
 #ifdef SMEM_WITH_CUDA
   if (build == Build::device) return device_kernels();
@@ -21,6 +15,11 @@ const Kernels& kernels(Build build) {
 }
 
 }  // namespace
+
+bool lines_lie_side_by_side(const Split& split) {
+  return split.lines > 1 && split.length > 1 &&
+         std::abs(split.line_stride) < std::abs(split.stride);
+}
 
 Workspace::Workspace(const Split& split) {
   constexpr size_t ALIGNMENT = 256;
@@ -59,6 +58,10 @@ void run(const Split& split, const Device& device, Build build, bool early) {
   const Kernels& launches = kernels(build);
   if (!lines_lie_side_by_side(split)) return launches.rows(split, device, early);
   if (split.part_length <= LONGEST_COLUMN) return launches.columns(split, device, early);
+  if (launches.long_columns && split.part_length <= LONGEST_LONG_COLUMN &&
+      launches.has_clusters(device)) {
+    return launches.long_columns(split, device, early);
+  }
   launches.extremes(split, device, early);
   launches.turned(split, device, /*early=*/true);
 }

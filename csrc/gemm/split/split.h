@@ -65,7 +65,10 @@ struct Workspace {
   Split place(Split split, void* memory) const;
 };
 
-/// Splits in one launch, or in two where long lines lie side by side. Nothing in the workspace
+/// Whether the elements of a line lie further apart than the lines do.
+bool lines_lie_side_by_side(const Split& split);
+
+/// Splits in one launch, or in two where very long lines lie side by side. Nothing in the workspace
 /// needs to be initialised. `early`: beside the kernel before, whose results it does not need;
 /// whoever waits for this split has waited for that kernel too.
 void run(const Split& split, const Device& device, Build build, bool early = false);

@@ -1,8 +1,8 @@
-// turned: the second launch where lines lie side by side. A block takes 64 lines by 128 elements. A
-// thread reads 8 elements of 4 lines, 16 bytes at a time, turns them by naming its registers, and
-// splits them: 16 bytes of hi and of lo for each line. Shared memory only regroups these, so that a
-// line's part is written as 64 bytes of hi, 64 of lo and so on: whole sectors, 16 bytes an access
-// everywhere.
+// turned: the second launch where long lines lie side by side. A block takes 64 lines by 128
+// elements. A thread reads 8 elements of 4 lines, 16 bytes at a time, turns them by naming its
+// registers, and splits them: 16 bytes of hi and of lo for each line. Shared memory only regroups
+// these, so that a line's part is written as 64 bytes of hi, 64 of lo and so on: whole sectors, 16
+// bytes an access everywhere.
 //
 // A line's unit u of 8 halves lies at place u ^ line / 4 % 8. The 8 lanes that the banks serve
 // together write one unit of every fourth line, at 8 places by the XOR, and read 8 units of one
