@@ -123,15 +123,31 @@ def test_step_swizzled_quarters_the_requests_of_padded() -> None:
 
 @pytest.mark.parametrize("dtype", EACH_SIZE, ids=short)
 def test_step_vectorized_moves_16_bytes_everywhere(dtype: torch.dtype) -> None:
-    """Each byte passes the banks once each way, 128 bytes a pass: no kernel can do with less."""
+    """Each byte passes the banks once each way, 128 bytes a pass: no kernel can do with less.
+
+    But copies to shared memory take two passes for 128 bytes.
+    """
     for m, n in ((256, 256), (1024, 16), (16, 1024)):
         trace = transpose("vectorized", m, n, dtype)
         vectors = m * n * dtype.itemsize // 16
+        copies = 0
         for line in trace.launches[0].lines:
             if line.action != "barrier":
                 assert (line.bytes_a_lane, line.lanes) == (16, vectors)
-        assert trace.wavefronts == 2 * vectors // 8
+                copies += line.action == "copy_to"
+        assert trace.wavefronts == (2 + copies) * vectors // 8
         assert trace.conflicts == 0
+
+
+@pytest.mark.parametrize("dtype", EACH_SIZE[:4], ids=short)
+def test_squares_need_no_shared_memory(dtype: torch.dtype) -> None:
+    x = torch.ones(2048, 2048 // dtype.itemsize + 256, dtype=dtype)
+    trace = smem.trace("transpose", x)
+    assert trace.kernel == "vectorized"
+    assert trace.barriers == trace.wavefronts == 0
+    for line in trace.launches[0].lines:
+        assert (line.bytes_a_lane, line.lanes) == (16, x.numel() * dtype.itemsize // 16)
+        assert line.sectors == 2 * line.lanes / 4
 
 
 @pytest.mark.parametrize("dtype", EACH_SIZE[:4], ids=short)
@@ -139,7 +155,8 @@ def test_gathered_moves_16_bytes_outside_wherever_rows_begin(dtype: torch.dtype)
     """Without conflicts; single elements only at the ends of columns and of the tensor."""
     m, n, width = 1031, 517, 16 // dtype.itemsize
     trace = transpose("gathered", m, n, dtype)
-    assert trace.conflicts == 0
+    (gather,) = [line for line in lines(trace, LOADS, "shared") if "elements" in line.text]
+    assert gather.conflicts == 0
     assert not trace.faults
     stores = lines(trace, STORES, "out")
     whole = sum(line.lanes for line in stores if line.bytes_a_lane == 16)

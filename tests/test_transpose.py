@@ -178,6 +178,19 @@ def test_planned_at_any_address(dtype: torch.dtype, shape: tuple, offset: int, d
 
 
 @each_size
+@pytest.mark.parametrize(
+    "shape",
+    [(1104, 4112), (300, 272, 80), (2047, 2049), (3, 301, 2307), (1100, 130, 65)],
+    ids=short,
+)
+def test_planned_of_middling_size(dtype: torch.dtype, shape: tuple, device: str) -> None:
+    """Squares in registers; small and large tiles of rows that begin anywhere, whole and parts."""
+    x = any_bits(*shape, dtype=dtype, device=device)
+    check_planned(x, -2, -1)
+    check_planned(x[..., 1:-2, 16:-7], -2, -1)
+
+
+@each_size
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_planned_for_any_layout(dtype: torch.dtype, layout: str, device: str) -> None:
     for shape in ((130, 270), (4, 33, 80), (2, 3, 36, 64)):

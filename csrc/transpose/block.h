@@ -35,16 +35,26 @@ struct Block {
   /// width, from its top down: blocks that run together then lie close in both matrices. They
   /// cover `more_rows` rows beyond the last.
   __device__ __forceinline__ Block(const Problem& problem, int log2_rows, int log2_cols,
-                                   unsigned band, int more_rows = 0) {
-    const auto tiles_m =
-        static_cast<unsigned>((problem.rows + more_rows + (1 << log2_rows) - 1) >> log2_rows);
-    const auto tiles_n = static_cast<unsigned>((problem.cols + (1 << log2_cols) - 1) >> log2_cols);
-    const unsigned tile = blockIdx.x % (tiles_m * tiles_n);
-    place(problem, blockIdx.x / (tiles_m * tiles_n));
-    const unsigned first = tile / (band * tiles_m) * band, in_band = tile % (band * tiles_m);
-    const unsigned width = first + band <= tiles_n ? band : tiles_n - first;
-    row0 = int64_t{in_band / width} << log2_rows;
-    col0 = int64_t{first + in_band % width} << log2_cols;
+                                   unsigned band, int more_rows = 0)
+      : Block(problem,
+              Tiles{1 << log2_rows, 1 << log2_cols,
+                    static_cast<unsigned>((problem.rows + more_rows + (1 << log2_rows) - 1) >>
+                                          log2_rows),
+                    static_cast<unsigned>((problem.cols + (1 << log2_cols) - 1) >> log2_cols)},
+              band) {}
+
+  /// The same of any size, so many below each other and side by side.
+  struct Tiles {
+    int rows, cols;
+    unsigned down, across;
+  };
+  __device__ __forceinline__ Block(const Problem& problem, const Tiles& tiles, unsigned band) {
+    const unsigned tile = blockIdx.x % (tiles.down * tiles.across);
+    place(problem, blockIdx.x / (tiles.down * tiles.across));
+    const unsigned first = tile / (band * tiles.down) * band, in_band = tile % (band * tiles.down);
+    const unsigned width = first + band <= tiles.across ? band : tiles.across - first;
+    row0 = int64_t{in_band / width} * tiles.rows;
+    col0 = int64_t{first + in_band % width} * tiles.cols;
   }
 
  private:

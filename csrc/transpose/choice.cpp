@@ -43,6 +43,10 @@ Choice choose(const Problem& problem, const Device& device) {
     if (bytes <= 4 && is_small(problem)) {
       return {index_of(host_kernels(), "swizzled"), "no more than 2 MiB" + size};
     }
+    if (takes_squares(problem)) {
+      return {index_of(host_kernels(), "vectorized"),
+              tiles_of(squares_rows(bytes), squares_cols(bytes)) + ", in registers" + size};
+    }
     const TileShape shape = tile_shape(problem, device);
     return {index_of(host_kernels(), "vectorized"),
             tiles_of(shape.rows(bytes), shape.cols(bytes)) + size};
@@ -52,8 +56,9 @@ Choice choose(const Problem& problem, const Device& device) {
             "no more than 2 MiB, in rows that begin anywhere" + size};
   }
   const GatherTile tile = gather_tile(problem, device);
-  std::string reason = tile.members > 1
-                           ? std::to_string(tile.members) + " matrices a block"
+  std::string reason = tile.members > 1 ? std::to_string(tile.members) + " matrices a block"
+                       : tile.rows != 0
+                           ? tiles_of(tile.rows, tile.cols)
                            : tiles_of(int64_t{1} << tile.log2_rows, int64_t{1} << tile.log2_cols);
   reason += size;
   if (read == SHIFTED) reason += "; rows to read begin off 16 bytes";

@@ -102,12 +102,28 @@ struct FlatOutput {
     return e.col + 1 < cols ? Element{e.member, e.col + 1, 0} : Element{e.member + 1, 0, 0};
   }
 
-  /// The W elements from `e` on, of columns shorter than that: one stack, where a row is a step.
+  /// Where the W elements from `e` on stand, whose columns follow each other.
+  __device__ __forceinline__ void places(const Element& e, int (&places)[W]) const {
+    int row = e.row, top = column(e);
+    int at = top + row % W * class_step + row / W * stack_step;
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      places[i] = at + past_of(row);
+      ++row;
+      at += row % W != 0 ? class_step : class_step + stack_step - W * class_step;
+      if (row == rows) {
+        row = 0;
+        at = ++top;
+      }
+    }
+  }
+
+  /// The W elements from `e` on, of a flat input and columns shorter than that.
   __device__ __forceinline__ void take_short(const T* shared, Element e, T (&elements)[W]) const {
     int at = column(e) + e.row * class_step;
 #pragma unroll
     for (int i = 0; i < W; ++i) {
-      elements[i] = load(shared + (at + past_of(e.row)));
+      elements[i] = load(shared + at);
       ++e.row;
       at += class_step;
       if (e.row == rows) {
@@ -117,9 +133,8 @@ struct FlatOutput {
     }
   }
 
-  /// The same of a flat input, where a row is a step from end to end, and of columns as long as a
-  /// vector: at most one ends among the elements.
-  __device__ __forceinline__ void take_flat(const T* shared, const Element& e,
+  /// The same of columns as long as a vector: at most one ends among the elements.
+  __device__ __forceinline__ void take_long(const T* shared, const Element& e,
                                             T (&elements)[W]) const {
     const int left = rows - e.row;
     const int here = column(e) + e.row * class_step;
@@ -129,28 +144,53 @@ struct FlatOutput {
       elements[i] = load(shared + ((i < left ? here : next) + i * class_step));
     }
   }
+};
 
-  /// The same where at most one column ends among them. `PASTS`: rows do not all begin equally far
-  /// past a vector.
-  template <bool PASTS>
-  __device__ __forceinline__ void take_long(const T* shared, const Element& e,
-                                            T (&elements)[W]) const {
-    // Elements before `left` are of this column, those before `same` of this stack.
-    const int left = rows - e.row, same = W - e.row % W;
-    const int here = column(e) + e.row % W * class_step + e.row / W * stack_step;
-    const int next_stack = here + stack_step - W * class_step;
-    const int next = column(next_column(e)) - left * class_step;
-    const int past_here = past + e.row * past_step, past_next = past - left * past_step;
+/// Writes a run of `count` elements. Vectors that lie a column's number of vectors apart hold the
+/// same rows, W columns further: a thread takes several of those, and computes addresses for the
+/// first.
+template <typename T>
+__device__ __forceinline__ void write_repeats(const T* shared, const FlatOutput<T>& source,
+                                              const GatherTile& tile, T* out, int count) {
+  constexpr int W = VECTOR_WIDTH<T>, UNROLLED = 4;
+  const int skip = -elements_past_vector(out) & (W - 1), step = source.rows * W;
+#pragma unroll 1
+  for (int number = threadIdx.x; number < source.rows * tile.parts; number += GATHER_THREADS) {
+    const Division part = divide(number, tile.turned_rows);
+    const Division first = divide(skip + part.rest * W, tile.turned_rows);
+    int numbers[W] = {};
+    source.places({0, first.quotient, first.rest}, numbers);
+    const T* places[W] = {};
 #pragma unroll
-    for (int i = 0; i < W; ++i) {
-      int place = (i >= left ? next : i >= same ? next_stack : here) + i * class_step;
-      if constexpr (PASTS) {
-        place += ((i >= left ? past_next : past_here) + i * past_step) & (W - 1);
+    for (int i = 0; i < W; ++i)
+      places[i] = shared + (numbers[i] + part.quotient * tile.repeats * W);
+
+    int at = skip + part.rest * W + part.quotient * tile.repeats * step;
+    T* to = out + at;
+#pragma unroll 1
+    for (int repeat = 0; repeat < tile.repeats; repeat += UNROLLED) {
+#pragma unroll
+      for (int i = 0; i < UNROLLED; ++i) {
+        if (repeat + i >= tile.repeats || at + W > count) break;
+        T elements[W];
+#pragma unroll
+        for (int e = 0; e < W; ++e) elements[e] = load(places[e] + i * W);
+        store_global_vector<4>(reinterpret_cast<uint32_t*>(to), packed<T, W>(elements));
+        to += step;
+        at += step;
       }
-      elements[i] = load(shared + place);
+#pragma unroll
+      for (int e = 0; e < W; ++e) places[e] += UNROLLED * W;
     }
   }
-};
+
+  // One by one what lies before the first whole vector, and behind the last.
+  const int head = skip < count ? skip : count, tail = head + ((count - head) & -W);
+  const int number = threadIdx.x, at = number < head ? number : tail + (number - head);
+  if (at < count && (number < head || number - head < W)) {
+    store(out + at, load(shared + source.place(source.element(tile, at))));
+  }
+}
 
 /// The output is flat (8 x 1M, or a batch of small matrices): a block writes one run, whose vectors
 /// may begin in one column and end in the next, or in the next matrix. The input is flat as well
@@ -200,6 +240,7 @@ __global__ void __launch_bounds__(GATHER_THREADS)
   wait_for_copies();
   __syncthreads();
 
+  if (!tile.flat_in) return write_repeats(shared, source, tile, out, count);
   for (int first = static_cast<int>(threadIdx.x) * W - elements_past_vector(out); first < count;
        first += GATHER_THREADS * W) {
     if (first >= 0 && first + W <= count) {
@@ -207,14 +248,8 @@ __global__ void __launch_bounds__(GATHER_THREADS)
       T elements[W];
       if (rows < W) {
         source.take_short(shared, element, elements);
-      } else if (tile.flat_in) {
-        source.take_flat(shared, element, elements);
-      } else if (source.past_step == 0) {
-        FlatOutput<T> level = source;
-        level.begin += source.past;
-        level.template take_long<false>(shared, element, elements);
       } else {
-        source.template take_long<true>(shared, element, elements);
+        source.take_long(shared, element, elements);
       }
       store_global_vector<4>(reinterpret_cast<uint32_t*>(out + first), packed<T, W>(elements));
     } else {

@@ -115,62 +115,69 @@ __device__ __forceinline__ void load_rows(T* shared, const Matrix<const T>& in,
   }
 }
 
-/// The same for a tile whose columns are a power of two. A thread's rows lie a multiple of W apart:
-/// what it knows of one, it knows of all, and a vector costs a few additions. The vector that rows
-/// have beyond a power of two comes at the end. At the very ends of what may be read, where some
-/// vectors may not, each is looked at by itself.
-template <typename T>
-__device__ __forceinline__ void load_tile(T* shared, const Matrix<const T>& in,
-                                          const GatherTile& tile, const Slots<T>& slots,
-                                          const Span& readable, int64_t row0, int64_t col0,
-                                          int width) {
-  constexpr int W = VECTOR_WIDTH<T>;
-  const int first = row0 < 0 ? static_cast<int>(-row0) : 0;
-  const int end = in.rows - row0 < tile.slots ? static_cast<int>(in.rows - row0) : tile.slots;
-  const auto source = [&](int row) {
-    return in.data + (row0 + row) * in.row_stride + col0 - slots.past_vector(row);
-  };
-  const T* const last = in.data + (row0 + end - 1) * in.row_stride + col0 + width;
-  if (reinterpret_cast<const char*>(source(first)) < readable.begin ||
-      reinterpret_cast<const char*>(last + (-elements_past_vector(last) & (W - 1))) >
-          readable.end) {
-    return load_rows(shared, in, tile, slots, readable, row0, col0, width);
+/// The same for the rows of a tile: 16 or 32 lanes have a row, as many as it has vectors. A
+/// thread's rows lie a multiple of W apart: what it knows of one, it knows of all, and a vector
+/// costs a few additions. At the very ends of what may be read, where some vectors may not, each is
+/// looked at by itself.
+template <typename T, int THREADS>
+struct TileLoad {
+  static constexpr int W = VECTOR_WIDTH<T>, VECTORS = tile_cols(sizeof(T), THREADS) / W + 1;
+  static constexpr int AT_ONCE = THREADS / VECTORS;
+  static_assert(AT_ONCE % W == 0);
+
+  const T* from;
+  T* to;
+  int64_t from_step;
+  int row, to_step, first, end;  ///< rows before `first` and from `end` on are not in the matrix
+  bool any, inside;
+
+  __device__ __forceinline__ TileLoad(T* shared, const Matrix<const T>& in, const GatherTile& tile,
+                                      const Slots<T>& slots, const Span& readable, int64_t row0,
+                                      int64_t col0, int width) {
+    row = static_cast<int>(threadIdx.x) / VECTORS;
+    const int past = slots.past_vector(row), at = static_cast<int>(threadIdx.x) % VECTORS * W;
+    const T* const begin = in.data + row0 * in.row_stride + col0;
+    from = begin + row * in.row_stride - past + at;
+    to = shared + (slots.place(row) - past + at);
+    from_step = AT_ONCE * in.row_stride;
+    to_step = AT_ONCE / W * slots.pitch;
+    first = row0 < 0 ? static_cast<int>(-row0) : 0;
+    end = in.rows - row0 < tile.slots ? static_cast<int>(in.rows - row0) : tile.slots;
+    any = at < past + width;
+    const T* const last = begin + (end - 1) * in.row_stride + width;
+    inside =
+        reinterpret_cast<const char*>(begin + first * in.row_stride - (W - 1)) >= readable.begin &&
+        reinterpret_cast<const char*>(last + (W - 1)) <= readable.end;
   }
 
-  // A row's vectors but the last; so many of them at once that the step is a multiple of W rows.
-  const int whole = 1 << tile.log2_cols < W ? W : 1 << tile.log2_cols;
-  const int at_once = whole < GATHER_THREADS ? whole : GATHER_THREADS;
-  const int vectors = at_once / W, step = GATHER_THREADS / vectors;
-  const int begin = static_cast<int>(threadIdx.x) / vectors;
-  const int past = slots.past_vector(begin);
-  for (int at = static_cast<int>(threadIdx.x) % vectors * W; at < whole && at < past + width;
-       at += at_once) {
-    const T* from = source(begin) + at;
-    // As slots.place(row), without its division.
-    int slot = slots.slot(begin / W, begin % W), row_past = slots.past + begin * slots.past_step;
+  /// The next rows, up to `until`.
+  __device__ __forceinline__ void start(int until, const Span& readable) {
+    const int stop = until < end ? until : end;
+    if (any && inside) {
 #pragma unroll 4
-    for (int row = begin; row < end; row += step) {
-      const int place = slot + ((row_past - slot) & slots.mask);
-      if (row >= first) copy_async<W>(shared + (place - past + at), from, W);
-      from += step * in.row_stride;
-      slot += step / W * slots.pitch;
-      row_past += step * slots.past_step;
+      for (; row < stop; row += AT_ONCE) {
+        if (row >= first) copy_async<W>(to, from, W);
+        from += from_step;
+        to += to_step;
+      }
+    } else {
+#pragma unroll 1
+      for (; row < stop; row += AT_ONCE) {
+        if (any && row >= first) copy_readable(to, from, readable);
+        from += from_step;
+        to += to_step;
+      }
     }
+    commit_copies();
   }
-  for (int row = first + static_cast<int>(threadIdx.x); row < end; row += GATHER_THREADS) {
-    const int row_past = slots.past_vector(row);
-    if (whole < row_past + width) {
-      copy_async<W>(shared + (slots.place(row) - row_past + whole), source(row) + whole, W);
-    }
-  }
-}
+};
 
 /// The same where the elements of a row lie apart: each row begins at its first element.
 template <typename T>
 __device__ __forceinline__ void load_elements(T* shared, const Matrix<const T>& in,
                                               const GatherTile& tile, const Slots<T>& slots,
                                               int64_t row0, int64_t col0, int width) {
-  for (int i = threadIdx.x; i < tile.slots * width; i += GATHER_THREADS) {
+  for (int i = threadIdx.x; i < tile.slots * width; i += static_cast<int>(blockDim.x)) {
     const int row = slots.row(tile, i / width), e = i % width;
     if (row0 + row < 0 || row0 + row >= in.rows) continue;
     store(shared + (slots.place(row) + e), load(in.at(row0 + row, col0 + e)));

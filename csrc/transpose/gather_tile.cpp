@@ -12,15 +12,16 @@ namespace {
 
 /// What a block reads and writes, each: five blocks fit on a multiprocessor, 160 KiB on their way.
 constexpr int64_t TILE_BYTES = 32 * 1024;
-/// The columns of a tile, if the matrix has them: as near to a square in bytes as 32 KiB allow,
-/// since where runs begin anywhere they cost up to a sector more at their ends.
-constexpr int64_t tile_cols(int64_t element_bytes) {
-  return element_bytes == 1 ? 256 : element_bytes <= 4 ? 128 : 64;
+/// Of a flat input, but of bytes, a block reads half as much.
+constexpr int64_t flat_rows_bytes(int64_t element_bytes) {
+  return element_bytes == 1 ? TILE_BYTES : TILE_BYTES / 2;
 }
 /// What a small matrix is cut into: 8 lanes write 128 bytes in a row.
 constexpr int64_t LEAST_RUN_BYTES = 128;
 /// Rows of the input, and of the output, up to this long are taken as one flat run.
 constexpr int64_t FLAT_BYTES_IN = 128, FLAT_BYTES_OUT = 256;
+
+int64_t round_up(int64_t count, int64_t step) { return ceil_div(count, step) * step; }
 
 int log2_at_least(int64_t count) {
   return std::bit_width(static_cast<uint64_t>(std::max<int64_t>(count, 1) - 1));
@@ -50,6 +51,8 @@ void lay_rows(GatherTile& tile, int64_t rows, int64_t stacks, int64_t cols, int6
 struct Cut {
   const Problem& p;
   int64_t bytes, width, busy;  ///< `busy`: blocks that keep the device busy
+  int64_t few;           ///< blocks with a tile that keep it busy enough: they have many threads
+  int64_t shared_bytes;  ///< of a block, at most
   bool dense_in, dense_out;
 
   Cut(const Problem& problem, const Device& device)
@@ -57,6 +60,8 @@ struct Cut {
         bytes(static_cast<int64_t>(p.element_bytes)),
         width(16 / bytes),
         busy(2 * device.multiprocessors),
+        few(3 * device.multiprocessors / 8),
+        shared_bytes(static_cast<int64_t>(device.shared_bytes)),
         dense_in(p.in_col_stride == 1 && p.in_row_stride == p.cols),
         dense_out(p.out_row_stride == 1 && p.out_col_stride == p.rows) {}
 
@@ -93,46 +98,74 @@ struct Cut {
     return tile;
   }
 
+  bool into_rows() const { return dense_in && p.cols * bytes <= FLAT_BYTES_IN; }
+  GatherTile rows() const {
+    GatherTile tile{};
+    tile.members = 1;
+    tile.flat_in = true;
+    tile.rotate = p.cols % 2 == 0;
+    tile.before = vectors_before();
+    const int64_t more = tile.before * width;
+    tile.log2_cols = log2_at_least(p.cols);
+    tile.log2_rows = std::min(std::max(log2_at_least(p.rows + more), log2_at_least(width)),
+                              log2_at_most(flat_rows_bytes(bytes) / (p.cols * bytes)));
+    for (; tile.blocks(p) < busy && bytes << tile.log2_rows > LEAST_RUN_BYTES;) --tile.log2_rows;
+    lay_flat(tile, ((int64_t{1} << tile.log2_rows) + more) * p.cols, width);
+    return tile;
+  }
+
   GatherTile any() const {
     GatherTile tile{};
     tile.members = 1;
-    tile.flat_in = dense_in && p.cols * bytes <= FLAT_BYTES_IN;
-    tile.before = write_access(p) == SHIFTED ? SECTOR_VECTORS : 0;
-    const int64_t more = tile.before * width;
-    const int most_rows = std::max(log2_at_least(p.rows + more), log2_at_least(width));
-    const int most_cols = log2_at_least(p.cols);
-    tile.log2_cols = std::min(most_cols, log2_at_least(tile_cols(bytes)));
-    // A row in shared memory has up to 32 bytes more, which count where rows are short.
-    const int64_t run = bytes << tile.log2_cols;
-    const int64_t row_bytes = tile.flat_in            ? p.cols * bytes
-                              : run < LEAST_RUN_BYTES ? run + 32
-                                                      : run;
-    tile.log2_rows = std::min(most_rows, log2_at_most(TILE_BYTES / row_bytes));
-    if (!tile.flat_in && tile.log2_rows == most_rows) {
-      const int64_t rows = (int64_t{1} << most_rows) + more;
-      tile.log2_cols =
-          std::clamp(log2_at_most(TILE_BYTES / bytes / rows), tile.log2_cols, most_cols);
+    tile.before = vectors_before();
+    tile.threads = LARGE_TILE_THREADS;
+    cut(tile, large_tile_rows(p.element_bytes), tile_cols(p.element_bytes, tile.threads));
+    if (!fits(tile) || !is_large(tile)) {
+      if (bytes < 16) tile.threads = TILE_THREADS;
+      cut(tile, CHUNK_ROWS, tile_cols(p.element_bytes, tile.threads));
     }
-    shrink(tile, std::min(most_rows, log2_at_least(LEAST_RUN_BYTES / bytes)),
-           std::min(most_cols, log2_at_least(LEAST_RUN_BYTES / bytes)));
-    const int64_t rows = (int64_t{1} << tile.log2_rows) + more;
-    if (tile.flat_in) {
-      tile.rotate = p.cols % 2 == 0;
-      lay_flat(tile, rows * p.cols, width);
-    } else {
-      lay_rows(tile, rows, rows / width, int64_t{1} << tile.log2_cols, width);
+    for (; !fits(tile) || tile.blocks(p) < few;) {
+      if (tile.cols * bytes > LEAST_RUN_BYTES) {
+        cut(tile, tile.rows, tile.cols / 2);
+      } else if (tile.rows * bytes > LEAST_RUN_BYTES) {
+        cut(tile, round_up(tile.rows / 2, SECTOR_VECTORS * width), tile.cols);
+      } else {
+        break;
+      }
     }
     return tile;
   }
 
-  /// Halves the tile, its longer side first, until there is work for all multiprocessors.
-  void shrink(GatherTile& tile, int least_rows, int least_cols) const {
-    for (; tile.blocks(p) < busy;) {
-      const bool rows = tile.log2_rows > least_rows;
-      const bool cols = !tile.flat_in && tile.log2_cols > least_cols;
-      if (!rows && !cols) return;
-      --(rows && (!cols || tile.log2_rows >= tile.log2_cols) ? tile.log2_rows : tile.log2_cols);
-    }
+  /// Whether large tiles pay. Small elements: where fewer rows are read twice. Others have few of
+  /// those, and large tiles are for matrices that have many.
+  bool is_large(const GatherTile& tile) const {
+    if (bytes > 2) return tile.blocks(p) >= 8 * busy;
+    const int64_t more = tile.before * width, all = p.rows + more;
+    const auto read = [&](int64_t rows) { return ceil_div(all, rows) * (rows + more); };
+    return tile.blocks(p) >= few && read(tile.rows) <= read(CHUNK_ROWS);
+  }
+  /// Tiles of nearly equal sizes, at most so large.
+  void cut(GatherTile& tile, int64_t rows, int64_t cols) const {
+    const int64_t more = tile.before * width, all = p.rows + more;
+    tile.rows = static_cast<int>(std::min(rows, round_up(all, SECTOR_VECTORS * width)));
+    tile.down = ceil_div(all, tile.rows);
+    tile.across = ceil_div(p.cols, cols);
+    tile.cols = static_cast<int>(ceil_div(p.cols, tile.across));
+    lay_rows(tile, tile.rows + more, (tile.rows + more) / width, tile.cols, width);
+  }
+  /// Whether the blocks that the threads of a multiprocessor allow have room there.
+  bool fits(const GatherTile& tile) const {
+    return static_cast<int64_t>(tile.shared_bytes()) * TILES_THREADS / tile.threads <= shared_bytes;
+  }
+
+  /// A column's part of a tile may begin so much before the tile: at a sector, wherever columns
+  /// begin. Halves of sectors cost more than rows read twice.
+  int vectors_before() const {
+    constexpr int64_t SECTOR = 32;
+    bool sectors = reinterpret_cast<uintptr_t>(p.out) % SECTOR == 0 && p.out_row_stride == 1 &&
+                   p.out_col_stride * bytes % SECTOR == 0;
+    for (int d = 0; d < p.batch.rank; ++d) sectors &= p.batch.stride[OUT][d] * bytes % SECTOR == 0;
+    return sectors || p.out_row_stride != 1 || width == 1 ? 0 : SECTOR_VECTORS;
   }
 };
 
@@ -140,6 +173,7 @@ struct Cut {
 
 int64_t GatherTile::blocks(const Problem& problem) const {
   const int64_t width = 16 / static_cast<int64_t>(problem.element_bytes);
+  if (rows != 0) return down * across * problem.batch.count();
   return ceil_div(problem.rows + before * width, int64_t{1} << log2_rows) *
          ceil_div(problem.cols, int64_t{1} << log2_cols) * ceil_div(problem.batch.count(), members);
 }
@@ -148,11 +182,19 @@ GatherTile gather_tile(const Problem& problem, const Device& device) {
   const Cut cut(problem, device);
   GatherTile tile = cut.into_members()   ? cut.members()
                     : cut.into_columns() ? cut.columns()
+                    : cut.into_rows()    ? cut.rows()
                                          : cut.any();
   if (tile.flat_out) {
     // A block that has a part of a matrix only never comes to its end.
     tile.turned_rows = Divisor(problem.rows);
     tile.turned_elements = Divisor(std::min<int64_t>(problem.rows * problem.cols, 1 << 30));
+    if (!tile.flat_in) {
+      const int64_t cols = std::min(problem.cols, int64_t{1} << tile.log2_cols);
+      const int64_t all = ceil_div(cols, cut.width);
+      const int64_t parts = GATHER_THREADS / problem.rows;
+      tile.repeats = static_cast<int>(ceil_div(all, std::clamp<int64_t>(parts, 1, all)));
+      tile.parts = static_cast<int>(ceil_div(all, tile.repeats));
+    }
   }
   return tile;
 }

@@ -2,7 +2,7 @@
 //
 // Over vectorized: neither the rows that are read nor those that are written need begin at a
 // multiple of 16 bytes. A block brings the aligned vectors that its rows lie in, each once, to
-// shared memory as they are (cp.async: no register, no wait, 32 KiB on their way). Then each
+// shared memory as they are (cp.async: no register, no wait, 32 or 64 KiB on their way). Then each
 // thread takes an aligned vector of the output, collects its W elements one by one, and writes it.
 // So each vector outside is moved once, by one thread, wherever the rows begin; the price is an
 // access to shared memory an element, which even at 1 byte takes a third of the time of the bytes.
@@ -16,6 +16,9 @@
 // 8 that follow each other, in 8 groups of 4 banks, and columns in 4 words that follow each other.
 // What a lane so collects in the order of classes, it rotates by n at the end.
 //
+// A large tile is gathered by chunks of rows, while those below are on their way. A thread takes
+// the same columns of each: what it must know of them, it finds out once.
+//
 // Short rows that follow each other without gaps (1M x 8) are one run, which is read, or written,
 // as if it were one row.
 #include "transpose/gather_flat.h"
@@ -24,6 +27,9 @@
 
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
+
+/// The width in tiles of the bands in which blocks follow each other.
+constexpr unsigned GATHER_BAND = 2;
 
 /// Lanes that write vectors of one column: 128 bytes.
 constexpr int LOG2_LANES_DOWN = 3;
@@ -39,117 +45,115 @@ constexpr int WORD_COLUMNS = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
 template <typename T>
 constexpr int PERIOD = VECTOR_WIDTH<T> == 1 ? 4 : SECTOR_VECTORS * VECTOR_WIDTH<T>;
 
-/// Columns whose addresses differ by constants.
-constexpr int UNROLLED = 4;
-
-/// What a thread writes: the vector that stands `down` vectors below the tile's first row, in
-/// columns from `across` to `end` that lie a period apart.
-template <typename T>
+/// What a thread writes of a chunk: the vector that stands `down` vectors below the chunk's first
+/// row, in columns from `across` to `end` that lie a period apart.
+template <typename T, int THREADS>
 struct Share {
+  static constexpr int DOWN = CHUNK_ROWS / VECTOR_WIDTH<T>;
+  /// Threads that take columns of a period, and parts that the columns have.
+  static constexpr int UNITS = DOWN * PERIOD<T>, PARTS = THREADS / UNITS;
+  static constexpr int COLUMNS = (tile_cols(sizeof(T), THREADS) + PARTS * PERIOD<T> - 1) /
+                                 (PARTS * PERIOD<T>);  ///< of a thread, at most
+
   int down, across, end;
 
   /// Lanes: 8 vectors of a column, columns of 4 words; then further vectors, then the other columns
-  /// of a period. Where that is less than the block has threads, they share the columns.
-  __device__ __forceinline__ Share(const GatherTile& tile, int number, int width) {
-    const int log2_down = tile.log2_rows - log2_width<T>();
-    const int log2_low = log2_down < LOG2_LANES_DOWN ? log2_down : LOG2_LANES_DOWN;
+  /// of a period.
+  __device__ __forceinline__ explicit Share(int width) {
+    int number = threadIdx.x;
     const auto take = [&](int log2) {
       const int bits = number & ((1 << log2) - 1);
       number >>= log2;
       return bits;
     };
-    down = take(log2_low);
+    down = take(LOG2_LANES_DOWN);
     across = take(LOG2_LANES_ACROSS) * WORD_COLUMNS<T>;
-    down |= take(log2_down - log2_low) << log2_low;
+    down |= take(log2_of(DOWN) - LOG2_LANES_DOWN) << LOG2_LANES_DOWN;
     across += take(log2_of(WORD_COLUMNS<T>));
     across += take(log2_of(PERIOD<T> / WORD_COLUMNS<T>) - LOG2_LANES_ACROSS)
               << (LOG2_LANES_ACROSS + log2_of(WORD_COLUMNS<T>));
-    const int columns = columns_a_share(tile);
+    const int columns = (width + PARTS * PERIOD<T> - 1) / (PARTS * PERIOD<T>)*PERIOD<T>;
     across += number * columns;
-    end = across + columns < width ? across + columns : width;
-  }
-
-  __device__ __forceinline__ static int columns_a_share(const GatherTile& tile) {
-    const int log2_units = tile.log2_rows - log2_width<T>() + log2_of(PERIOD<T>);
-    const int log2_shares =
-        log2_units < log2_of(GATHER_THREADS) ? log2_of(GATHER_THREADS) - log2_units : 0;
-    const int columns = (1 << tile.log2_cols) >> log2_shares;
-    return columns < PERIOD<T> ? PERIOD<T> : columns;
-  }
-  /// How many shares a tile has.
-  __device__ __forceinline__ static int count(const GatherTile& tile, int width) {
-    const int columns = columns_a_share(tile);
-    return (width + columns - 1) / columns * PERIOD<T> << (tile.log2_rows - log2_width<T>());
+    end = (number + 1) * columns < width ? (number + 1) * columns : width;
   }
 };
 
-template <typename T>
-__global__ void __launch_bounds__(GATHER_THREADS)
+template <typename T, int THREADS>
+__global__ void __launch_bounds__(THREADS, TILES_THREADS / THREADS)
     gather_kernel(const __grid_constant__ GatherProblem arguments) {
-  constexpr int W = VECTOR_WIDTH<T>;
+  constexpr int W = VECTOR_WIDTH<T>, DOWN = Share<T, THREADS>::DOWN;
   const Problem& problem = arguments.problem;
   const GatherTile& tile = arguments.tile;
   T* const shared = dynamic_shared<T>();
-  const Block<T> block(problem, tile.log2_rows, tile.log2_cols, BAND, tile.before * W);
+  using Tiles = typename Block<T>::Tiles;
+  const Block<T> block(problem,
+                       Tiles{tile.rows, tile.cols, static_cast<unsigned>(tile.down),
+                             static_cast<unsigned>(tile.across)},
+                       GATHER_BAND);
   const int64_t first_row = block.row0 - tile.before * W;
   const int64_t cols_left = problem.cols - block.col0;
-  const int width =
-      cols_left < 1 << tile.log2_cols ? static_cast<int>(cols_left) : 1 << tile.log2_cols;
+  const int width = cols_left < tile.cols ? static_cast<int>(cols_left) : tile.cols;
 
   Slots<T> slots(tile);
   if (problem.in_col_stride == 1 || problem.cols == 1) {
     slots.begin_like(block.in, first_row, block.col0);
-    load_tile(shared, block.in, tile, slots, arguments.readable, first_row, block.col0, width);
+    TileLoad<T, THREADS> rows(shared, block.in, tile, slots, arguments.readable, first_row,
+                              block.col0, width);
+    rows.start(tile.before * W + CHUNK_ROWS, arguments.readable);
+    rows.start(tile.slots, arguments.readable);
   } else {
     load_elements(shared, block.in, tile, slots, first_row, block.col0, width);
   }
-  wait_for_copies();
-  __syncthreads();
 
   const bool vectors_out = problem.out_row_stride == 1 || problem.rows == 1;
-  const int count = Share<T>::count(tile, width);
+  const Share<T, THREADS> share(width);
+  T* const column = block.out.data + (block.col0 + share.across) * block.out.row_stride;
   const int64_t period_step = PERIOD<T> * block.out.row_stride;
-  for (int number = threadIdx.x; number < count; number += GATHER_THREADS) {
-    const Share<T> share(tile, number, width);
-    T* column = block.out.data + (block.col0 + share.across) * block.out.row_stride;
-    // The column's vectors begin so many elements before the tile's.
-    const int before =
-        tile.before == 0
-            ? 0
-            : static_cast<int>(reinterpret_cast<uintptr_t>(column) / sizeof(T) % PERIOD<T>);
-    const int64_t first = block.row0 + share.down * W - before;
-    if (first >= problem.rows || first + W <= 0) continue;
-    const int turn = before % W;
-    // Rows are W * stack + class; classes from `late` on are those of the stack before.
-    const int stack = share.down + tile.before - before / W, late = W - turn;
-    const auto place = [&](int c) {
-      return slots.place(c < late ? stack : stack - 1, c) + share.across;
-    };
-    if (vectors_out && first >= 0 && first + W <= problem.rows) {
-      const T* places[W] = {};
+  // The column's vectors begin so many elements before the tile's.
+  const int before =
+      tile.before == 0
+          ? 0
+          : static_cast<int>(reinterpret_cast<uintptr_t>(column) / sizeof(T) % PERIOD<T>);
+  const int turn = before % W;
+  // Rows are W * stack + class; classes from `late` on are those of the stack before.
+  const int stack = share.down + tile.before - before / W, late = W - turn;
+  const auto place = [&](int c) {
+    return slots.place(c < late ? stack : stack - 1, c) + share.across;
+  };
+  const T* places[W] = {};
 #pragma unroll
-      for (int c = 0; c < W; ++c) places[c] = shared + place(c);
+  for (int c = 0; c < W; ++c) places[c] = shared + place(c);
+
+#pragma unroll 1
+  for (int chunk = 0; chunk * CHUNK_ROWS < tile.rows; ++chunk) {
+    if (chunk == 0) {
+      wait_for_groups<1>();
+    } else {
+      wait_for_copies();
+    }
+    __syncthreads();
+    const int down = chunk * DOWN + share.down;
+    const int64_t first = block.row0 + down * W - before;
+    if (down * W >= tile.rows || first >= problem.rows || first + W <= 0) {
+      // Nothing of this column.
+    } else if (vectors_out && first >= 0 && first + W <= problem.rows) {
       T* to = column + first;
-      for (int col = share.across; col < share.end; col += UNROLLED * PERIOD<T>) {
 #pragma unroll
-        for (int i = 0; i < UNROLLED; ++i) {
-          if (col + i * PERIOD<T> >= share.end) break;
-          T elements[W];
+      for (int i = 0; i < Share<T, THREADS>::COLUMNS; ++i) {
+        if (share.across + i * PERIOD<T> >= share.end) break;
+        T elements[W];
 #pragma unroll
-          for (int c = 0; c < W; ++c) elements[c] = load(places[c] + i * PERIOD<T>);
-          store_global_vector<4>(reinterpret_cast<uint32_t*>(to),
-                                 rotated<T>(packed<T, W>(elements), turn));
-          to += period_step;
-        }
-#pragma unroll
-        for (int c = 0; c < W; ++c) places[c] += UNROLLED * PERIOD<T>;
+        for (int c = 0; c < W; ++c) elements[c] = load(places[c] + i * PERIOD<T>);
+        store_global_vector<4>(reinterpret_cast<uint32_t*>(to),
+                               rotated<T>(packed<T, W>(elements), turn));
+        to += period_step;
       }
     } else {
       const int begin = first < 0 ? static_cast<int>(-first) : 0;
       const int end = first + W > problem.rows ? static_cast<int>(problem.rows - first) : W;
 #pragma unroll 1
       for (int i = begin; i < end; ++i) {
-        const T* from = shared + place((i - turn) & (W - 1));
+        const T* from = shared + (place((i - turn) & (W - 1)) + chunk * DOWN * slots.pitch);
         T* to = column + (first + i) * block.out.col_stride;
 #pragma unroll 4
         for (int col = share.across; col < share.end; col += PERIOD<T>) {
@@ -159,6 +163,8 @@ __global__ void __launch_bounds__(GATHER_THREADS)
         }
       }
     }
+#pragma unroll
+    for (int c = 0; c < W; ++c) places[c] += DOWN * slots.pitch;
   }
 }
 
@@ -166,18 +172,21 @@ struct Gathered {
   static constexpr const char* NAME = "gathered";
   template <typename T>
   static constexpr auto kernel() {
-    return gather_kernel<T>;
+    return gather_kernel<T, LARGE_TILE_THREADS>;
   }
   template <typename T>
   static void run(const Problem& problem, const Device& device) {
     const GatherTile tile = gather_tile(problem, device);
-    const auto start = [&](auto kernel) {
-      const Geometry geometry{tile.blocks(problem), {GATHER_THREADS}, tile.shared_bytes()};
+    const auto start = [&](auto kernel, unsigned threads = GATHER_THREADS) {
+      const Geometry geometry{tile.blocks(problem), {threads}, tile.shared_bytes()};
       launch(NAME, kernel, geometry, device, GatherProblem{problem, tile, readable(problem)});
     };
     if (tile.flat_out) return start(gather_runs_kernel<T>);
     if (tile.flat_in) return start(gather_columns_kernel<T>);
-    start(kernel<T>());
+    if constexpr (sizeof(T) < 16) {
+      if (tile.threads == TILE_THREADS) return start(gather_kernel<T, TILE_THREADS>, TILE_THREADS);
+    }
+    start(kernel<T>(), LARGE_TILE_THREADS);
   }
 };
 

@@ -22,6 +22,11 @@ constexpr int min_threads(size_t element_bytes) { return element_bytes == 1 ? 32
 /// The width in tiles of the bands in which blocks follow each other.
 constexpr unsigned BAND = 4;
 
+/// Matrices of middling size are turned in registers alone (`squares.h`). Threads of a block;
+/// squares below each other and side by side that a warp has.
+constexpr int squares_threads(size_t element_bytes) { return element_bytes == 1 ? 64 : 128; }
+constexpr int LOG2_SQUARES_DOWN = 2, LOG2_SQUARES_ACROSS = 3;
+
 /// `runs`: threads of a block, and elements that each has under way.
 constexpr int RUNS_THREADS = 256;
 constexpr int RUNS_A_THREAD = 4;
@@ -46,6 +51,16 @@ struct TileShape {
 /// The tile that wastes least: a square, but narrow for a narrow matrix, whose short side it then
 /// covers. Smaller ones where else some multiprocessors had nothing to do.
 TileShape tile_shape(const Problem& problem, const Device& device);
+
+/// Whether `vectorized` takes squares, and so many rows and columns of them a block.
+bool takes_squares(const Problem& problem);
+constexpr int squares_rows(size_t element_bytes) {
+  return static_cast<int>(16 / element_bytes) * squares_threads(element_bytes) / 32
+         << LOG2_SQUARES_DOWN;
+}
+constexpr int squares_cols(size_t element_bytes) {
+  return static_cast<int>(16 / element_bytes) << LOG2_SQUARES_ACROSS;
+}
 
 /// The elements of a run, as a power of two, that `runs` gives to a block.
 int log2_run(const Problem& problem);

@@ -12,22 +12,16 @@
 // of up to 8 sub-blocks side by side: at one place without the XOR, at 8 with it. They read 8
 // units in a row, whose x is the same.
 //
+// Bytes, and narrow matrices of small elements, come by cp.async instead (vectorized_copies.h), and
+// matrices of middling size need no shared memory (squares.h).
+//
 // Rows must begin at multiples of 16 bytes on both sides; `gathered` is for all others. Asked for
 // by name, this kernel takes them element by element.
-#include "transpose/block.h"
-#include "transpose/tiling.h"
-#include "transpose/words.h"
+#include "transpose/squares.h"
+#include "transpose/vectorized_copies.h"
 
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
-
-struct VectorizedProblem {
-  Problem problem;
-  TileShape shape;
-};
-
-template <typename T>
-constexpr int MAX_THREADS = max_threads(sizeof(T));
 
 /// The turned tile in dynamic shared memory, in units of W elements of a column.
 template <typename T>
@@ -166,6 +160,12 @@ __global__ void __launch_bounds__(MAX_THREADS<T>)
   if constexpr (WHOLE) patch_end(block, vectors, rows, cols);
 }
 
+/// Not where columns are so short that lanes would write pieces of them: from shared memory, 8
+/// lanes write several that follow each other.
+inline bool by_copies(const TileShape& shape, size_t element_bytes) {
+  return element_bytes == 1 ? shape.log2_down >= 2 : shape.log2_across <= 1;
+}
+
 struct Vectorized {
   static constexpr const char* NAME = "vectorized";
   template <typename T>
@@ -174,9 +174,21 @@ struct Vectorized {
   }
   template <typename T>
   static void run(const Problem& problem, const Device& device) {
+    if constexpr (sizeof(T) <= 8) {
+      if (takes_squares(problem)) {
+        return launch(NAME, squares_kernel<T>,
+                      cover(problem, squares_rows(sizeof(T)), squares_cols(sizeof(T)),
+                            {squares_threads(sizeof(T))}),
+                      device, problem);
+      }
+    }
     const bool whole = read_access(problem) == ALIGNED && write_access(problem) == ALIGNED;
     const TileShape shape = tile_shape(problem, device);
-    launch(NAME, whole ? kernel<T>() : vectorized_kernel<T, false>,
+    auto function = whole ? kernel<T>() : vectorized_kernel<T, false>;
+    if constexpr (sizeof(T) <= 2) {
+      if (whole && by_copies(shape, sizeof(T))) function = vectorized_copies_kernel<T>;
+    }
+    launch(NAME, function,
            cover(problem, shape.rows(sizeof(T)), shape.cols(sizeof(T)),
                  {static_cast<unsigned>(shape.threads(sizeof(T)))}, shape.bytes(sizeof(T))),
            device, VectorizedProblem{problem, shape});
