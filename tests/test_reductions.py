@@ -383,7 +383,9 @@ def test_trace_has_no_conflicts_and_no_faults(dtype: torch.dtype, shape: tuple, 
         report = smem.trace("sum", x, dim, kernel=kernel)
         assert report.faults == ()
         assert report.conflicts <= (report.wavefronts // 2 if (shape, dim) == MEETING else 0)
-        assert report.times_read("x") == 1
+        # A vector that a row ends in and the next one begins in may be read for both.
+        row = x.shape[-1] * x.element_size()
+        assert 1 <= report.times_read("x") <= (1 + 16 / row if dim == 1 and row % 16 else 1)
         if kernel == "auto":
             assert not any(line.ambiguous for launch in report.launches for line in launch.lines)
 
