@@ -16,12 +16,10 @@ class Reason:
     why: str
     where: Callable[[Mapping[str, Any]], bool]  # of rows of the results
     most: float  # that the counts differ by, as a share of ncu's count ...
-    share_of: str = ""  # ... of this counter, or of the row's "from_l2", if not of the same
+    share_of: str = ""  # ... of this counter, if not of the same
 
     def whole(self, row: Mapping[str, Any], counter: str) -> float:
         """What ``most`` is a share of."""
-        if self.share_of == "from_l2":
-            return row["from_l2"]
         return row["counters"][self.share_of or counter]["ncu"]
 
 
@@ -41,28 +39,13 @@ def _float32_sum(kernel: str) -> Callable[[Mapping[str, Any]], bool]:
     return lambda row: row["kernel"] == kernel and row["dtype"] == "float32"
 
 
-def _by_elements(row: Mapping[str, Any]) -> bool:
-    """Whether the kernel is `gathered`, and takes elements out of the runs that it copies."""
-    return row["kernel"] == "gathered" and row["dtype"] != "uint8"
-
-
-def _gathered(row: Mapping[str, Any]) -> bool:
-    """Where the hardware has counted the trace's sectors on their way from L2 to L1."""
-    pair = {"trace": row["counters"]["copy sectors"]["trace"], "ncu": row["from_l2"]}
-    return _by_elements(row) and difference(pair) <= TOLERANCE
-
-
 _FITTED = (
-    "the passes of 16-byte cp.async from rows that are not whole 128-byte lines apart, or of zeros "
-    "beyond an edge: the trace's rule was fitted, not found"
+    "the passes of 16-byte cp.async where rows, outside or in shared memory, are not whole "
+    "128-byte lines apart, or of zeros beyond an edge: the trace's rule was fitted, not found"
 )
 _PADDED = (
     "simt's stages have rows padded by 16 bytes, which its copies of 4 and of 16 bytes run across: "
     "the trace's rule for their passes was fitted to other kernels' copies, not found"
-)
-_UNSEEN = (
-    "ncu's counters by instruction see a part of what these 16-byte copies move, or nothing: no "
-    "byte at 256x256. The sectors that the hardware counts from L2 to L1 are the trace's"
 )
 
 
@@ -129,12 +112,10 @@ REASONS: dict[str, tuple[Reason, ...]] = {
             _ragged_gemm,
             0.03,
         ),
-        Reason(_UNSEEN, _gathered, 1, "from_l2"),
     ),
     "copy wavefronts": (
         Reason(_FITTED, _ragged_gemm, 0.1),
-        Reason(_FITTED, lambda row: row["kernel"] == "gathered" and row["dtype"] == "uint8", 0.6),
-        Reason(_UNSEEN, _gathered, 1.2, "from_l2"),
+        Reason(_FITTED, lambda row: row["kernel"] == "gathered", 0.6),
         Reason(_PADDED, lambda row: row["kernel"] == "simt", 0.35),
     ),
     "copy conflicts": (Reason(_PADDED, lambda row: row["kernel"] == "simt", 0.7),),
