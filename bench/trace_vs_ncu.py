@@ -150,8 +150,6 @@ COUNTERS: dict[str, tuple[Counter, tuple[str, ...]]] = {
         tuple(f"{SASS}thread_inst_executed_op_{t}mul_pred_on" for t in "fd"),
     ),
 }
-# Sectors that all reads together have brought from L2, by the hardware's own count.
-FROM_L2 = "l1tex__m_xbar2l1tex_read_sectors.sum"
 # Instructions that ncu counts by opcode.
 BARRIERS = lines("requests", "", "barrier")
 
@@ -218,7 +216,7 @@ def profile(save: Path | None, only: str | None) -> list[dict[str, str]]:
     ]
     command = [sys.executable, Path(__file__).resolve(), "--launch"]
     command += ["--only", only] if only else []
-    return ncu.profile(command, [*metrics, FROM_L2, OPCODES], options, save=save)
+    return ncu.profile(command, [*metrics, OPCODES], options, save=save)
 
 
 def opcodes(text: str) -> dict[str, int]:
@@ -249,7 +247,6 @@ def compare(launches: list[dict[str, str]], trace: smem.Trace) -> dict[str, Any]
             name: {"trace": count, "ncu": measured[name]}
             for name, count in counts(trace, view).items()
         },
-        "from_l2": sum(ncu.number(row[FROM_L2]) for row in launches),
         "opcodes": dict(sorted(executed.items())),
     }
 

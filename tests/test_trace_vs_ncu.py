@@ -16,9 +16,9 @@ import trace_vs_ncu  # noqa: E402
 from known_differences import REASONS, TOLERANCE, difference, reason  # noqa: E402
 
 RESULTS = BENCH / "results" / "trace-vs-ncu-h200.json"
+ROWS = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if RESULTS.exists() else []
 # Runs whose kernel is newer than the last measurement: theirs, of the kernel before, is gone.
 TO_BE_MEASURED = {("sum", "rows", (37, 1000), "int8")}
-ROWS = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if RESULTS.exists() else []
 
 
 def name(row: dict[str, Any]) -> str:
@@ -58,9 +58,11 @@ def test_one_kernel_measured_again_keeps_the_others() -> None:
     runs = list(trace_vs_ncu.runs())
     rows = [dict(zip(("op", "kernel", "sizes", "dtype"), run, strict=True)) for run in runs]
     before = {"versions": "old", "rows": rows}
-    after = trace_vs_ncu.merged({"versions": "new", "rows": [rows[3] | {"from_l2": 1}]}, before)
+    after = trace_vs_ncu.merged(
+        {"versions": "new", "rows": [rows[3] | {"loads": "merged"}]}, before
+    )
     assert after["versions"] == "old"
-    assert [row.get("from_l2") for row in after["rows"][2:5]] == [None, 1, None]
+    assert [row.get("loads") for row in after["rows"][2:5]] == [None, "merged", None]
     assert [row.get("versions") for row in after["rows"][2:5]] == [None, "new", None]
     assert len(after["rows"]) == len(runs)
 
