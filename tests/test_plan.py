@@ -156,6 +156,11 @@ PLANS = [
     (torch.bfloat16, (768, 768, 768, 1), "wgmma", "; tiles 128x64 by 72 blocks"),
     (torch.bfloat16, (512, 10240, 8192, 1), "wgmma", "; tiles 128x160 by 132 blocks"),
     (torch.float16, (4096, 4096, 4097, 1), "wgmma", ", a packed first"),
+    # Rows that begin anywhere, written by a kernel of little code; rows that cut sectors.
+    (torch.bfloat16, (4095, 4097, 4099, 1), "wgmma", "; tiles 128x208_pair by 132 blocks, a and b"),
+    (torch.bfloat16, (1001, 1000, 1000, 1), "wgmma", "; tiles 64x128_pair by 128 blocks"),
+    (torch.bfloat16, (1024, 1024, 1024, 1), "wgmma", "; tiles 128x64 by 128 blocks"),
+    (torch.bfloat16, (2048, 128, 6144, 1), "wgmma", "; tiles 64x64 by 64 blocks: "),
     (torch.float16, (64, 64, 262144, 1), "wgmma", "K in 64 chunks"),
     (torch.float16, (64, 64, 0, 1), "wgmma", "left to tensor_core"),
 ]
@@ -165,6 +170,24 @@ PLANS = [
 def test_plans_on_an_h200(dtype: torch.dtype, sizes: tuple, kernel: str, reason: str) -> None:
     plan = plan_problem(dtype, GemmProblem.contiguous(*sizes), precision="ieee")
     assert plan.kernel == kernel
+    assert reason in plan.reason
+
+
+LAYERS = [
+    # dtype, (m, n, k) of a linear layer, part of the reason
+    (torch.bfloat16, (128, 8192, 8192), "; tiles 64x128 by 128 blocks"),
+    (torch.bfloat16, (128, 10240, 8192), "; tiles 64x160 by 128 blocks"),
+    (torch.float32, (512, 4096, 4096), "; tiles 128x128 by 128 blocks"),
+    (torch.float32, (8192, 200, 6144), "; tiles 128x128 of 104 columns by 128 blocks: "),
+]
+
+
+@pytest.mark.parametrize(("dtype", "sizes", "reason"), LAYERS, ids=short)
+def test_plans_of_layers_on_an_h200(dtype: torch.dtype, sizes: tuple, reason: str) -> None:
+    m, n, k = sizes
+    problem = GemmProblem(m, n, k, strides=((k, 1), (1, k), (n, 1)))
+    plan = plan_problem(dtype, problem, precision="tf32")
+    assert plan.kernel == "wgmma"
     assert reason in plan.reason
 
 

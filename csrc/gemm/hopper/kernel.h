@@ -26,6 +26,7 @@ struct Worker {
   static constexpr int WARPGROUP_ROWS = TILE.rows_of_warpgroup();
   static constexpr int SUMS = TILE.cols / 2;       ///< a thread's, of whole panels
   static constexpr int PRODUCTS = ROW_BYTES / 32;  ///< that follow each other along a step
+  static constexpr bool ONLY_BOXES = EXIT == Exit::boxes && !TILE.by_rows;
   using Sums = float[SUMS];
 
   template <typename Visit>
@@ -92,7 +93,7 @@ struct Worker {
   /// does where chunks are pieces of their own.
   template <typename Add>
   __device__ __forceinline__ void add_chunks(Sums& sums, int steps, const Add& add) const {
-    if constexpr (EXIT == Exit::boxes || !TILE.adds_chunks(std::is_same_v<T, float>)) {
+    if constexpr (EXIT == Exit::boxes || !TILE.adds_chunks()) {
       add(steps);
     } else {
       const bool in_chunks = steps > args.chunk_steps;
@@ -260,7 +261,7 @@ struct Worker {
     for (int part = FIRST; part < END; ++part) {
       const Corner at = part_of(corner, part);
       if (!is_inside(at)) continue;
-      if (EXIT == Exit::boxes || args.output == Output::boxes) {
+      if (ONLY_BOXES || args.output == Output::boxes) {
         writer.write_boxes(pairs, part * PART_PAIRS, pieces, at, args.out);
       } else {
         writer.write_rows(pairs, part * PART_PAIRS, pieces, at);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gemm/hopper/members.h"
+#include "gemm/hopper/model.h"
 #include "gemm/hopper/reduce.h"
 
 namespace smem::gemm::hopper {
@@ -103,33 +104,6 @@ int64_t chunk_steps_of(const Problem& problem) {
   return round_up(ceil_div(steps, static_cast<int64_t>(std::bit_floor(most))), 2);
 }
 
-/// What an H200 does, fitted to a sweep over all tiles (bench/sweep.py); times in nanoseconds.
-struct Model {
-  double flop = 7610;        ///< of a multiprocessor in a nanosecond, held back by the power limit
-  double row = 0.95;         ///< for one to load a row of 128 bytes from L2,
-  double halves = 1.4;       ///< times as long where it lies in two lines of the cache,
-  double pieces = 2.2;       ///< and where it cuts sectors, too
-  double chain = 120;        ///< the four wgmmas of a step, one after the other however narrow
-  double latency = 1240;     ///< of a load, which a tile's stages share
-  double dram = 4480;        ///< bytes in a nanosecond, to all multiprocessors
-  double start = 3820;       ///< launch, first loads and end
-  double cluster = 1210;     ///< more of it where blocks must meet others first and last
-  double code = 22.9;        ///< for each sum a thread holds: longer code, that nothing has cached
-  double piece = 266;        ///< between two pieces of work
-  double rounded = 0.035;    ///< an element's way out, by a warpgroup: rounded,
-  double partial = 0.2;      ///< as a float,
-  double tf32_sum = 0.4;     ///< of products of floats,
-  double element = 1.0;      ///< and one by one;
-  double box = 79;           ///< a warp's copy, however narrow
-  double activation = 0.18;  ///< of an element; relu is free
-  double narrow = 1.3;       ///< times as long to multiply 64 columns at a time, two warpgroups,
-  double narrow_floats = 1.4;  ///< and of floats
-  double overlap = 0.79;       ///< the part of shorter work that hides behind longer
-  double sum = 500;            ///< between two chunks of K in a piece
-  double second = 3550;        ///< a further launch
-  double packing = 2108;       ///< bytes in a nanosecond, read and written
-};
-
 /// Of both operands' copies, each aligned to 256.
 int64_t packed_bytes(const Problem& problem, const Plan& p) {
   const auto bytes = static_cast<int64_t>(size_of(problem.dtype));
@@ -170,10 +144,13 @@ double nanoseconds(const Problem& problem, const Plan& p, int multiprocessors) {
   const auto rounds = static_cast<double>(ceil_div(pieces_of(problem, p), int64_t{p.clusters}));
 
   // Of floats a step has half as many, at half the rate.
-  const bool reads_b_often = tile.width() <= 64 && tile.consumers() > 1;
-  const double narrow = problem.dtype == DType::f32 ? model.narrow_floats : model.narrow;
-  const double multiply = 2.0 * tile.rows * tile.width() * step_k(DType::f16) / model.flop *
-                          (reads_b_often ? narrow : 1);
+  const bool floats = problem.dtype == DType::f32;
+  const double reads_b_often = tile.consumers() == 1 ? 1
+                               : tile.width() <= 64  ? (floats ? model.narrow_floats : model.narrow)
+                               : tile.width() <= 128 && floats ? model.middling_floats
+                                                               : 1;
+  const double multiply =
+      2.0 * tile.rows * tile.width() * step_k(DType::f16) / model.flop * reads_b_often;
   const int line = step_k(problem.dtype);
   const double rows =
       rows_loaded(model, p.a, double(std::min<int64_t>(problem.M, tile.rows)), tile.rows, line) +
@@ -182,16 +159,20 @@ double nanoseconds(const Problem& problem, const Plan& p, int multiprocessors) {
       static_cast<double>(ceil_div(int64_t{p.clusters} * tile.cluster, multiprocessors));
   const double step = std::max({model.chain, model.latency / (tile.stages * tile.steps),
                                 sharing * together(model, {multiply, rows * model.row})});
-  const double element = p.output == Output::elements ? model.element
-                         : p.output == Output::partials
-                             ? (problem.dtype == DType::f32 ? model.tf32_sum : model.partial)
-                             : model.rounded * (problem.pre ? 2 : 1);
+  // What all blocks write at one time takes as long by any tile.
+  const bool in_rows = p.output == Output::rows && !floats && rounds > 1;
+  const double rounded = in_rows ? model.in_rows : model.rounded;
+  const double element = p.output == Output::elements   ? model.element
+                         : p.output == Output::partials ? (floats ? model.tf32_sum : model.partial)
+                                                        : rounded * (problem.pre ? 2 : 1);
   const double out = double(tile.rows) / tile.consumers() * p.tile_cols *
                          (element + (activates(problem.activation) ? model.activation : 0)) +
                      double(p.tile_cols) / (8 << p.log_box_pieces) * model.box;
   const auto steps = static_cast<double>(p.chunks > 1 ? p.chunk_steps : steps_of(problem));
   const double busy =
-      rounds * (steps * step + (steps / p.chunk_steps - 1) * model.sum + out + model.piece);
+      rounds *
+      (steps * step + (steps / p.chunk_steps - 1) * (floats ? model.sum_of_floats : model.sum) +
+       out + model.piece);
 
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
   const auto K = static_cast<double>(problem.K);
@@ -250,8 +231,8 @@ Plan untiled(const Problem& problem) {
   p.chunks = 1;
   p.output = output_of(problem);
   if (p.turned && p.output == Output::boxes) p.output = Output::rows;
-  // The kernels of little code add no chunks.
-  const bool is_plain = p.output == Output::boxes && !problem.pre &&
+  // The kernels of little code add no chunks, and some write no rows.
+  const bool is_plain = (p.output == Output::boxes || p.output == Output::rows) && !problem.pre &&
                         !activates(problem.activation) && p.chunk_steps == steps_of(problem);
   p.exit = is_plain ? Exit::boxes : Exit::any;
   return p;
@@ -293,6 +274,11 @@ Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, 
 
 Plan with_best_cols(const Problem& problem, const Device& device, const Plan& untiled, int index) {
   static_assert(!TILES[0].only_boxes, "a tile before it has every exit");
+  if (untiled.exit == Exit::boxes && untiled.output == Output::rows && !TILES[index].by_rows) {
+    Plan by_rows = untiled;
+    by_rows.exit = Exit::any;
+    return with_best_cols(problem, device, by_rows, index);
+  }
   if (TILES[index].only_boxes && untiled.exit != Exit::boxes) {
     return with_best_cols(problem, device, untiled, index - 1);
   }
@@ -325,9 +311,25 @@ Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled
   const auto best = [&](const Plan& p) { return with_best_cols(problem, device, p, index); };
   if (untiled.chunk_steps == steps_of(problem)) return best(untiled);
   const Plan apart = best(in_chunks(problem, untiled));
-  if (!TILES[index].adds_chunks(problem.dtype == DType::f32)) return apart;
+  if (!TILES[index].adds_chunks()) return apart;
   const Plan in_turn = best(untiled);
   return in_turn.microseconds < apart.microseconds ? in_turn : apart;
+}
+
+/// Whether a plan is not to be chosen, whatever the model expects of it.
+bool is_left_out(const Problem& problem, const Plan& p) {
+  const Tile& tile = TILES[p.tile];
+  // Of floats, small blocks are best for a batch of tiles of one step alone: 16,384 of 32^3 take
+  // 87 us by three a multiprocessor, 114 by one, but 8192 of 48^3 75, not 66.
+  const bool is_step = problem.M <= 64 && problem.N <= 64 && steps_of(problem) == 1;
+  if (tile.blocks > 1 && problem.dtype == DType::f32 && !is_step) return true;
+  // Pairs of 64 rows are for operands whose rows cut sectors of the cache. It is the copy engine's
+  // requests that take long then, and a pair makes fewer: 1000^3 takes 9.0 us, not 10.4. Elsewhere
+  // it is slower, 1024^3 7.3 where 6.6 are possible, and so are narrow steps.
+  const bool is_small_pair = tile.cluster > 1 && tile.rows == PANEL;
+  const int sector = step_k(problem.dtype) / 4;
+  const bool cuts = p.a.line_stride % sector != 0 || p.b.line_stride % sector != 0;
+  return is_small_pair && (!cuts || problem.M <= PANEL || p.tile_cols <= PANEL);
 }
 
 }  // namespace
@@ -351,13 +353,8 @@ Plan plan(const Problem& of_out, const Device& device) {
   Plan best = with_tile(problem, device, base, 0);
   for (int tile = 1; tile < TILE_COUNT; ++tile) {
     if (!has_tile(tile, problem.dtype)) continue;
-    // Of floats, small blocks are best for a batch of tiles of one step alone: 16,384 of 32^3 take
-    // 87 us by three a multiprocessor, 114 by one, but 8192 of 48^3 75, not 66.
-    const bool is_small = TILES[tile].blocks > 1;
-    const bool is_step = problem.M <= 64 && problem.N <= 64 && steps_of(problem) == 1;
-    if (is_small && problem.dtype == DType::f32 && !is_step) continue;
     const Plan next = with_tile(problem, device, base, tile);
-    if (next.microseconds < best.microseconds) best = next;
+    if (next.microseconds < best.microseconds && !is_left_out(problem, next)) best = next;
   }
   return best;
 }

@@ -34,7 +34,7 @@ enum class Output : int {
 
 /// What a kernel can do with its sums. One that writes boxes, with alpha, a bias and relu at most,
 /// and of one chain each, is a quarter of the code of one that can do anything, and where nothing
-/// of it is cached every 128 bytes of it come from DRAM.
+/// of it is cached every 128 bytes of it come from DRAM. Some tiles' can write rows, too.
 enum class Exit : int { boxes, any };
 
 /// rows x cols of out a block. `steps` of K travel together, `stages` times. The blocks of a
@@ -47,13 +47,13 @@ struct Tile {
   bool for_floats = false;
   int narrower = 0;
   bool only_boxes = false;  ///< in the table it stands behind the tile to take with Exit::any
+  bool by_rows = false;     ///< its Exit::boxes can write rows, too
 
   /// Warpgroups that multiply. Another one, or a warp of it, has the copy engine load.
   constexpr int consumers() const { return rows >= 128 ? 2 : 1; }
   constexpr int rows_of_warpgroup() const { return rows / consumers(); }
-  /// Whether a thread has registers for the sums of the chunks of K before, too: kernels of floats
-  /// hold fragments of A besides.
-  constexpr bool adds_chunks(bool floats) const { return cols <= (floats ? 64 : 128); }
+  /// Whether a thread has registers for the sums of the chunks of K before, too.
+  constexpr bool adds_chunks() const { return cols <= 128; }
   constexpr int threads() const { return consumers() == 2 ? 384 : 160; }
   constexpr int width() const { return narrower ? narrower : cols; }
   constexpr int a_bytes() const { return rows * ROW_BYTES; }
@@ -77,15 +77,17 @@ struct Tile {
 constexpr Tile TILES[] = {
     {128, 256, 4, 1, 2, 1, true},
     {128, 256, 4, 1, 1, 1, false, 256, true},
-    {128, 256, 4, 1, 2, 1, false, 208, true},
+    {128, 256, 4, 1, 2, 1, false, 208, true, true},
     {128, 192, 4, 1, 2, 1, true},
     {128, 192, 4, 1, 1, 1, false, 192, true},
     {128, 192, 4, 1, 1, 1, false, 160, true},
     {128, 192, 4, 1, 1, 1, false, 144, true},
-    {128, 128, 6},
+    {128, 128, 6, 1, 1, 1, true},
     {128,  64, 8, 1, 1, 1, true},
     { 64, 256, 5},
+    { 64, 192, 6, 1, 1, 1, false, 160, true},
     { 64, 128, 8, 1, 1, 1, true},
+    { 64, 128, 8, 1, 2, 1, false, 128, true},
     { 64,  64, 6, 2, 1, 1, true},
     { 64,  64, 3, 1, 1, 3, true},
 };
@@ -93,8 +95,9 @@ constexpr Tile TILES[] = {
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
 /// Apart from the tiles, which are template arguments and can hold no pointer.
 constexpr const char* TILE_NAMES[TILE_COUNT] = {
-    "128x256_pair", "128x256", "128x208_pair", "128x192_pair", "128x192", "128x160",      "128x144",
-    "128x128",      "128x64",  "64x256",       "64x128",       "64x64",   "64x64_thrice",
+    "128x256_pair", "128x256", "128x208_pair", "128x192_pair", "128x192",
+    "128x160",      "128x144", "128x128",      "128x64",       "64x256",
+    "64x160",       "64x128",  "64x128_pair",  "64x64",        "64x64_thrice",
 };
 
 }  // namespace smem::gemm::hopper

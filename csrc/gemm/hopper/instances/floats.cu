@@ -13,9 +13,10 @@ const void* kernel_of_floats(Major a) {
 
 template const void* kernel_of_floats<0>(Major);
 template const void* kernel_of_floats<3>(Major);
+template const void* kernel_of_floats<7>(Major);
 template const void* kernel_of_floats<8>(Major);
-template const void* kernel_of_floats<10>(Major);
 template const void* kernel_of_floats<11>(Major);
-template const void* kernel_of_floats<12>(Major);
+template const void* kernel_of_floats<13>(Major);
+template const void* kernel_of_floats<14>(Major);
 
 }  // namespace smem::gemm::hopper
