@@ -341,6 +341,8 @@ TILES = [
     # rows, columns, dtype, batch, kernel, tile in the reason
     (8192, 8192, torch.float32, 1, "vectorized", "tiles of 64x64"),
     (8192, 8192, torch.bfloat16, 1, "vectorized", "tiles of 128x128"),
+    (8192, 8192, torch.uint8, 1, "vectorized", "tiles of 128x256"),
+    (16384, 16384, torch.uint8, 1, "vectorized", "tiles of 256x256"),
     # What is written stays in L2
     (1024, 2048, torch.bfloat16, 1, "vectorized", "tiles of 128x64, in registers"),
     (1024, 1024, torch.bfloat16, 1, "swizzled", "no more than 2 MiB"),
@@ -351,8 +353,14 @@ TILES = [
     (8191, 8193, torch.float32, 1, "gathered", "tiles of 128x123"),
     (8191, 8193, torch.bfloat16, 1, "gathered", "tiles of 256x119"),
     (8191, 8193, torch.uint8, 1, "gathered", "tiles of 256x235"),
+    # So many that the multiprocessors have one, or two, each
+    (1001, 3003, torch.uint8, 1, "gathered", "tiles of 192x137"),
+    (3000, 3001, torch.uint8, 1, "gathered", "tiles of 256x137"),
+    (1023, 1025, torch.float32, 1, "gathered", "tiles of 104x40"),
     (100003, 17, torch.float32, 1, "gathered", "tiles of 128x32"),  # flat to read
+    (100003, 17, torch.uint8, 1, "gathered", "tiles of 128x32"),
     (8, 1 << 20, torch.uint8, 1, "gathered", "tiles of 8x2048"),  # flat to write
+    (37, 200003, torch.float64, 1, "gathered", "tiles of 64x64"),
     (63, 65, torch.bfloat16, 4096, "gathered", "4 matrices a block"),
 ]
 

@@ -14,6 +14,31 @@ struct alignas(16) Bits128 {
   uint64_t low, high;
 };
 
+/// A number of which bits are taken, from the lowest on: what a thread's number says, part by part.
+struct Bits {
+  int left;
+
+  __device__ __forceinline__ int take(int count) {
+    const int bits = left & ((1 << count) - 1);
+    left >>= count;
+    return bits;
+  }
+};
+
+/// Tiles of a size, so many below each other and side by side.
+struct Tiles {
+  int rows, cols;
+  unsigned down, across;
+};
+
+/// Tiles of 2^log2_rows x 2^log2_cols, which cover `more_rows` rows beyond the last.
+__device__ __forceinline__ Tiles tiles_of(const Problem& problem, int log2_rows, int log2_cols,
+                                          int more_rows = 0) {
+  const int rows = 1 << log2_rows, cols = 1 << log2_cols;
+  return {rows, cols, static_cast<unsigned>((problem.rows + more_rows + rows - 1) >> log2_rows),
+          static_cast<unsigned>((problem.cols + cols - 1) >> log2_cols)};
+}
+
 /// One block's tile: its matrix of the batch and the tile's corner.
 template <typename T>
 struct Block {
@@ -25,45 +50,40 @@ struct Block {
   __device__ __forceinline__ Block(const Problem& problem, int tile_rows, int tile_cols) {
     const auto tiles_m = static_cast<unsigned>((problem.rows + tile_rows - 1) / tile_rows);
     const auto tiles_n = static_cast<unsigned>((problem.cols + tile_cols - 1) / tile_cols);
-    const unsigned tile = blockIdx.x % (tiles_m * tiles_n);
-    place(problem, blockIdx.x / (tiles_m * tiles_n));
+    const unsigned tile = place(problem, tiles_m * tiles_n);
     row0 = int64_t{tile / tiles_n} * tile_rows;
     col0 = int64_t{tile % tiles_n} * tile_cols;
   }
 
-  /// Tiles of 2^log2_rows x 2^log2_cols; those that follow each other fill a band of `band` tiles'
-  /// width, from its top down: blocks that run together then lie close in both matrices. They
-  /// cover `more_rows` rows beyond the last.
-  __device__ __forceinline__ Block(const Problem& problem, int log2_rows, int log2_cols,
-                                   unsigned band, int more_rows = 0)
-      : Block(problem,
-              Tiles{1 << log2_rows, 1 << log2_cols,
-                    static_cast<unsigned>((problem.rows + more_rows + (1 << log2_rows) - 1) >>
-                                          log2_rows),
-                    static_cast<unsigned>((problem.cols + (1 << log2_cols) - 1) >> log2_cols)},
-              band) {}
-
-  /// The same of any size, so many below each other and side by side.
-  struct Tiles {
-    int rows, cols;
-    unsigned down, across;
-  };
-  __device__ __forceinline__ Block(const Problem& problem, const Tiles& tiles, unsigned band) {
-    const unsigned tile = blockIdx.x % (tiles.down * tiles.across);
-    place(problem, blockIdx.x / (tiles.down * tiles.across));
-    const unsigned first = tile / (band * tiles.down) * band, in_band = tile % (band * tiles.down);
-    const unsigned width = first + band <= tiles.across ? band : tiles.across - first;
-    row0 = int64_t{in_band / width} * tiles.rows;
-    col0 = int64_t{first + in_band % width} * tiles.cols;
+  /// Tiles that follow each other lie below each other: what blocks write that run together lies
+  /// close, which DRAM rewards more than that of what they read.
+  __device__ __forceinline__ Block(const Problem& problem, const Tiles& tiles) {
+    const unsigned tile = place(problem, tiles.down * tiles.across);
+    row0 = int64_t{tile % tiles.down} * tiles.rows;
+    col0 = int64_t{tile / tiles.down} * tiles.cols;
   }
 
  private:
-  __device__ __forceinline__ void place(const Problem& problem, unsigned member) {
-    const auto batch = offsets_at(problem.batch, member);
+  /// Finds the block's matrix, and its tile among so many there. A matrix alone costs no division,
+  /// and what a nest of batches costs does not stand in the way of the others.
+  __device__ __forceinline__ unsigned place(const Problem& problem, unsigned tiles) {
+    unsigned tile = blockIdx.x;
+    Offsets<TENSORS> batch{};
+    if (problem.batch.rank > 0) {
+      const unsigned member = tile / tiles;
+      tile %= tiles;
+      if (problem.batch.rank > 1) {
+        batch = call_offsets_at(problem.batch, member);
+      } else {
+        batch.of[IN] = member * problem.batch.stride[IN][0];
+        batch.of[OUT] = member * problem.batch.stride[OUT][0];
+      }
+    }
     in = {static_cast<const T*>(problem.in) + batch.of[IN], problem.rows, problem.cols,
           problem.in_row_stride, problem.in_col_stride};
     out = {static_cast<T*>(problem.out) + batch.of[OUT], problem.cols, problem.rows,
            problem.out_col_stride, problem.out_row_stride};
+    return tile;
   }
 };
 

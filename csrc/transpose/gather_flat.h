@@ -9,14 +9,17 @@ inline namespace SMEM_BUILD {
 
 /// The input is flat (1M x 8): a tile has whole rows, and an element of a column stands a row's
 /// length behind the one before, whatever vectors they lie in.
-template <typename T>
+///
+/// ROTATE: where rows W apart begin at the same place of 128 bytes, lanes side by side begin with
+/// different rows, and those of all columns with one: neighbours often share a word.
+template <typename T, bool ROTATE>
 __global__ void __launch_bounds__(GATHER_THREADS)
     gather_columns_kernel(const __grid_constant__ GatherProblem arguments) {
   constexpr int W = VECTOR_WIDTH<T>, LOG2_LANES_DOWN = 3, LANES_ACROSS = 4;
   const Problem& problem = arguments.problem;
   const GatherTile& tile = arguments.tile;
   T* const shared = dynamic_shared<T>();
-  const Block<T> block(problem, tile.log2_rows, tile.log2_cols, 1, tile.before * W);
+  const Block<T> block(problem, tiles_of(problem, tile.log2_rows, tile.log2_cols, tile.before * W));
   const int64_t first_row = block.row0 - tile.before * W;
   const int64_t tile_end = block.row0 + (1 << tile.log2_rows);
   const int rows =
@@ -48,17 +51,10 @@ __global__ void __launch_bounds__(GATHER_THREADS)
     if (first >= problem.rows || first + W <= 0) continue;
     const T* const from = shared + (past + ((down + tile.before) * W - before) * cols + across);
     if (vectors_out && first >= 0 && first + W <= problem.rows) {
-      // Where rows W apart begin at the same place of 128 bytes, lanes side by side begin with
-      // different rows, and those of all columns with one: neighbours often share a word.
-      const int rotate = tile.rotate != 0 ? (low + before) & (W - 1) : 0;
+      const int rotate = ROTATE ? (low + before) & (W - 1) : 0;
       T elements[W];
-      if (tile.rotate == 0) {
 #pragma unroll
-        for (int i = 0; i < W; ++i) elements[i] = load(from + i * cols);
-      } else {
-#pragma unroll
-        for (int i = 0; i < W; ++i) elements[i] = load(from + ((i + rotate) & (W - 1)) * cols);
-      }
+      for (int i = 0; i < W; ++i) elements[i] = load(from + ((i + rotate) & (W - 1)) * cols);
       store_global_vector<4>(reinterpret_cast<uint32_t*>(column + first),
                              rotated<T>(packed<T, W>(elements), rotate));
     } else {
@@ -219,7 +215,7 @@ __global__ void __launch_bounds__(GATHER_THREADS)
     source.stack_step = W * cols;
     source.member_step = rows * cols;
   } else {
-    const Block<T> block(problem, tile.log2_rows, tile.log2_cols, 1);
+    const Block<T> block(problem, tiles_of(problem, tile.log2_rows, tile.log2_cols));
     const int64_t cols_left = problem.cols - block.col0;
     const int width =
         cols_left < 1 << tile.log2_cols ? static_cast<int>(cols_left) : 1 << tile.log2_cols;

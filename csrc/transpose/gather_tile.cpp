@@ -18,8 +18,12 @@ constexpr int64_t flat_rows_bytes(int64_t element_bytes) {
 }
 /// What a small matrix is cut into: 8 lanes write 128 bytes in a row.
 constexpr int64_t LEAST_RUN_BYTES = 128;
-/// Rows of the input, and of the output, up to this long are taken as one flat run.
-constexpr int64_t FLAT_BYTES_IN = 128, FLAT_BYTES_OUT = 256;
+/// Rows of the input, and of the output, up to this long are taken as one flat run. Tiles of so few
+/// rows leave threads idle, and so do longer columns, of which each thread takes one vector.
+constexpr int64_t FLAT_BYTES_IN = 128;
+constexpr int64_t flat_bytes_out(int64_t element_bytes) {
+  return element_bytes == 16 ? 256 : element_bytes == 8 ? 512 : 384;
+}
 
 int64_t round_up(int64_t count, int64_t step) { return ceil_div(count, step) * step; }
 
@@ -50,7 +54,8 @@ void lay_rows(GatherTile& tile, int64_t rows, int64_t stacks, int64_t cols, int6
 /// The problem with what its tiles depend on.
 struct Cut {
   const Problem& p;
-  int64_t bytes, width, busy;  ///< `busy`: blocks that keep the device busy
+  int64_t bytes, width, multiprocessors;
+  int64_t busy;          ///< blocks that keep the device busy
   int64_t few;           ///< blocks with a tile that keep it busy enough: they have many threads
   int64_t shared_bytes;  ///< of a block, at most
   bool dense_in, dense_out;
@@ -59,8 +64,9 @@ struct Cut {
       : p(problem),
         bytes(static_cast<int64_t>(p.element_bytes)),
         width(16 / bytes),
-        busy(2 * device.multiprocessors),
-        few(3 * device.multiprocessors / 8),
+        multiprocessors(device.multiprocessors),
+        busy(2 * multiprocessors),
+        few(3 * multiprocessors / 8),
         shared_bytes(static_cast<int64_t>(device.shared_bytes)),
         dense_in(p.in_col_stride == 1 && p.in_row_stride == p.cols),
         dense_out(p.out_row_stride == 1 && p.out_col_stride == p.rows) {}
@@ -84,7 +90,7 @@ struct Cut {
     return tile;
   }
 
-  bool into_columns() const { return dense_out && p.rows * bytes <= FLAT_BYTES_OUT; }
+  bool into_columns() const { return dense_out && p.rows * bytes <= flat_bytes_out(bytes); }
   GatherTile columns() const {
     GatherTile tile{};
     tile.members = 1;
@@ -109,7 +115,9 @@ struct Cut {
     tile.log2_cols = log2_at_least(p.cols);
     tile.log2_rows = std::min(std::max(log2_at_least(p.rows + more), log2_at_least(width)),
                               log2_at_most(flat_rows_bytes(bytes) / (p.cols * bytes)));
-    for (; tile.blocks(p) < busy && bytes << tile.log2_rows > LEAST_RUN_BYTES;) --tile.log2_rows;
+    // These are over so soon that it pays to have more of them.
+    for (; tile.blocks(p) < 2 * busy && bytes << tile.log2_rows > LEAST_RUN_BYTES;)
+      --tile.log2_rows;
     lay_flat(tile, ((int64_t{1} << tile.log2_rows) + more) * p.cols, width);
     return tile;
   }
@@ -133,7 +141,30 @@ struct Cut {
         break;
       }
     }
-    return tile;
+    return tile.blocks(p) < busy ? evened(tile) : tile;
+  }
+
+  /// A few tiles, lower and narrower where that leaves the busiest multiprocessor less to do: three
+  /// halves as many as there are multiprocessors would take as long as twice as many.
+  GatherTile evened(const GatherTile& tile) const {
+    GatherTile best = tile;
+    const int64_t step = SECTOR_VECTORS * width;
+    const int64_t least = std::max<int64_t>(tile.rows / 2, LEAST_RUN_BYTES / bytes);
+    for (int64_t rows = tile.rows; rows >= least; rows -= step) {
+      GatherTile other = tile;
+      cut(other, rows, tile_cols(p.element_bytes, tile.threads));
+      const int64_t each = ceil_div(other.blocks(p), multiprocessors);
+      const int64_t across = each * multiprocessors / (other.down * p.batch.count());
+      cut(other, rows, std::max(ceil_div(p.cols, across), LEAST_RUN_BYTES / bytes));
+      if (16 * busiest(other) < 15 * busiest(best)) best = other;
+    }
+    return best;
+  }
+  /// What the busiest multiprocessor brings: rows that two tiles read count twice, and so does a
+  /// sector of each row.
+  int64_t busiest(const GatherTile& tile) const {
+    return ceil_div(tile.blocks(p), multiprocessors) * (tile.rows + tile.before * width) *
+           (tile.cols + SECTOR_VECTORS * width);
   }
 
   /// Whether large tiles pay. Small elements: where fewer rows are read twice. Others have few of

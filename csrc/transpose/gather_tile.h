@@ -38,7 +38,7 @@ struct GatherTile {
   int64_t down, across;      ///< so many of these tiles below each other and side by side
   int members;               ///< matrices of the batch a block; more than one where all is flat
   int before;                ///< vectors by which a column's part may begin before the tile
-  int rotate;                ///< flat_in: 1 where lanes must take their elements in different order
+  bool rotate;               ///< flat_in: lanes must take their elements in different order
   int slots;                 ///< rows in shared memory
   Divisor pitch;             ///< vectors from one to the next
   Divisor stacks;            ///< rows that lie W apart follow each other, so many of them

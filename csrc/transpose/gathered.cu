@@ -28,9 +28,6 @@
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
-/// The width in tiles of the bands in which blocks follow each other.
-constexpr unsigned GATHER_BAND = 2;
-
 /// Lanes that write vectors of one column: 128 bytes.
 constexpr int LOG2_LANES_DOWN = 3;
 /// Columns that a warp has at once.
@@ -60,21 +57,16 @@ struct Share {
   /// Lanes: 8 vectors of a column, columns of 4 words; then further vectors, then the other columns
   /// of a period.
   __device__ __forceinline__ explicit Share(int width) {
-    int number = threadIdx.x;
-    const auto take = [&](int log2) {
-      const int bits = number & ((1 << log2) - 1);
-      number >>= log2;
-      return bits;
-    };
-    down = take(LOG2_LANES_DOWN);
-    across = take(LOG2_LANES_ACROSS) * WORD_COLUMNS<T>;
-    down |= take(log2_of(DOWN) - LOG2_LANES_DOWN) << LOG2_LANES_DOWN;
-    across += take(log2_of(WORD_COLUMNS<T>));
-    across += take(log2_of(PERIOD<T> / WORD_COLUMNS<T>) - LOG2_LANES_ACROSS)
+    Bits bits{static_cast<int>(threadIdx.x)};
+    down = bits.take(LOG2_LANES_DOWN);
+    across = bits.take(LOG2_LANES_ACROSS) * WORD_COLUMNS<T>;
+    down |= bits.take(log2_of(DOWN) - LOG2_LANES_DOWN) << LOG2_LANES_DOWN;
+    across += bits.take(log2_of(WORD_COLUMNS<T>));
+    across += bits.take(log2_of(PERIOD<T> / WORD_COLUMNS<T>) - LOG2_LANES_ACROSS)
               << (LOG2_LANES_ACROSS + log2_of(WORD_COLUMNS<T>));
     const int columns = (width + PARTS * PERIOD<T> - 1) / (PARTS * PERIOD<T>)*PERIOD<T>;
-    across += number * columns;
-    end = (number + 1) * columns < width ? (number + 1) * columns : width;
+    across += bits.left * columns;
+    end = (bits.left + 1) * columns < width ? (bits.left + 1) * columns : width;
   }
 };
 
@@ -85,11 +77,8 @@ __global__ void __launch_bounds__(THREADS, TILES_THREADS / THREADS)
   const Problem& problem = arguments.problem;
   const GatherTile& tile = arguments.tile;
   T* const shared = dynamic_shared<T>();
-  using Tiles = typename Block<T>::Tiles;
-  const Block<T> block(problem,
-                       Tiles{tile.rows, tile.cols, static_cast<unsigned>(tile.down),
-                             static_cast<unsigned>(tile.across)},
-                       GATHER_BAND);
+  const Block<T> block(problem, Tiles{tile.rows, tile.cols, static_cast<unsigned>(tile.down),
+                                      static_cast<unsigned>(tile.across)});
   const int64_t first_row = block.row0 - tile.before * W;
   const int64_t cols_left = problem.cols - block.col0;
   const int width = cols_left < tile.cols ? static_cast<int>(cols_left) : tile.cols;
@@ -117,12 +106,11 @@ __global__ void __launch_bounds__(THREADS, TILES_THREADS / THREADS)
   const int turn = before % W;
   // Rows are W * stack + class; classes from `late` on are those of the stack before.
   const int stack = share.down + tile.before - before / W, late = W - turn;
-  const auto place = [&](int c) {
-    return slots.place(c < late ? stack : stack - 1, c) + share.across;
-  };
   const T* places[W] = {};
 #pragma unroll
-  for (int c = 0; c < W; ++c) places[c] = shared + place(c);
+  for (int c = 0; c < W; ++c) {
+    places[c] = shared + (slots.place(c < late ? stack : stack - 1, c) + share.across);
+  }
 
 #pragma unroll 1
   for (int chunk = 0; chunk * CHUNK_ROWS < tile.rows; ++chunk) {
@@ -149,18 +137,21 @@ __global__ void __launch_bounds__(THREADS, TILES_THREADS / THREADS)
         to += period_step;
       }
     } else {
+      // Where a column begins or ends, lanes look at rows of one class as well: those that have it.
       const int begin = first < 0 ? static_cast<int>(-first) : 0;
       const int end = first + W > problem.rows ? static_cast<int>(problem.rows - first) : W;
+      const unsigned inside = (1u << end) - (1u << begin);  // a bit a row
+      const unsigned inside_by_class = inside >> turn | inside << (W - turn);
+      T* to = column + first * block.out.col_stride;
 #pragma unroll 1
-      for (int i = begin; i < end; ++i) {
-        const T* from = shared + (place((i - turn) & (W - 1)) + chunk * DOWN * slots.pitch);
-        T* to = column + (first + i) * block.out.col_stride;
-#pragma unroll 4
-        for (int col = share.across; col < share.end; col += PERIOD<T>) {
-          store(to, load(from));
-          from += PERIOD<T>;
-          to += period_step;
+      for (int col = 0; share.across + col < share.end; col += PERIOD<T>) {
+        T elements[W];
+#pragma unroll
+        for (int c = 0; c < W; ++c) {
+          elements[c] = inside_by_class >> c & 1 ? load(places[c] + col) : T{};
         }
+        store_part(to, block.out.col_stride, rotated<T>(packed<T, W>(elements), turn), inside);
+        to += period_step;
       }
     }
 #pragma unroll
@@ -182,7 +173,9 @@ struct Gathered {
       launch(NAME, kernel, geometry, device, GatherProblem{problem, tile, readable(problem)});
     };
     if (tile.flat_out) return start(gather_runs_kernel<T>);
-    if (tile.flat_in) return start(gather_columns_kernel<T>);
+    if (tile.flat_in) {
+      return start(tile.rotate ? gather_columns_kernel<T, true> : gather_columns_kernel<T, false>);
+    }
     if constexpr (sizeof(T) < 16) {
       if (tile.threads == TILE_THREADS) return start(gather_kernel<T, TILE_THREADS>, TILE_THREADS);
     }

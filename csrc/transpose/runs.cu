@@ -23,8 +23,8 @@ __global__ void __launch_bounds__(RUNS_THREADS)
     runs_kernel(const __grid_constant__ RunsProblem arguments) {
   const int length = 1 << arguments.log2_run;
   // Blocks that follow each other go on along the run.
-  const Block<T> block(arguments.problem, arguments.log2_run,
-                       LOG2_RUNS_ELEMENTS - arguments.log2_run, 1);
+  const Block<T> block(arguments.problem, tiles_of(arguments.problem, arguments.log2_run,
+                                                   LOG2_RUNS_ELEMENTS - arguments.log2_run));
   const auto row_of = [&](int i) {
     return block.row0 + ((threadIdx.x + i * RUNS_THREADS) & (length - 1));
   };

@@ -23,8 +23,8 @@ __global__ void __launch_bounds__(SQUARES_THREADS<T>)
     squares_kernel(const __grid_constant__ Problem problem) {
   constexpr int W = VECTOR_WIDTH<T>;
   constexpr int LOG2_WARPS = log2_of(SQUARES_THREADS<T> / 32);
-  const Block<T> block(problem, log2_of(W) + LOG2_SQUARES_DOWN + LOG2_WARPS,
-                       log2_of(W) + LOG2_SQUARES_ACROSS, BAND);
+  const Block<T> block(problem, tiles_of(problem, log2_of(W) + LOG2_SQUARES_DOWN + LOG2_WARPS,
+                                         log2_of(W) + LOG2_SQUARES_ACROSS));
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t row =
       block.row0 + (warp << LOG2_SQUARES_DOWN | (lane & ((1 << LOG2_SQUARES_DOWN) - 1))) * W;

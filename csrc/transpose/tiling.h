@@ -15,12 +15,11 @@ constexpr int log2_of(int power) { return power == 1 ? 0 : 1 + log2_of(power / 2
 constexpr int blocks_a_thread(size_t element_bytes) {
   return element_bytes == 16 ? 4 : element_bytes == 8 ? 2 : 1;
 }
-/// Threads of a block: at most these, so that a tile is 16 KiB, 32 for 1 and 2 bytes.
-constexpr int max_threads(size_t element_bytes) { return element_bytes == 1 ? 128 : 256; }
+/// Threads of a block: at most these, so that a tile is 16 KiB, 32 for 2 bytes, 64 for bytes. Of
+/// bytes only large matrices take so many, others half.
+constexpr int MAX_THREADS = 256;
 /// And at least these, for tiles of 8 KiB where elements have 1 or 2 bytes, of 4 KiB where more.
 constexpr int min_threads(size_t element_bytes) { return element_bytes == 1 ? 32 : 64; }
-/// The width in tiles of the bands in which blocks follow each other.
-constexpr unsigned BAND = 4;
 
 /// Matrices of middling size are turned in registers alone (`squares.h`). Threads of a block;
 /// squares below each other and side by side that a warp has.

@@ -91,15 +91,16 @@ __device__ __forceinline__ void patch_end(const Block<T>& block, const Vectors<T
 }
 
 template <typename T, bool WHOLE>
-__global__ void __launch_bounds__(MAX_THREADS<T>)
+__global__ void __launch_bounds__(MAX_THREADS)
     vectorized_kernel(const __grid_constant__ VectorizedProblem arguments) {
   constexpr int W = VECTOR_WIDTH<T>, BLOCKS = blocks_a_thread(sizeof(T));
   const TileShape& shape = arguments.shape;
   const int rows = W << shape.log2_down, cols = W << shape.log2_across;
   const int threads = blockDim.x;
   const TurnedTile<T> tile(shape);
-  const Block<T> block(arguments.problem, TurnedTile<T>::LOG2_W + shape.log2_down,
-                       TurnedTile<T>::LOG2_W + shape.log2_across, BAND);
+  const Block<T> block(arguments.problem,
+                       tiles_of(arguments.problem, TurnedTile<T>::LOG2_W + shape.log2_down,
+                                TurnedTile<T>::LOG2_W + shape.log2_across));
   const Vectors<T> vectors(block.in);
 
   const auto corner_of = [&](int b, int& row, int& col) {

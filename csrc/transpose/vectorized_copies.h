@@ -24,9 +24,6 @@ struct VectorizedProblem {
   TileShape shape;
 };
 
-template <typename T>
-constexpr int MAX_THREADS = max_threads(sizeof(T));
-
 /// The tile in dynamic shared memory, in units of W elements of a row.
 template <typename T>
 struct UnitTile {
@@ -60,29 +57,26 @@ struct Square {
   int down, across;
 
   __device__ __forceinline__ Square(const TileShape& shape, int number) {
-    const auto take = [&](int log2) {
-      const int bits = number & ((1 << log2) - 1);
-      number >>= log2;
-      return bits;
-    };
+    Bits bits{number};
     const int low = shape.log2_down < 4 ? shape.log2_down : 4;
     const int lanes_across = shape.log2_across < 5 - low ? shape.log2_across : 5 - low;
-    down = take(low);
-    across = take(lanes_across);
-    down |= take(shape.log2_down - low) << low;
-    across |= number << lanes_across;
+    down = bits.take(low);
+    across = bits.take(lanes_across);
+    down |= bits.take(shape.log2_down - low) << low;
+    across |= bits.left << lanes_across;
   }
 };
 
 template <typename T>
-__global__ void __launch_bounds__(MAX_THREADS<T>)
+__global__ void __launch_bounds__(MAX_THREADS)
     vectorized_copies_kernel(const __grid_constant__ VectorizedProblem arguments) {
   constexpr int W = VECTOR_WIDTH<T>, BLOCKS = blocks_a_thread(sizeof(T));
   const TileShape& shape = arguments.shape;
   const int threads = blockDim.x;
   const UnitTile<T> tile(shape);
-  const Block<T> block(arguments.problem, UnitTile<T>::LOG2_W + shape.log2_down,
-                       UnitTile<T>::LOG2_W + shape.log2_across, BAND);
+  const Block<T> block(arguments.problem,
+                       tiles_of(arguments.problem, UnitTile<T>::LOG2_W + shape.log2_down,
+                                UnitTile<T>::LOG2_W + shape.log2_across));
 
 #pragma unroll
   for (int i = 0; i < BLOCKS * W; ++i) {

@@ -2,6 +2,8 @@
 // from elements.
 #pragma once
 
+#include <bit>
+
 #include "device/vector.h"
 
 namespace smem::transpose {
@@ -125,6 +127,33 @@ __device__ __forceinline__ Words rotated(Words words, int by) {
     }
   }
   return words;
+}
+
+/// Stores those elements of 16 bytes that have a bit in `which`, `step` apart. Bytes side by side
+/// leave by four where all four do.
+template <typename T>
+__device__ __forceinline__ void store_part(T* to, int64_t step, const Words& words, unsigned which,
+                                           Site site = Site::here()) {
+  const auto run = std::bit_cast<Vector<T, VECTOR_WIDTH<T>>>(words);
+  if (sizeof(T) == 1 && step == 1) {
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const unsigned four = which >> 4 * w & 15;
+      if (four == 15) {
+        store(reinterpret_cast<uint32_t*>(to) + w, words.lane[w], site);
+      } else if (four != 0) {
+#pragma unroll
+        for (int i = 4 * w; i < 4 * w + 4; ++i) {
+          if (which >> i & 1) store(to + i, run.lane[i], site);
+        }
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < VECTOR_WIDTH<T>; ++i) {
+      if (which >> i & 1) store(to + i * step, run.lane[i], site);
+    }
+  }
 }
 
 }  // namespace SMEM_BUILD
