@@ -1,6 +1,6 @@
-// Sums of rows that are a few vectors a lane, wherever they begin: a warp takes one. The vectors
-// that it begins and ends in are loaded whole, with what belongs to its neighbours, so that all are
-// under way at once; zeros then take the place of that.
+// Rows that are a few vectors a lane, wherever they begin: a warp takes one. The vectors that it
+// begins and ends in are loaded whole, with what belongs to its neighbours, so that all are under
+// way at once; identities then take the place of that.
 #pragma once
 
 #include <algorithm>
@@ -35,29 +35,30 @@ __device__ __forceinline__ uint32_t ones_from(int first) {
   return static_cast<uint32_t>(uint64_t{0xffffffff} << std::clamp(first, 0, 32));
 }
 
-/// A vector's elements from `begin` to before `end`; zeros for the others.
+/// A vector's elements from `begin` to before `end`; those of `others` in the place of the others.
 template <typename T, int W>
-__device__ __forceinline__ Loaded<T, W> part_of(Loaded<T, W> vector, int begin, int end) {
+__device__ __forceinline__ Loaded<T, W> part_of(Loaded<T, W> vector, int begin, int end,
+                                                const Loaded<T, W>& others) {
   constexpr int BITS = 8 * sizeof(T);
 #pragma unroll
   for (int w = 0; w < W * BITS / 32; ++w) {
-    vector.words.lane[w] &= ones_from(begin * BITS - 32 * w) & ~ones_from(end * BITS - 32 * w);
+    const auto part = ones_from(begin * BITS - 32 * w) & ~ones_from(end * BITS - 32 * w);
+    vector.words.lane[w] = (vector.words.lane[w] & part) | (others.words.lane[w] & ~part);
   }
   return vector;
 }
 
-/// The same of a vector in memory, of which no more is read.
+/// The same of a vector in memory, of which no more is read; zeros in the place of the others.
 template <typename T>
 __device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_part(const T* from, int begin, int end,
                                                                 Site site = Site::here()) {
-  using Bits = std::conditional_t<sizeof(T) == 1, uint8_t,
-                                  std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>>;
+  using Element = Bits<sizeof(T)>;
   constexpr int BITS = 8 * sizeof(T);
   uint64_t low = 0, high = 0;
 #pragma unroll 1
   for (int e = VECTOR_WIDTH<T> - 1; e >= 0; --e) {
-    Bits element = 0;
-    if (begin <= e && e < end) element = std::bit_cast<Bits>(load(from + e, site));
+    Element element = 0;
+    if (begin <= e && e < end) element = std::bit_cast<Element>(load(from + e, site));
     high = high << BITS | low >> (64 - BITS);
     low = low << BITS | element;
   }
@@ -65,7 +66,7 @@ __device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_part(const T* from, i
 }
 
 /// VECTORS: of a lane, at most.
-template <typename T, int VECTORS>
+template <typename T, typename Op, int VECTORS>
 __global__ void __launch_bounds__(THREADS, BRIEF_ROW_BLOCKS)
     brief_rows_kernel(const __grid_constant__ BriefRows rows) {
   constexpr int W = VECTOR_WIDTH<T>, STEP = 32 * W;
@@ -79,6 +80,7 @@ __global__ void __launch_bounds__(THREADS, BRIEF_ROW_BLOCKS)
   const int begin = misalignment(first) - lane * W;
   const int end = begin + static_cast<int>(problem.count);
   const T* const from = first - begin;
+  const Turn<T, Op> turn(problem);
 
   let_next_begin();
   wait_for_previous();
@@ -104,27 +106,30 @@ __global__ void __launch_bounds__(THREADS, BRIEF_ROW_BLOCKS)
     }
   }
 
-  Leaves<T, Sum, W> leaves[RUNS];
+  Leaves<T, Op, W> leaves[RUNS];
 #pragma unroll
   for (int v = 0; v < VECTORS; ++v) {
-    const auto part = part_of(loaded[v], v == 0 ? begin : 0, end - v * STEP);
+    const auto part =
+        part_of(loaded[v], v == 0 ? begin : 0, end - v * STEP, turn.template identity<W>());
     if (v < RUNS) {
-      leaves[v].begin_with(part.elements());
+      leaves[v].begin_with(part.elements(), turn);
     } else {
-      leaves[v % RUNS].add(part.elements());
+      leaves[v % RUNS].add(part.elements(), turn);
     }
   }
   Leaf<T> nodes[RUNS];
   nodes_from(leaves, begin, nodes);
-  Node<Sum, T> node;
+  Node<Op, T> node;
   if constexpr (std::is_integral_v<T>) {
-    node = node_above_lanes<Sum>(nodes[0]);  // of so few elements, in 32 bits
+    node = node_above_lanes<Op>(nodes[0]);  // of so few elements, in 32 bits
   } else {
-    node = node_above_row<Sum, T, LEVEL>(scatter_over_lanes<Sum>(nodes), 32, RUNS);
-    node = node_above_lanes<Sum>(node, 1, RUNS);
+    node = node_above_row<Op, T, LEVEL>(scatter_over_lanes<Op>(nodes), 32, RUNS);
+    node = node_above_lanes<Op>(node, 1, RUNS);
   }
   if (lane == 0) {
-    put_result_at(problem, row * problem.outputs.stride[OUT][0], Node<Sum, T>(0) + node);
+    const auto identity = Op::template identity<Node<Op, T>>();
+    put_result_at(problem, row * problem.outputs.stride[OUT][0],
+                  turn.back(Op::combine(identity, node)));
   }
 }
 

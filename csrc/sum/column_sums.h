@@ -19,6 +19,7 @@ using RowVector = Loaded<T, W>;
 template <typename T, typename Op, int W>
 class InOrder {
  public:
+  __device__ __forceinline__ explicit InOrder(const Turn<T, Op>& turn) : turn_(turn) {}
   __device__ __forceinline__ void begin() {
 #pragma unroll
     for (int c = 0; c < W; ++c) {
@@ -31,7 +32,7 @@ class InOrder {
     const Vector<T, W> elements = row.elements();
 #pragma unroll
     for (int c = 0; c < W; ++c) {
-      leaves_[c][r] = Op::combine(leaves_[c][r], leaf_of(elements, c));
+      leaves_[c][r] = Op::combine(leaves_[c][r], turn_.leaf(elements, c));
     }
   }
   /// Ends group `g`, the last of which is the last of a power of two.
@@ -42,6 +43,7 @@ class InOrder {
   __device__ __forceinline__ Leaf<T> node(int c) const { return node_[c]; }
 
  private:
+  Turn<T, Op> turn_;
   Leaf<T> leaves_[W][STAGE_ROWS], node_[W] = {};
   Counter<Op, Leaf<T>, NARROW_LEVELS - STAGE_LEVELS> counters_[W];
 };
@@ -50,7 +52,7 @@ class InOrder {
 template <typename T, typename Op, int W>
 class AnyOrder {
  public:
-  __device__ __forceinline__ AnyOrder() {
+  __device__ __forceinline__ explicit AnyOrder(const Turn<T, Op>& turn) : turn_(turn) {
 #pragma unroll
     for (int c = 0; c < W; ++c) node_[c] = Op::template identity<Leaf<T>>();
   }
@@ -58,12 +60,13 @@ class AnyOrder {
   __device__ __forceinline__ void add(int, const RowVector<T, W>& row) {
     const Vector<T, W> elements = row.elements();
 #pragma unroll
-    for (int c = 0; c < W; ++c) node_[c] = Op::combine(node_[c], to_leaf(elements.lane[c]));
+    for (int c = 0; c < W; ++c) node_[c] = Op::combine(node_[c], turn_.leaf(elements, c));
   }
   __device__ __forceinline__ void end(int) {}
   __device__ __forceinline__ Leaf<T> node(int c) const { return node_[c]; }
 
  private:
+  Turn<T, Op> turn_;
   Leaf<T> node_[W];
 };
 
@@ -72,6 +75,7 @@ class AnyOrder {
 template <typename T>
 class ByWords {
  public:
+  __device__ __forceinline__ explicit ByWords(const Turn<T, Sum>& /*turn*/) {}
   __device__ __forceinline__ void begin() {}
   __device__ __forceinline__ void add(int, const RowVector<T>& row) {
 #pragma unroll

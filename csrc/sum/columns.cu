@@ -4,12 +4,13 @@
 // in shared memory (sum/column_ring.h), wherever rows begin (sum/shifted_rows.h). Few columns
 // without gaps between rows are one run (sum/narrow_columns.h), few rows need no ring
 // (sum/short_columns.h), nor do some hundred rows of many columns (sum/lone_columns.h). All else
-// goes element by element (sum/column_block.h).
+// goes element by element (sum/leaf_batches.h).
 #include "device/programmatic.h"
 #include "device/symbol.h"
 #include "sum/column_ring.h"
 #include "sum/ladder.h"
 #include "sum/layout.h"
+#include "sum/leaf_batches.h"
 #include "sum/lone_columns.h"
 #include "sum/narrow_columns.h"
 #include "sum/result.h"
@@ -30,7 +31,7 @@ template <typename T, typename Op, typename Rows>
 __device__ __forceinline__ ColumnNodes<T, Op>& sum_columns(
     const Problem& problem, const ColumnThread<VECTOR_WIDTH<T>>& thread, const Rows& rows) {
   constexpr int W = VECTOR_WIDTH<T>;
-  ColumnSums<T, Op> sums;
+  ColumnSums<T, Op> sums(Turn<T, Op>{problem});
   sum_by_ring(rows, sums, thread.leaves_a_thread / STAGE_ROWS, rounds_of(problem, problem.count));
   using Acc = BlockNode<T, Op>;
   Acc node[W];
@@ -72,8 +73,8 @@ __global__ void __launch_bounds__(THREADS, RING_BLOCKS_AT_ONCE)
 #pragma unroll 1
   for (int c = threadIdx.x; c < block_columns; c += THREADS) {
     if (first + c >= problem.output_count) return;
-    put_result(problem, first + c, thread.chunk,
-               Node<Op, T>(BlockNode<T, Op>(nodes(c % W, c / W))));
+    const Node<Op, T> node(BlockNode<T, Op>(nodes(c % W, c / W)));
+    put_result(problem, first + c, thread.chunk, Turn<T, Op>(problem).back(node));
   }
 }
 
@@ -96,35 +97,13 @@ __global__ void __launch_bounds__(THREADS, RING_BLOCKS_AT_ONCE)
   const int above = THREADS / thread.threads_across;
 #pragma unroll 1
   for (int c = thread.y; c < W && rows.has(c); c += above) {
+    const int x = static_cast<int>(threadIdx.x) % thread.threads_across;
     put_result_at(problem, rows.place(problem, c) + thread.chunk,
-                  Node<Op, T>(BlockNode<T, Op>(
-                      nodes(c, static_cast<int>(threadIdx.x) % thread.threads_across))));
+                  Turn<T, Op>(problem).back(Node<Op, T>(BlockNode<T, Op>(nodes(c, x)))));
   }
 }
 
-/// The elements of a column of x. NESTED: they lie along several loops.
-template <typename T, bool NESTED>
-struct ColumnOfX {
-  using Loaded = smem::Loaded<T, 1>;
-
-  const Problem& problem;
-  const T* column;
-
-  __device__ __forceinline__ Loaded load(int64_t i, Site site) const {
-    return load_words<1>(at(i), site);
-  }
-  __device__ __forceinline__ Vector<T, 1> values(int64_t, const Loaded& loaded, Site) const {
-    return loaded.elements();
-  }
-
- private:
-  __device__ __forceinline__ const T* at(int64_t row) const {
-    if constexpr (NESTED) return column + call_offsets_at(problem.reduced, row).of[0];
-    return column + row * problem.reduced.stride[0][0];
-  }
-};
-
-template <typename T, typename Op, bool NESTED>
+template <typename T, typename Op>
 __global__ void __launch_bounds__(THREADS, COLUMN_BLOCKS_AT_ONCE)
     columns_kernel(const __grid_constant__ Columns columns) {
   using Acc = BlockNode<T, Op>;
@@ -135,17 +114,17 @@ __global__ void __launch_bounds__(THREADS, COLUMN_BLOCKS_AT_ONCE)
 
   let_next_begin();
   wait_for_previous();
-  Leaf<T> run[1] = {};
+  Acc node[1] = {};
   if (exists) {
-    using Rows = ColumnOfX<T, NESTED>;
     const T* const column =
         static_cast<const T*>(problem.in) + offsets_at(problem.outputs, thread.output).of[IN];
-    thread.template reduce<T, Op>(LeafGroup<T, Op, 1, Rows>{problem, {problem, column}}, run);
+    node[0] = Acc(LeafBatches<T, Op>(problem, column)
+                      .reduce(thread.first_leaf(), thread.leaves_a_thread / GROUP));
   }
-  Acc node[1] = {Acc(run[0])};
   thread.template join<T, Op>(node, nodes);
   if (thread.y == 0 && exists) {
-    put_result(problem, thread.output, thread.chunk, Node<Op, T>(node[0]));
+    put_result(problem, thread.output, thread.chunk,
+               Turn<T, Op>(problem).back(Node<Op, T>(node[0])));
   }
 }
 
@@ -232,7 +211,7 @@ int64_t chunks_of(const Problem& problem, const Device& device) {
     case Neighbours::shifted:
       return strip_shape(problem, device).block.chunks;
     default:
-      return columns_shape(problem, device, 1).chunks;
+      return batched_shape(problem, device).chunks;
   }
 }
 
@@ -299,36 +278,33 @@ void launch_narrow(const Problem& problem, const Device& device) {
          device, narrow);
 }
 
-template <typename T, typename Op, bool NESTED>
+template <typename T, typename Op>
 void launch_columns(const Problem& problem, const Device& device) {
-  const ColumnsShape shape = columns_shape(problem, device, 1);
-  launch("columns", columns_kernel<T, Op, NESTED>, {shape.blocks(), {THREADS}, 0, problem.early},
-         device, Columns{problem, shape});
+  const ColumnsShape shape = batched_shape(problem, device);
+  launch("columns", columns_kernel<T, Op>, {shape.blocks(), {THREADS}, 0, problem.early}, device,
+         Columns{problem, shape});
 }
 
 void run_columns(const Problem& problem, const Device& device) {
-  with_operator(problem.op, [&](auto op) {
-    with_element_type(problem.in_dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      using Op = decltype(op);
-      switch (neighbours_of(problem, device)) {
-        case Neighbours::few_rows:
-          return columns_are_vectors(problem, VECTOR_WIDTH<T>)
-                     ? launch_short<T, Op, VECTOR_WIDTH<T>>(problem, device)
-                     : launch_short<T, Op, 1>(problem, device);
-        case Neighbours::lone:
-          return run_lone<T, Op>(problem, device);
-        case Neighbours::narrow:
-          return launch_narrow<T, Op>(problem, device);
-        case Neighbours::aligned:
-          return launch_aligned<T, Op>(problem, device);
-        case Neighbours::shifted:
-          return launch_shifted<T, Op>(problem, device);
-        default:
-          return problem.reduced.rank <= 1 ? launch_columns<T, Op, false>(problem, device)
-                                           : launch_columns<T, Op, true>(problem, device);
-      }
-    });
+  with_operator(problem, [&](auto op, auto tag) {
+    using T = typename decltype(tag)::type;
+    using Op = decltype(op);
+    switch (neighbours_of(problem, device)) {
+      case Neighbours::few_rows:
+        return columns_are_vectors(problem, VECTOR_WIDTH<T>)
+                   ? launch_short<T, Op, VECTOR_WIDTH<T>>(problem, device)
+                   : launch_short<T, Op, 1>(problem, device);
+      case Neighbours::lone:
+        return run_lone<T, Op>(problem, device);
+      case Neighbours::narrow:
+        return launch_narrow<T, Op>(problem, device);
+      case Neighbours::aligned:
+        return launch_aligned<T, Op>(problem, device);
+      case Neighbours::shifted:
+        return launch_shifted<T, Op>(problem, device);
+      default:
+        return launch_columns<T, Op>(problem, device);
+    }
   });
 }
 

@@ -10,19 +10,6 @@ inline namespace SMEM_BUILD {
 /// Threads of a block of rows and columns.
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 
-/// Calls `f(operator)`.
-template <typename F>
-void with_operator(Operator op, F&& f) {
-  switch (op) {
-    case Operator::max:
-      return f(Max{});
-    case Operator::min:
-      return f(Min{});
-    default:
-      return f(Sum{});
-  }
-}
-
 /// Calls `f(TypeTag<T>{})`; a bool is a uint8_t that is 0 or 1.
 template <typename F>
 auto with_element_type(DType dtype, F&& f) {
@@ -41,6 +28,14 @@ auto with_element_type(DType dtype, F&& f) {
     default:
       return with_float_type(dtype, f);
   }
+}
+
+/// Calls `f(operator, TypeTag<T>{})`; minima are maxima (sum/turn.h).
+template <typename F>
+void with_operator(const Problem& problem, F&& f) {
+  with_element_type(problem.in_dtype, [&](auto tag) {
+    return problem.op == Operator::sum ? f(Sum{}, tag) : f(Max{}, tag);
+  });
 }
 
 }  // namespace SMEM_BUILD

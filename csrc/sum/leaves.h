@@ -6,21 +6,10 @@
 
 #include "device/vector.h"
 #include "sum/order.h"
+#include "sum/turn.h"
 
 namespace smem::sum {
 inline namespace SMEM_BUILD {
-
-/// Element v of a vector. A word's second bfloat16 is its upper half as it stands: of elements one
-/// by one, nvcc moves it down first and up again.
-template <typename T, int W>
-__device__ __forceinline__ Leaf<T> leaf_of(const Vector<T, W>& elements, int v) {
-  if constexpr (std::is_same_v<T, bfloat16> && W % 2 == 0) {
-    const uint32_t word = std::bit_cast<Vector<uint32_t, W / 2>>(elements).lane[v / 2];
-    return std::bit_cast<float>(v % 2 == 0 ? word << 16 : word & 0xffff0000);
-  } else {
-    return to_leaf(elements.lane[v]);
-  }
-}
 
 /// acc plus the four bytes of `word`, each of them signed or not as T is.
 template <typename T>
@@ -31,23 +20,6 @@ __device__ __forceinline__ int32_t add_bytes(uint32_t word, int32_t acc) {
   } else {
     return static_cast<int32_t>(__dp4a(word, ONES, static_cast<uint32_t>(acc)));
   }
-}
-
-/// What is added for a vector that does not exist, and changes no bit. Where some of the vectors
-/// that are under way are added on a condition, nvcc takes all of them apart as they come, and so
-/// waits for one after the other.
-template <typename T, typename Op, int W>
-__device__ __forceinline__ Loaded<T, W> vector_of_identity() {
-  Vector<T, W> vector;
-#pragma unroll
-  for (int c = 0; c < W; ++c) {
-    if constexpr (std::is_integral_v<T>) {
-      vector.lane[c] = Op::template identity<T>();
-    } else {
-      vector.lane[c] = from_accumulator<T>(Op::template identity<Accumulator<T>>());
-    }
-  }
-  return std::bit_cast<Loaded<T, W>>(vector);
 }
 
 /// A leaf for each of VEC neighbours. Integers, in any order the same, share four.
@@ -63,7 +35,7 @@ struct Leaves {
     for (int l = 0; l < COUNT; ++l) leaf[l] = Op::template identity<Leaf<T>>();
   }
 
-  __device__ __forceinline__ void add(const Vector<T, VEC>& elements) {
+  __device__ __forceinline__ void add(const Vector<T, VEC>& elements, const Turn<T, Op>& turn) {
     if constexpr (BY_WORDS) {
       const auto words = std::bit_cast<Vector<uint32_t, VEC / 4>>(elements);
 #pragma unroll
@@ -72,26 +44,28 @@ struct Leaves {
       }
     } else {
 #pragma unroll
-      for (int v = 0; v < VEC; ++v) add(v, leaf_of(elements, v));
+      for (int v = 0; v < VEC; ++v) add(v, turn.leaf(elements, v));
     }
   }
 
   /// As the first elements of all leaves. Leaves them as they are, with no identity before them: of
   /// all that follows, only a sum of negative zeros can tell.
-  __device__ __forceinline__ void begin_with(const Vector<T, VEC>& elements) {
+  __device__ __forceinline__ void begin_with(const Vector<T, VEC>& elements,
+                                             const Turn<T, Op>& turn) {
     if constexpr (COUNT == VEC) {
 #pragma unroll
-      for (int v = 0; v < VEC; ++v) leaf[v] = leaf_of(elements, v);
+      for (int v = 0; v < VEC; ++v) leaf[v] = turn.leaf(elements, v);
     } else {
-      add(elements);
+      add(elements, turn);
     }
   }
 
   /// Adds those from `begin` to before `end` of the VEC neighbours at `from`; reads no others.
-  __device__ __forceinline__ void add_some(const T* from, int begin, int end, Site site) {
+  __device__ __forceinline__ void add_some(const T* from, int begin, int end,
+                                           const Turn<T, Op>& turn, Site site) {
 #pragma unroll
     for (int v = 0; v < VEC; ++v) {
-      if (begin <= v && v < end) add(v, to_leaf(load(from + v, site)));
+      if (begin <= v && v < end) add(v, turn.leaf(T(load(from + v, site))));
     }
   }
 

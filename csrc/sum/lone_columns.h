@@ -36,8 +36,8 @@ struct LoneColumns {
 
 /// What W neighbouring columns come to; of more than one, with an element a leaf.
 template <typename T, typename Op, int W>
-__device__ __forceinline__ void reduce_alone(const Problem& problem, const T* column,
-                                             Node<Op, T> (&node)[W]) {
+__device__ __forceinline__ void reduce_alone(const Problem& problem, const Turn<T, Op>& turn,
+                                             const T* column, Node<Op, T> (&node)[W]) {
   constexpr int ROWS = W > 1 || sizeof(T) == 8 ? 8 : 16, PARTS = NARROW_LEAVES / ROWS;
   constexpr int PART_LEVELS = std::bit_width(unsigned{PARTS}) - 1;
   constexpr int WIDE_LEVELS = std::bit_width(unsigned{LANES / NARROW_LEAVES}) - 1;
@@ -58,7 +58,7 @@ __device__ __forceinline__ void reduce_alone(const Problem& problem, const T* co
         Loaded<T, W> loaded[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
-          loaded[r] = vector_of_identity<T, Op, W>();
+          loaded[r] = turn.template identity<W>();
           if (row + r < count) loaded[r] = load_words<W>(from);
           from += step;
         }
@@ -67,7 +67,7 @@ __device__ __forceinline__ void reduce_alone(const Problem& problem, const T* co
           Vector<T, ROWS> down;
 #pragma unroll
           for (int r = 0; r < ROWS; ++r) down.lane[r] = loaded[r].elements().lane[c];
-          leaves[c].add(down);
+          leaves[c].add(down, turn);
         }
         from += (LANES - ROWS) * step;
       }
@@ -90,7 +90,10 @@ __global__ void __launch_bounds__(THREADS, W > 1 ? 3 : 4)
   if (output >= problem.output_count) return;
   const auto at = offsets_at(problem.outputs, output);
   Node<Op, T> node[W] = {};
-  reduce_alone<T, Op, W>(problem, static_cast<const T*>(problem.in) + at.of[IN], node);
+  const Turn<T, Op> turn(problem);
+  reduce_alone<T, Op, W>(problem, turn, static_cast<const T*>(problem.in) + at.of[IN], node);
+#pragma unroll
+  for (int c = 0; c < W; ++c) node[c] = turn.back(node[c]);
   if constexpr (W > 1 && !std::is_integral_v<T>) {
     if (columns.vectors_out) {
       Vector<T, W> results;
@@ -113,8 +116,9 @@ constexpr int LONE_PAIRS = 31, LONE_PAIRS_COLUMNS = 2048;
 /// The columns of a warp, two a lane, of rows of 2-byte elements that begin anywhere, an element a
 /// leaf: aligned words, shifted by an element where the row begins inside of one.
 template <typename T, typename Op>
-__device__ __forceinline__ void reduce_pairs(const Problem& problem, const T* columns,
-                                             Node<Op, T> (&node)[2], Site site = Site::here()) {
+__device__ __forceinline__ void reduce_pairs(const Problem& problem, const Turn<T, Op>& turn,
+                                             const T* columns, Node<Op, T> (&node)[2],
+                                             Site site = Site::here()) {
   constexpr int ROWS = 16, PARTS = NARROW_LEAVES / ROWS;
   constexpr int WIDE_LEVELS = std::bit_width(unsigned{LANES / NARROW_LEAVES}) - 1;
   const int count = static_cast<int>(problem.count), lane = threadIdx.x % 32;
@@ -133,7 +137,7 @@ __device__ __forceinline__ void reduce_pairs(const Problem& problem, const T* co
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) {
         past[r] = static_cast<unsigned>(from) / 2 % 2;
-        loaded[r] = vector_of_identity<T, Op, 2>();
+        loaded[r] = turn.template identity<2>();
         if (first + r < count) {
           loaded[r] = load_words<2>(reinterpret_cast<const T*>(from / 4 * 4), site);
         }
@@ -147,7 +151,7 @@ __device__ __forceinline__ void reduce_pairs(const Problem& problem, const T* co
         const auto both = uint64_t{next} << 32 | word;
         const auto pair = std::bit_cast<Vector<T, 2>>(static_cast<uint32_t>(both >> 16 * past[r]));
 #pragma unroll
-        for (int c = 0; c < 2; ++c) leaves[c][r] = leaf_of(pair, c);
+        for (int c = 0; c < 2; ++c) leaves[c][r] = turn.leaf(pair, c);
       }
 #pragma unroll
       for (int c = 0; c < 2; ++c) parts[c][p] = node_above<Op>(leaves[c]);
@@ -167,9 +171,10 @@ __global__ void __launch_bounds__(THREADS, 3)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t first = int64_t{blockIdx.x} * BLOCK_COLUMNS;
   const T* const column = static_cast<const T*>(problem.in) + first;
+  const Turn<T, Op> turn(problem);
   const auto put = [&](int c, Node<Op, T> node) {
     put_result_at(problem, (first + c) * problem.outputs.stride[OUT][0],
-                  Op::combine(Op::template identity<Node<Op, T>>(), node));
+                  turn.back(Op::combine(Op::template identity<Node<Op, T>>(), node)));
   };
 
   let_next_begin();
@@ -178,7 +183,7 @@ __global__ void __launch_bounds__(THREADS, 3)
   // a warp, nvcc would let no load pass the shuffles.
   if (blockIdx.x > 0 && first + BLOCK_COLUMNS + 2 <= problem.output_count) {
     Node<Op, T> node[2] = {};
-    reduce_pairs<T, Op>(problem, column + warp * WARP_COLUMNS, node);
+    reduce_pairs<T, Op>(problem, turn, column + warp * WARP_COLUMNS, node);
     if (lane == LONE_PAIRS) return;
 #pragma unroll
     for (int c = 0; c < 2; ++c) put(warp * WARP_COLUMNS + 2 * lane + c, node[c]);
@@ -187,7 +192,7 @@ __global__ void __launch_bounds__(THREADS, 3)
 #pragma unroll 1
   for (int c = threadIdx.x; c < BLOCK_COLUMNS && first + c < problem.output_count; c += THREADS) {
     Node<Op, T> node[1] = {};
-    reduce_alone<T, Op, 1>(problem, column + c, node);
+    reduce_alone<T, Op, 1>(problem, turn, column + c, node);
     put(c, node[0]);
   }
 }

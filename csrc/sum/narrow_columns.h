@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(THREADS, NARROW_BLOCKS_AT_ONCE)
   const T* const begin = static_cast<const T*>(problem.in) +
                          offsets_at(problem.outputs, first_output).of[IN] + first_row * columns;
   const int64_t elements = (problem.count - first_row) * columns;
+  const Turn<T, Op> turn(problem);
 
   let_next_begin();
   wait_for_previous();
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(THREADS, NARROW_BLOCKS_AT_ONCE)
     Loaded<T, W> loaded[CHAIN];
 #pragma unroll
     for (int r = 0; r < CHAIN; ++r) {
-      loaded[r] = vector_of_identity<T, Op, W>();
+      loaded[r] = turn.template identity<W>();
       if (r * round + W <= left) loaded[r] = load_words<W>(in + r * round);
     }
     Leaf<T> sums[W];
@@ -75,14 +76,14 @@ __global__ void __launch_bounds__(THREADS, NARROW_BLOCKS_AT_ONCE)
     for (int r = 0; r < CHAIN; ++r) {
       const Vector<T, W> vector = loaded[r].elements();
 #pragma unroll
-      for (int v = 0; v < W; ++v) sums[v] = Op::combine(sums[v], leaf_of(vector, v));
+      for (int v = 0; v < W; ++v) sums[v] = Op::combine(sums[v], turn.leaf(vector, v));
     }
     // The last elements of all may be no whole vector.
     const int rest = static_cast<int>(left % W);
     if (rest > 0 && left < CHAIN * round && (static_cast<int>(left) - rest) % round == 0) {
 #pragma unroll
       for (int v = 0; v < W; ++v) {
-        if (v < rest) sums[v] = Op::combine(sums[v], to_leaf(load(in + left - rest + v)));
+        if (v < rest) sums[v] = Op::combine(sums[v], turn.leaf(T(load(in + left - rest + v))));
       }
     }
 #pragma unroll
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(THREADS, NARROW_BLOCKS_AT_ONCE)
       nodes(s, column) = Op::combine(Acc(nodes(s, column)), Acc(nodes(s + apart, column)));
     }
   }
-  put_result(problem, first_output + column, chunk, Acc(nodes(0, column)));
+  put_result(problem, first_output + column, chunk, turn.back(Acc(nodes(0, column))));
 }
 
 /// Whether the outputs are a few long columns of rows that follow each other without gaps.

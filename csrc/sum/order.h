@@ -69,7 +69,8 @@ struct Sum {
   }
 };
 
-/// The largest, or NaN where there is one. Of 0.0 and -0.0 the later.
+/// The largest, or NaN where there is one. Of 0.0 and -0.0 the later. The smallest, too, of what
+/// sum/turn.h makes of the elements.
 struct Max {
   static constexpr bool SYMMETRIC = false;
   static constexpr bool WIDENS = false;
@@ -86,25 +87,6 @@ struct Max {
   __device__ __forceinline__ static Acc combine(Acc a, Acc b) {
     const auto x = number_of(a), y = number_of(b);
     return x > y || x != x ? a : b;
-  }
-};
-
-struct Min {
-  static constexpr bool SYMMETRIC = false;
-  static constexpr bool WIDENS = false;
-
-  template <typename Acc>
-  __device__ __forceinline__ static constexpr Acc identity() {
-    if constexpr (std::is_integral_v<Acc>) {
-      return std::numeric_limits<Acc>::max();
-    } else {
-      return Acc(INFINITY);
-    }
-  }
-  template <typename Acc>
-  __device__ __forceinline__ static Acc combine(Acc a, Acc b) {
-    const auto x = number_of(a), y = number_of(b);
-    return x < y || x != x ? a : b;
   }
 };
 

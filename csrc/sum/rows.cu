@@ -8,7 +8,7 @@
 // Rows of up to 256 elements are a kernel of their own: 4 to 32 lanes a row, four or eight rows a
 // lane, so that as many loads are in flight as in a long row.
 //
-// So are sums of rows that are a few vectors a lane (sum/brief_rows.h).
+// So are rows that are a few vectors a lane (sum/brief_rows.h).
 #include <algorithm>
 #include <bit>
 
@@ -96,7 +96,8 @@ __global__ void __launch_bounds__(THREADS, Lie(LIE_) == Lie::nested ? 2 : ROW_BL
     row = first_row + (lane >> level);
     stores = lane < WARPS && (lane & (warps_a_row - 1)) == 0;
   }
-  if (stores && row < problem.output_count) put_result(problem, row, chunk, node);
+  if (stores && row < problem.output_count)
+    put_result(problem, row, chunk, Turn<T, Op>(problem).back(node));
 }
 
 struct LoneRows {
@@ -118,12 +119,13 @@ __global__ void __launch_bounds__(THREADS, LONE_ROW_BLOCKS)
     const int64_t row = first_row + round * WARPS;
     if (row >= problem.output_count) return;
     const auto node = reduce_segments<T, Op, Lie::aligned>(problem, row, 0, rows.segments);
-    if (threadIdx.x % 32 == 0) put_result(problem, row, 0, node);
+    if (threadIdx.x % 32 == 0) put_result(problem, row, 0, Turn<T, Op>(problem).back(node));
   }
 }
 
-/// Rows of a lane that are combined together, and rounds that a block lives for.
-constexpr int ROWS_A_LANE = 4, MAX_ROUNDS = 8;
+/// Rows of a lane that are combined together, and rounds that a block lives for: of rows of fewer
+/// lanes than a warp, whose blocks end at once if there are not too few, and of others.
+constexpr int ROWS_A_LANE = 4, MAX_ROUNDS = 3, MAX_WARP_ROUNDS = 8;
 
 struct ShortRows {
   Problem problem;
@@ -142,6 +144,7 @@ __global__ void __launch_bounds__(THREADS, 3)
   const int64_t warp = int64_t{blockIdx.x} * WARPS + threadIdx.x / 32;
   const int64_t apart = VEC > 1 ? 1 : problem.reduced.stride[0][0];
   const bool flat = problem.outputs.rank <= 1;
+  const Turn<T, Op> turn(problem);
 
   let_next_begin();
   wait_for_previous();
@@ -175,7 +178,7 @@ __global__ void __launch_bounds__(THREADS, 3)
 #pragma unroll
         for (int r = 0; r < ROWS_A_LANE; ++r) {
           Leaves<T, Op, VEC> leaves;
-          if (exists) leaves.begin_with(loaded[g][r][j].elements());
+          if (exists) leaves.begin_with(loaded[g][r][j].elements(), turn);
           rows[r] = leaves.node();
         }
         nodes[j] = node_above_row<Op, T, LEVEL>(scatter_over_lanes<Op>(rows), lanes, ROWS_A_LANE);
@@ -183,7 +186,7 @@ __global__ void __launch_bounds__(THREADS, 3)
       const int64_t row = first_row + (g * ROWS_A_LANE + lane) * step;
       if (lane < ROWS_A_LANE && row < problem.output_count) {
         const Node<Op, T> identity = Op::template identity<Node<Op, T>>();
-        put_result(problem, row, 0, Op::combine(identity, node_above<Op>(nodes)));
+        put_result(problem, row, 0, turn.back(Op::combine(identity, node_above<Op>(nodes))));
       }
     }
   }
@@ -279,7 +282,8 @@ struct RowsOf {
     const int64_t rows_a_round =
         int64_t{WARPS} * std::max(ROWS_A_LANE, LOADS / VECTORS) * 32 / lanes;
     const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.multiprocessors * rows_a_round;
-    const int64_t rounds = std::clamp<int64_t>(problem.output_count / enough, 1, MAX_ROUNDS);
+    const int most = lanes < 32 ? MAX_ROUNDS : MAX_WARP_ROUNDS;
+    const int64_t rounds = std::clamp<int64_t>(problem.output_count / enough, 1, most);
     launch(NAME, short_rows_kernel<T, Op, VEC, VECTORS>,
            {ceil_div(problem.output_count, rows_a_round * rounds), {THREADS}, 0, problem.early},
            device, ShortRows{problem, lanes, static_cast<int>(rounds)});
@@ -295,24 +299,24 @@ struct RowsOf {
   }
 
   /// Runs the kernel of up to `vectors` vectors a lane, if there is one.
-  template <typename T, int VECTORS>
+  template <typename T, typename Op, int VECTORS>
   static bool launch_brief(const Problem& problem, const Device& device, int64_t vectors) {
     if constexpr (VECTORS > MOST_BRIEF<T>) {
       return false;
     } else {
-      if (vectors > VECTORS) return launch_brief<T, VECTORS + 1>(problem, device, vectors);
-      launch(NAME, brief_rows_kernel<T, VECTORS>,
+      if (vectors > VECTORS) return launch_brief<T, Op, VECTORS + 1>(problem, device, vectors);
+      launch(NAME, brief_rows_kernel<T, Op, VECTORS>,
              {ceil_div(problem.output_count, WARPS), {THREADS}, 0, problem.early}, device,
              BriefRows{problem});
       return true;
     }
   }
 
-  /// Whether it is a sum of rows so short that a kernel of their own has taken them.
+  /// Whether rows are so short that a kernel of their own has taken them.
   template <typename T, typename Op>
   static bool run_brief(const Problem& problem, const Device& device, Lie lie) {
     constexpr int WIDTH = VECTOR_WIDTH<T>;
-    if constexpr (std::is_same_v<Op, Sum> && MOST_BRIEF<T> > 0) {
+    if constexpr (MOST_BRIEF<T> > 0) {
       if (problem.count <= SHORT_COUNT || (lie != Lie::aligned && lie != Lie::shifted) ||
           problem.outputs.rank != 1 || problem.outputs.stride[IN][0] < WIDTH) {
         return false;
@@ -321,7 +325,7 @@ struct RowsOf {
       const int64_t vectors = ceil_div(problem.count + past, 32 * WIDTH);
       const bool many = problem.output_count >= int64_t{MANY_ROWS} * device.multiprocessors;
       if (lie == Lie::aligned && (vectors > MOST_ALIGNED || !many)) return false;
-      return launch_brief<T, LEAST_BRIEF<T>>(problem, device, vectors);
+      return launch_brief<T, Op, LEAST_BRIEF<T>>(problem, device, vectors);
     }
     return false;
   }
@@ -344,10 +348,8 @@ struct RowsOf {
   }
 
   static void run(const Problem& problem, const Device& device) {
-    with_operator(problem.op, [&](auto op) {
-      with_element_type(problem.in_dtype, [&](auto tag) {
-        run<typename decltype(tag)::type, decltype(op)>(problem, device);
-      });
+    with_operator(problem, [&](auto op, auto tag) {
+      run<typename decltype(tag)::type, decltype(op)>(problem, device);
     });
   }
 };

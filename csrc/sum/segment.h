@@ -45,6 +45,7 @@ struct Segment {
 
   const Problem& problem;
   const T* row;
+  Turn<T, Op> turn{problem};
 
   /// Of several loops: element i is at run + i * the innermost step, up to run_end.
   const T* run = nullptr;
@@ -73,9 +74,12 @@ struct Segment {
     } else if constexpr (LIE == Lie::shifted) {
       add_slots(leaves, first, shift, shift + size, site);
     } else {
-      const int whole = size / ROUND;  // rounds with no end to test
-      const int round = add_whole<BATCH>(leaves, first, 0, whole, site);
-      if (size > whole * ROUND) add_last(leaves, first + round * ROUND, begin + size, site);
+      int from = 0;
+#pragma unroll 1
+      for (; from + BATCH * ROUND <= size; from += BATCH * ROUND) {
+        add_found<true>(leaves, first + from, begin + size, site);
+      }
+      if (from < size) add_found<false>(leaves, first + from, begin + size, site);
     }
     Leaf<T> nodes[VECTORS] = {};
     if constexpr (LIE == Lie::shifted) {
@@ -106,17 +110,6 @@ struct Segment {
     run_end = i + found.left;
   }
 
-  /// Adds rounds up to `whole`, as many at a time as there are; returns `whole`.
-  template <int ROUNDS>
-  __device__ __forceinline__ int add_whole(Slots& leaves, int64_t first, int round, int whole,
-                                           Site site) {
-    for (; round + ROUNDS <= whole; round += ROUNDS) {
-      add_rounds<ROUNDS>(leaves, first + round * ROUND, site);
-    }
-    if constexpr (ROUNDS > 1) return add_whole<ROUNDS / 2>(leaves, first, round, whole, site);
-    return round;
-  }
-
   template <int ROUNDS>
   __device__ __forceinline__ void add_rounds(Slots& leaves, int64_t first, Site site) {
     Loaded<T, VEC> loaded[ROUNDS][VECTORS] = {};
@@ -131,12 +124,12 @@ struct Segment {
   }
 
   template <int ROUNDS>
-  __device__ __forceinline__ static void add_loaded(
-      Slots& leaves, const Loaded<T, VEC> (&loaded)[ROUNDS][VECTORS]) {
+  __device__ __forceinline__ void add_loaded(Slots& leaves,
+                                             const Loaded<T, VEC> (&loaded)[ROUNDS][VECTORS]) {
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
-      for (int j = 0; j < VECTORS; ++j) leaves[j].add(loaded[r][j].elements());
+      for (int j = 0; j < VECTORS; ++j) leaves[j].add(loaded[r][j].elements(), turn);
     }
   }
 
@@ -163,7 +156,7 @@ struct Segment {
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
       if (j * 32 * VEC + slot == whole % ROUND) {
-        leaves[j].add_some(at(first + whole - slot), least, end - whole, site);
+        leaves[j].add_some(at(first + whole - slot), least, end - whole, turn, site);
       }
     }
   }
@@ -186,7 +179,7 @@ struct Segment {
 #pragma unroll
       for (int j = 0; j < VECTORS; ++j) {
         const int from = r * ROUND + j * 32 * VEC;
-        loaded[r][j] = vector_of_identity<T, Op, VEC>();
+        loaded[r][j] = turn.template identity<VEC>();
         if (from >= begin && from < end) loaded[r][j] = load_words<VEC>(at(first + from), site);
       }
     }
@@ -197,8 +190,8 @@ struct Segment {
   }
 
   /// The elements from `begin` on of the vector at `from`; reads no others.
-  __device__ __forceinline__ static Loaded<T, VEC> load_from(const T* from, int begin, Site site) {
-    auto vector = vector_of_identity<T, Op, VEC>().elements();
+  __device__ __forceinline__ Loaded<T, VEC> load_from(const T* from, int begin, Site site) {
+    auto vector = turn.template identity<VEC>().elements();
 #pragma unroll
     for (int v = 1; v < VEC; ++v) {
       if (v >= begin) vector.lane[v] = load(from + v, site);
@@ -206,17 +199,21 @@ struct Segment {
     return std::bit_cast<Loaded<T, VEC>>(vector);
   }
 
-  __device__ __forceinline__ void add_last(Slots& leaves, int64_t first, int64_t end, Site site) {
+  /// Adds BATCH rounds of vectors, up to element `end`, that are found one by one. WHOLE: all are
+  /// there.
+  template <bool WHOLE>
+  __device__ __forceinline__ void add_found(Slots& leaves, int64_t first, int64_t end, Site site) {
+    Loaded<T, VEC> loaded[BATCH][VECTORS] = {};
 #pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-      const int64_t i = first + j * 32 * VEC;
-      if (i >= end) continue;
-      if (i + VEC <= end) {
-        leaves[j].add(load_vector<VEC>(at(i), site));
-      } else {
-        leaves[j].add_some(at(i), 0, static_cast<int>(end - i), site);
+    for (int r = 0; r < BATCH; ++r) {
+#pragma unroll
+      for (int j = 0; j < VECTORS; ++j) {
+        const int64_t i = first + r * ROUND + j * 32 * VEC;
+        loaded[r][j] = turn.template identity<VEC>();
+        if (WHOLE || i < end) loaded[r][j] = load_words<VEC>(at(i), site);
       }
     }
+    add_loaded(leaves, loaded);
   }
 };
 

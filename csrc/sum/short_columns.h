@@ -24,10 +24,10 @@ struct ShortColumns {
 
 /// What the columns of a vector come to. ONCE: of no more than SHORT_ROWS rows.
 template <typename T, typename Op, int W, bool ONCE>
-__device__ __forceinline__ ColumnSums<T, Op, W> sum_short(const T* column, int64_t step,
-                                                          int count) {
+__device__ __forceinline__ ColumnSums<T, Op, W> sum_short(const T* column, int64_t step, int count,
+                                                          const Turn<T, Op>& turn) {
   constexpr int PARTS = SHORT_ROWS / STAGE_ROWS;
-  ColumnSums<T, Op, W> sums;
+  ColumnSums<T, Op, W> sums(turn);
   const int rows =
       ONCE ? SHORT_ROWS : static_cast<int>(std::bit_ceil(static_cast<unsigned>(count)));
 #pragma unroll 1
@@ -35,7 +35,7 @@ __device__ __forceinline__ ColumnSums<T, Op, W> sum_short(const T* column, int64
     RowVector<T, W> loaded[SHORT_ROWS];
 #pragma unroll
     for (int r = 0; r < SHORT_ROWS; ++r) {
-      loaded[r] = vector_of_identity<T, Op, W>();
+      loaded[r] = turn.template identity<W>();
       if (row + r < count) loaded[r] = load_words<W>(column + (row + r) * step);
     }
 #pragma unroll
@@ -51,7 +51,7 @@ __device__ __forceinline__ ColumnSums<T, Op, W> sum_short(const T* column, int64
 
 /// Blocks a multiprocessor, as many as the registers that a thread needs let it have; before sm_80
 /// it has 1024 threads.
-template <typename T, int W, bool ONCE>
+template <typename T, typename Op, int W, bool ONCE>
 constexpr int short_column_blocks() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
   constexpr int MOST = 1024 / THREADS;
@@ -60,11 +60,12 @@ constexpr int short_column_blocks() {
 #endif
   if (W == 1) return MOST;
   if (!ONCE) return 3;
-  return std::min(MOST, std::is_integral_v<T> && sizeof(T) > 1 ? 4 : 5);
+  const bool five = std::is_same_v<Op, Sum> && (!std::is_integral_v<T> || sizeof(T) == 1);
+  return std::min(MOST, five ? 5 : 4);
 }
 
 template <typename T, typename Op, int W, bool ONCE>
-__global__ void __launch_bounds__(THREADS, (short_column_blocks<T, W, ONCE>()))
+__global__ void __launch_bounds__(THREADS, (short_column_blocks<T, Op, W, ONCE>()))
     short_columns_kernel(const __grid_constant__ ShortColumns columns) {
   constexpr int PITCH = THREADS + 128 / sizeof(Leaf<T>) / W;
   __shared__ Tile<Leaf<T>, W, PITCH> nodes;
@@ -74,17 +75,18 @@ __global__ void __launch_bounds__(THREADS, (short_column_blocks<T, W, ONCE>()))
 
   let_next_begin();
   wait_for_previous();
-  ColumnSums<T, Op, W> sums;
+  const Turn<T, Op> turn(problem);
+  ColumnSums<T, Op, W> sums(turn);
   Offsets<TENSORS> at{};
   if (output < problem.output_count) {
     at = offsets_at(problem.outputs, output);
-    sums =
-        sum_short<T, Op, W, ONCE>(static_cast<const T*>(problem.in) + at.of[IN],
-                                  problem.reduced.stride[IN][0], static_cast<int>(problem.count));
+    sums = sum_short<T, Op, W, ONCE>(static_cast<const T*>(problem.in) + at.of[IN],
+                                     problem.reduced.stride[IN][0], static_cast<int>(problem.count),
+                                     turn);
   }
   if constexpr (W == 1) {
     if (output < problem.output_count) {
-      put_result_at(problem, at.of[OUT], Node<Op, T>(sums.node(0)));
+      put_result_at(problem, at.of[OUT], turn.back(Node<Op, T>(sums.node(0))));
     }
     return;
   }
@@ -93,7 +95,10 @@ __global__ void __launch_bounds__(THREADS, (short_column_blocks<T, W, ONCE>()))
       if (output >= problem.output_count) return;
       Vector<T, W> results;
 #pragma unroll
-      for (int c = 0; c < W; ++c) results.lane[c] = from_accumulator<T>(sums.node(c));
+      for (int c = 0; c < W; ++c) {
+        const auto node = turn.back(Node<Op, T>(sums.node(c)));
+        results.lane[c] = from_accumulator<T>(static_cast<Accumulator<T>>(node));
+      }
       store_global_vector<W>(static_cast<T*>(problem.out) + at.of[OUT], results);
       return;
     }
@@ -103,7 +108,7 @@ __global__ void __launch_bounds__(THREADS, (short_column_blocks<T, W, ONCE>()))
   __syncthreads();
 #pragma unroll 1
   for (int c = threadIdx.x; c < THREADS * W && first + c < problem.output_count; c += THREADS) {
-    put_result(problem, first + c, 0, Node<Op, T>(Leaf<T>(nodes(c % W, c / W))));
+    put_result(problem, first + c, 0, turn.back(Node<Op, T>(Leaf<T>(nodes(c % W, c / W)))));
   }
 }
 
