@@ -149,6 +149,7 @@ PLANS = [
     (torch.float32, (999, 1001, 1003, 1), "simt", "; tiles 64x64, a and b packed first"),
     (torch.float32, (16384, 7, 4096, 1), "simt", "; tiles 128x8, K in "),
     (torch.float32, (16, 16, 16, 65536), "simt", "; tiles 16x16: "),
+    (torch.float32, (127, 129, 131, 1024), "simt", "; tiles 64x144: "),
     (torch.float32, (64, 64, 0, 1), "simt", "; tiles "),
     (torch.bfloat16, (1, 4096, 4096, 1), "wgmma", "bfloat16 on Hopper's tensor cores; tiles 64x"),
     (torch.float16, (4096, 4096, 4096, 1), "wgmma", "; tiles 128x256"),
@@ -189,6 +190,15 @@ def test_plans_of_layers_on_an_h200(dtype: torch.dtype, sizes: tuple, reason: st
     plan = plan_problem(dtype, problem, precision="tf32")
     assert plan.kernel == "wgmma"
     assert reason in plan.reason
+
+
+def test_elements_are_fetched_by_32_bits() -> None:
+    """Tiles whose blocks count so are not for larger strides."""
+    for stride, fetched in ((2**25, True), (2**26, False)):
+        strides = ((stride, 1), (129, 1), (129, 1))
+        problem = GemmProblem(1270, 129, 131, strides, batch=((100, 0, 129 * 131, 1270 * 129),))
+        plan = plan_problem(torch.float32, problem, precision="ieee")
+        assert ("tiles 64x144" in plan.reason) == fetched
 
 
 def test_float32_on_an_h200() -> None:

@@ -16,6 +16,7 @@ SIZES = [
     (37, 45, 66),
     (136, 64, 136),  # K of one chunk
     (130, 65, 5),
+    (65, 130, 146),  # beyond the widest tile
     (5, 1024, 130),  # of one superchunk
     (9, 1100, 17),  # cut at chunks
     (3, 4500, 5),  # chunks of 128, the last of 20
@@ -29,7 +30,7 @@ def test_bits_of_every_tile(
     tile: str, dtype: torch.dtype, m: int, k: int, n: int, device: str
 ) -> None:
     a, b = normal(m, k, dtype=dtype, device=device), normal(k, n, dtype=dtype, device=device)
-    if dtype == torch.float64 and tile in ("64x128", "128x64", "4x128"):
+    if dtype == torch.float64 and tile in ("64x128", "128x64", "4x128", "64x144"):
         with pytest.raises(RuntimeError, match=f"has no variant '{tile}' for float64"):
             smem.gemm(a, b, kernel=f"simt:{tile}")
         return
@@ -51,6 +52,20 @@ def test_bits_in_every_layout(tile: str, device: str) -> None:
                     x, y = laid_out(a[:members], layout_a), laid_out(b[:members], layout_b)
                     result = smem.gemm(x, y, kernel=f"simt:{tile}")
                     assert same_bits(result, expected[:members]), (layout_a, layout_b)
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_what_every_tile_stores(tile: str, device: str) -> None:
+    """Rows that begin and end anywhere, with something added to them and without."""
+    for n in (35, 48, 145):
+        a, b, bias = (normal(*sizes, device=device) for sizes in ((67, 20), (20, n), (n,)))
+        given = {"bias": bias, "c": normal(67, n, device=device), "beta": 0.5, "activation": "silu"}
+        for options in ({}, {"alpha": -2.0}, given):
+            expected = smem.gemm(a, b, kernel="vectorized", **options)
+            for layout in ("contiguous", "transposed", "unaligned", "step2"):
+                out = laid_out(poisoned((67, n), torch.float32, device), layout)
+                smem.gemm(a, b, kernel=f"simt:{tile}", out=out, **options)
+                assert same_bits(out, expected), (n, layout, list(options))
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(3, 70000, 5), (2, 2**18, 2)])

@@ -8,8 +8,9 @@
 #pragma once
 
 #include "gemm/block.h"
+#include "gemm/lanes/fetcher.h"
 #include "gemm/lanes/loader.h"
-#include "gemm/lanes/threads.h"
+#include "gemm/lanes/store.h"
 
 namespace smem::gemm::lanes {
 inline namespace SMEM_BUILD {
@@ -18,10 +19,14 @@ inline namespace SMEM_BUILD {
 template <typename T, int TILE, int TOLD_AS>
 struct Shared {
   using On = Threads<T, TILE>;
-  using LoadA = Loader<T, On::ROWS, TILES[TILE].depth, On::THREADS, On::GROUP_M, On::LANES_M,
-                       TOLD[TOLD_AS].a>;
-  using LoadB = Loader<T, On::COLS, TILES[TILE].depth, On::THREADS, On::GROUP_N, On::LANES_N,
-                       TOLD[TOLD_AS].b>;
+  static constexpr int DEPTH = depth_of(TILE, TOLD_AS);
+  static constexpr bool FETCHES = TOLD_AS == BY_ELEMENTS;
+  using LoadA = std::conditional_t<
+      FETCHES, Fetcher<T, On::ROWS, DEPTH, On::THREADS>,
+      Loader<T, On::ROWS, DEPTH, On::THREADS, On::GROUP_M, On::LANES_M, TOLD[TOLD_AS].a>>;
+  using LoadB = std::conditional_t<
+      FETCHES, Fetcher<T, On::COLS, DEPTH, On::THREADS>,
+      Loader<T, On::COLS, DEPTH, On::THREADS, On::GROUP_N, On::LANES_N, TOLD[TOLD_AS].b>>;
 
   struct Stage {
     typename LoadA::Stage a;
@@ -30,7 +35,7 @@ struct Shared {
 
   /// A group of sums a thread and slot: neighbouring threads lie next to one another.
   Tile<T, On::SLOTS * On::THREADS, On::GROUP_N> sums;
-  Stage stages[TILES[TILE].stages_of(sizeof(T))];
+  Stage stages[stages_of(TILE, TOLD_AS, sizeof(T))];
 };
 
 /// A thread's values of an operand, those of one or two steps: its groups of GROUP lie LANES groups
@@ -42,9 +47,9 @@ class Fragments {
   static constexpr int STEPS = ALONG_K ? VECTOR_WIDTH<T> : 1;
 
  public:
-  /// Loads step k; `first` is the thread's first place along e.
+  /// Loads step k; `first` is the thread's first place along e, `rest` of what no group holds.
   template <typename Stage>
-  __device__ __forceinline__ void load(const Stage& stage, int first, int k) {
+  __device__ __forceinline__ void load(const Stage& stage, int first, int rest, int k) {
     if constexpr (ALONG_K) {
       if (k % STEPS != 0) return;
 #pragma unroll
@@ -57,11 +62,17 @@ class Fragments {
         }
       }
     } else {
+      constexpr int GROUPED = COUNT / GROUP * GROUP;
 #pragma unroll
-      for (int i = 0; i < COUNT; i += GROUP) {
+      for (int i = 0; i < GROUPED; i += GROUP) {
         const auto group = load_vector<GROUP>(stage.at(k, first + i * LANES));
 #pragma unroll
         for (int j = 0; j < GROUP; ++j) values_[k % 2][0][i + j] = to_accumulator(group.lane[j]);
+      }
+#pragma unroll
+      for (int i = GROUPED; i < COUNT; ++i) {
+        const T value = stage(k, rest + (i - GROUPED) * LANES);
+        values_[k % 2][0][i] = to_accumulator(value);
       }
     }
   }
@@ -181,53 +192,6 @@ class EndedSums {
   Acc superchunk_sums_[On::TM * On::TN];
 };
 
-/// Calls visit(row, col, group) for the groups of the tile that lie in its first `rows` rows:
-/// neighbouring threads have neighbouring groups of a row, whoever computed them.
-template <typename T, int TILE, int UNROLL = 1, typename Slots, typename Visit>
-__device__ __forceinline__ void for_each_group(const Slots& slots, int rows, const Visit& visit) {
-  using On = Threads<T, TILE>;
-  constexpr int W = On::GROUP_N, GROUPS = On::COLS / W, STEP = On::THREADS / GROUPS;
-  static_assert(On::THREADS % GROUPS == 0, "a thread stays in its column");
-  __syncthreads();
-  const int col = static_cast<int>(threadIdx.x) % GROUPS * W;
-#pragma unroll UNROLL
-  for (int row = static_cast<int>(threadIdx.x) / GROUPS; row < rows; row += STEP) {
-    visit(row, col, load_vector<W>(slots.at(On::owner(row, col), 0)));
-  }
-}
-
-/// Writes the tile's sums to out. Where nothing is added to them, as most often, a loop of its own:
-/// small K is bound by what stands here.
-template <typename T, int TILE, typename Slots>
-__device__ __forceinline__ void store_tile(const Block<T>& block, const Slots& slots, int rows) {
-  using On = Threads<T, TILE>;
-  constexpr int W = On::GROUP_N;
-  auto epilogue = block.epilogue;
-  keep(epilogue.alpha);
-  keep(epilogue.beta);
-  const bool plain = !epilogue.c.data && !epilogue.bias && !epilogue.pre.data &&
-                     epilogue.activation == Activation::none && rows_are_vectors<W>(epilogue.out) &&
-                     block.col0 + On::COLS <= epilogue.out.cols;
-  if (plain) {
-    for_each_group<T, TILE, 4>(slots, rows, [&](int row, int col, const auto& group) {
-      Vector<T, W> values{};
-#pragma unroll
-      for (int i = 0; i < W; ++i) {
-        const auto z = rounded_product(epilogue.alpha, to_accumulator(group.lane[i]));
-        values.lane[i] = from_accumulator<T>(z);
-      }
-      store_global_vector<W>(epilogue.out.at(block.row0 + row, block.col0 + col), values);
-    });
-  } else {
-    for_each_group<T, TILE>(slots, rows, [&](int row, int col, const auto& group) {
-      Accumulator<T> values[W];
-#pragma unroll
-      for (int i = 0; i < W; ++i) values[i] = to_accumulator(group.lane[i]);
-      epilogue.store(block.row0 + row, block.col0 + col, values);
-    });
-  }
-}
-
 /// Blocks count down the tile rows of a strip first, then along N: those that run at the same time
 /// share rows of A and columns of B in L2.
 __device__ __forceinline__ unsigned in_strips(unsigned index, unsigned tiles_m, unsigned tiles_n,
@@ -244,7 +208,7 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, blocks_of(TILE, TOL
     simt_kernel(const __grid_constant__ Arguments arguments) {
   using On = Threads<T, TILE>;
   using Memory = Shared<T, TILE, TOLD_AS>;
-  constexpr int DEPTH = TILES[TILE].depth, STAGES = TILES[TILE].stages_of(sizeof(T));
+  constexpr int DEPTH = Memory::DEPTH, STAGES = stages_of(TILE, TOLD_AS, sizeof(T));
   constexpr int W = On::GROUP_N, AHEAD = STAGES - 1;
   static_assert(SHORTEST_CHUNK % DEPTH == 0, "chunks end where a stage ends");
   static_assert(STAGES >= 3, "one is read, the next has landed, one is written");
@@ -265,10 +229,12 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, blocks_of(TILE, TOL
   Ended ended(memory.sums);
   typename Ended::Running sum = {}, chunk_sums = {};
   Matrix<const T> A = block.A, B = block.B.transposed();
+  if constexpr (Memory::FETCHES) A.cols = B.cols = k_begin + length;
   if (arguments.padded_a) A.rows = block.row0 + On::ROWS;
   if (arguments.padded_b) B.rows = block.col0 + On::COLS;
   typename Memory::LoadA load_a(A, block.row0, k_begin);
   typename Memory::LoadB load_b(B, block.col0, k_begin);
+  if constexpr (Memory::FETCHES) load_b.fetch();
 
   const auto rows_inside = static_cast<int>(lesser(problem.M - block.row0, int64_t{On::ROWS}));
   const auto write_partial = [&](int64_t unit) {
@@ -277,35 +243,46 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, blocks_of(TILE, TOL
     const Matrix<T> partial{static_cast<T*>(problem.workspace) + matrix * problem.M * problem.N,
                             problem.M, problem.N, problem.N, 1};
     const bool wide = rows_are_vectors<W>(partial);
-    for_each_group<T, TILE>(memory.sums, rows_inside, [&](int row, int col, const auto& group) {
-      store_row_run(partial, block.row0 + row, block.col0 + col, group, wide);
-    });
+    for_each_group<T, TILE>(
+        memory.sums, rows_inside, On::COLS, [&](int row, int col, const auto& group) {
+          store_row_run(partial, block.row0 + row, block.col0 + col, group, wide);
+        });
     ended.drop_chunks();
     __syncthreads();
   };
 
   // Copies of whole pieces stand among the products, without a test in each; edges apart.
   const bool rows_are_inside = load_a.rows_inside() && load_b.rows_inside();
-  const auto steps_inside = rows_are_inside ? static_cast<int>(length / DEPTH) : 0;
+  const auto steps_inside = Memory::FETCHES   ? steps
+                            : rows_are_inside ? static_cast<int>(length / DEPTH)
+                                              : 0;
   const auto start_at_edge = [&](int step) {
     const auto depth = static_cast<int>(lesser(length - int64_t{step} * DEPTH, int64_t{DEPTH}));
     auto& stage = memory.stages[step % STAGES];
-    load_a.next(stage.a, depth);
-    load_b.next(stage.b, depth);
+    if constexpr (Memory::FETCHES) {
+      load_a.fetch();
+      load_a.put(stage.a);
+      load_b.put(stage.b);
+      load_b.fetch();
+    } else {
+      load_a.next(stage.a, depth);
+      load_b.next(stage.b, depth);
+    }
   };
   for (int step = 0; step < AHEAD; ++step) {
     if (step < steps) start_at_edge(step);
     commit_copies();
   }
-
-  int row = On::first_row(), col = On::first_col();
+  int row = On::first_row(), col = On::first_col(), rest_col = 0;
+  if constexpr (On::REST_N > 0) rest_col = On::rest_col();
   keep(row);
   keep(col);
+  if constexpr (On::REST_N > 0) keep(rest_col);
   Fragments<T, On::TM, On::GROUP_M, On::LANES_M, typename Memory::LoadA> a;
-  Fragments<T, On::TN, On::GROUP_N, On::LANES_N, typename Memory::LoadB> b;
+  Fragments<T, On::TN, On::WIDE_N, On::LANES_N, typename Memory::LoadB> b;
   const auto load_fragments = [&](const typename Memory::Stage& stage, int k) {
-    a.load(stage.a, row, k);
-    b.load(stage.b, col, k);
+    a.load(stage.a, row, row, k);
+    b.load(stage.b, col, rest_col, k);
   };
 
   if (steps > 0) {
@@ -332,10 +309,26 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, blocks_of(TILE, TOL
           __syncthreads();
           if (!inside && step + AHEAD < steps) start_at_edge(step + AHEAD);
         } else if (k == EARLY + 1) {
-          if (inside) load_a.next_inside(memory.stages[writes].a);
+          if constexpr (Memory::FETCHES) {  // half a step each, in the same registers
+            if (inside) {
+              load_b.put(memory.stages[writes].b);
+              load_a.fetch();
+            }
+          } else {
+            if (inside) load_a.next_inside(memory.stages[writes].a);
+          }
         } else if (k == EARLY + 2) {
-          if (inside) load_b.next_inside(memory.stages[writes].b);
-          commit_copies();
+          if constexpr (!Memory::FETCHES) {
+            if (inside) load_b.next_inside(memory.stages[writes].b);
+            commit_copies();
+          }
+        } else if (Memory::FETCHES && k == EARLY + 1 + DEPTH / 2) {
+          if constexpr (Memory::FETCHES) {
+            if (inside) {
+              load_a.put(memory.stages[writes].a);
+              load_b.fetch();
+            }
+          }
         }
         // Back and forth, so that each product finds one factor in the operand cache.
 #pragma unroll
@@ -375,7 +368,12 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, blocks_of(TILE, TOL
     const int64_t unit = cut.by == Unit::chunk ? chunk : chunk * CHUNKS_A_SUPERCHUNK;
     write_partial((k_begin + length - 1) / unit);
   } else {
-    store_tile<T, TILE>(block, memory.sums, rows_inside);
+    constexpr bool FOR_WARPS = On::COLS >= 32;  // a row
+    if constexpr (FOR_WARPS && (TILE != TILE_128X128 || Memory::FETCHES)) {
+      store_ragged_tile<T, TILE>(block, memory.sums, rows_inside);
+    } else {
+      store_tile<T, TILE>(block, memory.sums, rows_inside);
+    }
   }
 }
 

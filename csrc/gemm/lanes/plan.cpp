@@ -26,6 +26,7 @@ struct Model {
   double looks = 1.12;      ///< times as long where blocks look how operands lie
   double along_k = 1.09;    ///< and for an operand that is read along k
   double by_element = 1.2;  ///< or that is copied element by element
+  double fetched = 0.25;    ///< cycles more for an element of out, where operands are fetched
 };
 
 /// Cycles that a multiprocessor full of blocks takes for 1 of K of a tile, and a block alone: the
@@ -35,8 +36,14 @@ struct Speed {
 };
 constexpr Speed SPEEDS[] = {{167, 243}, {48, 105},  {17.3, 52},  {10.3, 45}, {47.7, 110},
                             {38.8, 72}, {19.8, 58}, {46.5, 106}, {39.7, 72}, {21, 54},
-                            {90, 120},  {90, 120},  {12, 42}};
+                            {90, 120},  {90, 120},  {12, 42},    {0, 0}};
 static_assert(std::size(SPEEDS) == TILE_COUNT, "a speed a tile");
+
+/// The same of a tile whose operands are fetched by elements, however they lie.
+Speed speed_of(int tile, int told) {
+  if (told != BY_ELEMENTS) return SPEEDS[tile];
+  return tile == TILE_128X128 ? Speed{184, 400} : Speed{121, 300};
+}
 
 /// The tile that fits every GPU.
 constexpr int SMALLEST = 3;
@@ -56,6 +63,9 @@ Side side_b(const Problem& p) { return {p.N, p.b.col_stride, p.b.row_stride, p.b
 /// Whether all its members lie as told.
 bool lies(const Problem& problem, const Side& side, Lies told) {
   if (told == Lies::any) return true;
+  if (told == Lies::elements) {
+    return std::max({side.e_stride, side.k_stride, problem.K}) <= LARGEST_FETCHED;
+  }
   const bool along_e = told == Lies::runs_along_e;
   const auto width = static_cast<int64_t>(16 / size_of(problem.dtype));
   if ((along_e ? side.e_stride : side.k_stride) != 1) return false;
@@ -92,6 +102,7 @@ double nanoseconds(const Problem& problem, const Device& device, const Plan& p, 
   double slower = TOLD[p.told].b == Lies::any ? model.looks : 1;
   for (const auto& [side, told, packs] : {std::tuple{side_a(problem), TOLD[p.told].a, p.pack_a},
                                           std::tuple{side_b(problem), TOLD[p.told].b, p.pack_b}}) {
+    if (told == Lies::elements) continue;
     if (told == Lies::runs_along_k) {
       slower *= model.along_k;
     } else if (!packs && !lies(problem, side, Lies::runs_along_e)) {
@@ -99,10 +110,14 @@ double nanoseconds(const Problem& problem, const Device& device, const Plan& p, 
     }
   }
   if (problem.dtype == DType::f64 && p.tile > 0) slower *= model.f64;
-  const double out = model.element * tile.rows() * tile.cols(size);
+  // A short K has little to fetch, but what stores single elements is slow at any.
+  const double fetching = p.tile == TILE_64X144 ? 1 : std::min(length / 100, 1.0);
+  const double element = model.element + (p.told == BY_ELEMENTS ? model.fetched * fetching : 0);
+  const double out = element * tile.rows() * tile.cols(size);
+  const Speed speed = speed_of(p.tile, p.told);
   // Either the multiprocessors are full, or each block waits for itself.
-  const double cycles = std::max(each * (length * SPEEDS[p.tile].full * slower + out),
-                                 waves * (length * SPEEDS[p.tile].alone * slower + out));
+  const double cycles = std::max(each * (length * speed.full * slower + out),
+                                 waves * (length * speed.alone * slower + out));
   double others = model.start + (waves - 1) * model.wave / at_once;
   if (p.cut.by != Unit::none) {
     const Workspace workspace = workspace_of(problem, p);
@@ -182,6 +197,14 @@ Plan with_tile(const Problem& problem, const Device& device, int index, double b
   return best;
 }
 
+/// Whether there are kernels of the tile for the problem.
+bool has_tile_for(const Problem& problem, int tile) {
+  const size_t size = size_of(problem.dtype);
+  if (!has_tile(tile, size)) return false;
+  const Told least = TOLD[told_at_least(tile, size)];
+  return lies(problem, side_a(problem), least.a) && lies(problem, side_b(problem), least.b);
+}
+
 /// The thinnest tiles read the long operand once for each of theirs: at most twice.
 bool too_thin(const Problem& problem, int tile) {
   const int rows = TILES[tile].rows(), cols = TILES[tile].cols(4);
@@ -222,10 +245,12 @@ Workspace workspace_of(const Problem& problem, const Plan& p) {
 
 Plan plan(const Problem& problem, const Device& device) {
   const double bytes = bytes_of(problem);
-  if (problem.variant >= 0) return with_tile(problem, device, problem.variant, bytes);
+  if (problem.variant >= 0 && has_tile_for(problem, problem.variant)) {
+    return with_tile(problem, device, problem.variant, bytes);
+  }
   Plan best = with_tile(problem, device, SMALLEST, bytes);
   for (int tile = 0; tile < TILE_COUNT; ++tile) {
-    if (!has_kernel(tile, NOTHING, size_of(problem.dtype)) || too_thin(problem, tile)) continue;
+    if (!has_tile_for(problem, tile) || too_thin(problem, tile)) continue;
     if (TILES[tile].shared_bytes(size_of(problem.dtype)) > device.shared_bytes) continue;
     const Plan next = with_tile(problem, device, tile, bytes);
     if (next.microseconds < best.microseconds) best = next;

@@ -4,9 +4,9 @@
 // reads of shared memory and not against 4 for 64; fragments are read one step ahead into
 // registers, and stages filled four ahead; the sums of chunks lie in shared memory instead of
 // local; two blocks share a multiprocessor, and each fills the pauses of the other. gemm/lanes/ has
-// the parts: kernel.h (the kernel), loader.h (operands on their way), plan.h (which tile, and why),
-// reduce.h (K cut over blocks, where there are too few tiles), pack.h (operands that are turned
-// first).
+// the parts: kernel.h (the kernel), loader.h and fetcher.h (operands on their way), store.h (sums
+// on theirs), plan.h (which tile, and why), reduce.h (K cut over blocks, where there are too few
+// tiles), pack.h (operands that are turned first).
 //
 // The same bits as the other SIMT kernels': K is cut only where block.h begins a new sum anyway,
 // and the parts are added in its order. Reads: A ceil(N/128) times, B ceil(M/128) times, out of L2
@@ -43,7 +43,7 @@ const void* simt_function(DType dtype) {
 }
 
 bool simt_has_variant(int variant, DType dtype) {
-  return size_of(dtype) < 4 || lanes::has_kernel(variant, lanes::NOTHING, size_of(dtype));
+  return size_of(dtype) < 4 || lanes::has_tile(variant, size_of(dtype));
 }
 
 std::string simt_approach(const Problem& problem, const Device& device) {

@@ -18,7 +18,11 @@ struct Threads {
   static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
   static constexpr int ROWS = WARPS_M * LANES_M * TM, COLS = WARPS_N * LANES_N * TN;
   static constexpr int GROUP_M = TM < VECTOR_WIDTH<T> ? TM : VECTOR_WIDTH<T>;
-  static constexpr int GROUP_N = TN < VECTOR_WIDTH<T> ? TN : VECTOR_WIDTH<T>;
+  /// Neighbours along N that a thread reads at once; those that TN leaves over it reads alone.
+  static constexpr int WIDE_N = TN < VECTOR_WIDTH<T> ? TN : VECTOR_WIDTH<T>;
+  static constexpr int REST_N = TN % WIDE_N;
+  /// And that lie together where sums are kept.
+  static constexpr int GROUP_N = REST_N == 0 ? WIDE_N : 1;
   static constexpr int GROUPS_N = TN / GROUP_N;
   static constexpr int SLOTS = TM * GROUPS_N;  ///< groups of a thread's sums
 
@@ -28,17 +32,33 @@ struct Threads {
   }
   __device__ __forceinline__ static int first_col() {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    return warp % WARPS_N * LANES_N * TN + lane % LANES_N * GROUP_N;
+    return warp % WARPS_N * LANES_N * TN + lane % LANES_N * WIDE_N;
   }
 
-  /// Who has the group of sums at (row, col) of the tile, as slot * THREADS + thread.
+  /// The first of those that are left over.
+  __device__ __forceinline__ static int rest_col() {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    return warp % WARPS_N * LANES_N * TN + LANES_N * (TN - REST_N) + lane % LANES_N;
+  }
+
+  /// Who has the group of sums at (row, col) of the tile, as slot * THREADS + thread: a sum of what
+  /// the row and what the column says.
   __device__ __forceinline__ static int owner(int row, int col) {
     const int m = row % (LANES_M * TM), n = col % (LANES_N * TN);
+    if constexpr (REST_N == 0) {
+      const int warp = row / (LANES_M * TM) * WARPS_N + col / (LANES_N * TN);
+      const int lane =
+          m % (LANES_M * GROUP_M) / GROUP_M * LANES_N + n % (LANES_N * GROUP_N) / GROUP_N;
+      const int i = m / (LANES_M * GROUP_M) * GROUP_M + m % GROUP_M;
+      return (i * GROUPS_N + n / (LANES_N * GROUP_N)) * THREADS + warp * 32 + lane;
+    }
     const int warp = row / (LANES_M * TM) * WARPS_N + col / (LANES_N * TN);
-    const int lane =
-        m % (LANES_M * GROUP_M) / GROUP_M * LANES_N + n % (LANES_N * GROUP_N) / GROUP_N;
+    const bool wide = REST_N == 0 || n < LANES_N * (TN - REST_N);
+    const int lane_n = wide ? n % (LANES_N * WIDE_N) / WIDE_N : n % LANES_N;
+    const int lane = m % (LANES_M * GROUP_M) / GROUP_M * LANES_N + lane_n;
     const int i = m / (LANES_M * GROUP_M) * GROUP_M + m % GROUP_M;
-    return (i * GROUPS_N + n / (LANES_N * GROUP_N)) * THREADS + warp * 32 + lane;
+    const int j = wide ? n / (LANES_N * WIDE_N) * WIDE_N + n % WIDE_N : n / LANES_N;
+    return (i * GROUPS_N + j / GROUP_N) * THREADS + warp * 32 + lane;
   }
 };
 

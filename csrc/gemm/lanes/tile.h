@@ -11,7 +11,8 @@ namespace smem::gemm::lanes {
 
 /// How an operand X(e, k) lies: runs of 16 bytes along e or along k; else element by element,
 /// neighbouring threads along k or along e. `any`: the block looks, and turns runs along k.
-enum class Lies { runs_along_e, runs_along_k, along_k, along_e, any };
+/// `elements`: any, too, but single elements go through registers (fetcher.h).
+enum class Lies { runs_along_e, runs_along_k, along_k, along_e, any, elements };
 
 /// What the blocks of a launch are told of both operands, so that they need not look: a kernel
 /// each.
@@ -22,9 +23,11 @@ inline constexpr Told TOLD[] = {{Lies::any, Lies::any},
                                 {Lies::runs_along_e, Lies::runs_along_e},
                                 {Lies::runs_along_k, Lies::runs_along_k},
                                 {Lies::runs_along_k, Lies::runs_along_e},
-                                {Lies::runs_along_k, Lies::any}};
+                                {Lies::runs_along_k, Lies::any},
+                                {Lies::elements, Lies::elements}};
 inline constexpr int TOLD_COUNT = sizeof(TOLD) / sizeof(TOLD[0]);
-constexpr int NOTHING = 0, BOTH_ALONG_E = 1, BOTH_ALONG_K = 2, K_AND_E = 3, K_AND_ANY = 4;
+constexpr int NOTHING = 0, BOTH_ALONG_E = 1, BOTH_ALONG_K = 2, K_AND_E = 3, K_AND_ANY = 4,
+              BY_ELEMENTS = 5;
 constexpr unsigned bits() { return 0; }
 template <typename... Others>
 constexpr unsigned bits(int first, Others... others) {
@@ -62,7 +65,7 @@ struct TileShape {
 /// hides. The others are for little work, and for outputs long one way and short the other. The
 /// thinnest have all lanes along their length: an element of the long operand is read once then.
 inline constexpr TileShape TILES[] = {
-    {8, 16, 8, 2, 2, 8, 5, 2, bits(BOTH_ALONG_E)},
+    {8, 16, 8, 2, 2, 8, 5, 2, bits(BOTH_ALONG_E, BY_ELEMENTS)},
     {4, 8, 8, 2, 2, 16, 4, 4, bits(BOTH_ALONG_E, BOTH_ALONG_K, K_AND_E)},
     {4, 4, 8, 1, 2, 16, 4, 8, bits(K_AND_E)},
     {2, 4, 8, 1, 1, 16, 4, 16, bits()},
@@ -75,19 +78,36 @@ inline constexpr TileShape TILES[] = {
     {8, 8, 8, 1, 4, 16, 3, 3, bits(BOTH_ALONG_E, BOTH_ALONG_K, K_AND_E)},
     {8, 8, 8, 2, 2, 16, 3, 3, bits(BOTH_ALONG_E, BOTH_ALONG_K, K_AND_E)},
     {4, 1, 1, 1, 4, 32, 3, 4, bits(BOTH_ALONG_K, K_AND_E)},
+    {8, 9, 8, 1, 4, 8, 3, 3, bits(BY_ELEMENTS)},
 };
 inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
 inline constexpr const char* TILE_NAMES[TILE_COUNT] = {
     "128x128", "64x64",  "32x32", "16x16",  "128x32", "128x16", "128x8",
-    "32x128",  "16x128", "8x128", "64x128", "128x64", "4x128"};
-constexpr int TILE_64X64 = 1, TILE_32X32 = 2, FLOAT64_TILES = 10;
+    "32x128",  "16x128", "8x128", "64x128", "128x64", "4x128",  "64x144"};
+constexpr int TILE_128X128 = 0, TILE_64X64 = 1, TILE_32X32 = 2, TILE_64X144 = 13,
+              FLOAT64_TILES = 10;
+
+/// What a tile's blocks are told where nothing else holds.
+constexpr int told_at_least(int tile, size_t element_bytes) {
+  return element_bytes == 4 && (TILES[tile].told >> BY_ELEMENTS & 1) != 0 ? BY_ELEMENTS : NOTHING;
+}
 
 /// Whether there is such a kernel. nvcc takes most of a second for each, so float64 has fewer.
 constexpr bool has_kernel(int tile, int told, size_t element_bytes) {
   if (element_bytes == 8 && tile >= FLOAT64_TILES) return false;
-  if (told == NOTHING) return true;
+  if (told == told_at_least(tile, element_bytes)) return true;
+  if (told == NOTHING || (element_bytes == 8 && told == BY_ELEMENTS)) return false;
   if (element_bytes == 8 && (tile == TILE_64X64 || tile == TILE_32X32)) return false;
   return (TILES[tile].told >> told & 1) != 0;
+}
+constexpr bool has_tile(int tile, size_t element_bytes) {
+  return has_kernel(tile, told_at_least(tile, element_bytes), element_bytes);
+}
+
+/// Of K a stage, and stages: registers hold what is fetched for one more.
+constexpr int depth_of(int tile, int told) { return told == BY_ELEMENTS ? 8 : TILES[tile].depth; }
+constexpr int stages_of(int tile, int told, size_t element_bytes) {
+  return told == BY_ELEMENTS ? 3 : TILES[tile].stages_of(element_bytes);
 }
 
 /// Whether chunks' sums stay in registers, at the cost of a block: 1024^3 8% faster. The tile of
@@ -123,6 +143,9 @@ struct Cut {
   unsigned parts = 1;
   int64_t part_length = 0;  ///< a multiple of the unit's length, or all of K
 };
+
+/// Strides and K that blocks which fetch elements count with, at most.
+constexpr int64_t LARGEST_FETCHED = (int64_t{1} << 26) - 1;
 
 struct Arguments {
   Problem problem;
