@@ -88,27 +88,27 @@ __global__ void __launch_bounds__(THREADS, (short_column_blocks<T, Op, W, ONCE>(
     if (output < problem.output_count) {
       put_result_at(problem, at.of[OUT], turn.back(Node<Op, T>(sums.node(0))));
     }
-    return;
-  }
-  if constexpr (!std::is_integral_v<T>) {
-    if (columns.vectors_out) {
-      if (output >= problem.output_count) return;
-      Vector<T, W> results;
+  } else {
+    if constexpr (!std::is_integral_v<T>) {
+      if (columns.vectors_out) {
+        if (output >= problem.output_count) return;
+        Vector<T, W> results;
 #pragma unroll
-      for (int c = 0; c < W; ++c) {
-        const auto node = turn.back(Node<Op, T>(sums.node(c)));
-        results.lane[c] = from_accumulator<T>(static_cast<Accumulator<T>>(node));
+        for (int c = 0; c < W; ++c) {
+          const auto node = turn.back(Node<Op, T>(sums.node(c)));
+          results.lane[c] = from_accumulator<T>(static_cast<Accumulator<T>>(node));
+        }
+        store_global_vector<W>(static_cast<T*>(problem.out) + at.of[OUT], results);
+        return;
       }
-      store_global_vector<W>(static_cast<T*>(problem.out) + at.of[OUT], results);
-      return;
     }
-  }
 #pragma unroll
-  for (int c = 0; c < W; ++c) nodes(c, threadIdx.x) = sums.node(c);
-  __syncthreads();
+    for (int c = 0; c < W; ++c) nodes(c, threadIdx.x) = sums.node(c);
+    __syncthreads();
 #pragma unroll 1
-  for (int c = threadIdx.x; c < THREADS * W && first + c < problem.output_count; c += THREADS) {
-    put_result(problem, first + c, 0, turn.back(Node<Op, T>(Leaf<T>(nodes(c % W, c / W)))));
+    for (int c = threadIdx.x; c < THREADS * W && first + c < problem.output_count; c += THREADS) {
+      put_result(problem, first + c, 0, turn.back(Node<Op, T>(Leaf<T>(nodes(c % W, c / W)))));
+    }
   }
 }
 

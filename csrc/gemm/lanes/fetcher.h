@@ -24,6 +24,7 @@ class Fetcher {
   static constexpr int PITCH = PASSES * STEP + 4;
   using Stage = Tile<T, DEPTH, PITCH>;
   static_assert(THREADS % DEPTH == 0 && PITCH % VECTOR_WIDTH<T> == 0, "rows are aligned");
+  static_assert(LARGEST_FETCHED * STEP * sizeof(T) <= UINT32_MAX, "passes count with 32 bits");
 
   /// X's rows from e0 on and its columns from k_begin on.
   __device__ __forceinline__ Fetcher(const Matrix<const T>& X, int64_t e0, int64_t k_begin) {
