@@ -52,6 +52,21 @@ __device__ __forceinline__ void for_each_element(const Slots& slots, int rows, i
   }
 }
 
+/// Writes alpha times the sums to rows of out that are whole vectors.
+template <typename T, int TILE, typename Slots>
+__device__ __forceinline__ void store_vectors(const Block<T>& block, const Slots& slots, int rows,
+                                              int cols, Accumulator<T> alpha) {
+  constexpr int W = Threads<T, TILE>::GROUP_N;
+  for_each_group<T, TILE, 4>(slots, rows, cols, [&](int row, int col, const auto& group) {
+    Vector<T, W> values{};
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      values.lane[i] = from_accumulator<T>(rounded_product(alpha, to_accumulator(group.lane[i])));
+    }
+    store_global_vector<W>(block.epilogue.out.at(block.row0 + row, block.col0 + col), values);
+  });
+}
+
 /// Writes the tile's sums to out. Where nothing is added to them, as most often, a loop of its own:
 /// small K is bound by what stands here.
 template <typename T, int TILE, typename Slots>
@@ -65,15 +80,7 @@ __device__ __forceinline__ void store_tile(const Block<T>& block, const Slots& s
                      epilogue.activation == Activation::none && rows_are_vectors<W>(epilogue.out) &&
                      block.col0 + On::COLS <= epilogue.out.cols;
   if (plain) {
-    for_each_group<T, TILE, 4>(slots, rows, On::COLS, [&](int row, int col, const auto& group) {
-      Vector<T, W> values{};
-#pragma unroll
-      for (int i = 0; i < W; ++i) {
-        const auto z = rounded_product(epilogue.alpha, to_accumulator(group.lane[i]));
-        values.lane[i] = from_accumulator<T>(z);
-      }
-      store_global_vector<W>(epilogue.out.at(block.row0 + row, block.col0 + col), values);
-    });
+    store_vectors<T, TILE>(block, slots, rows, On::COLS, epilogue.alpha);
   } else {
     for_each_group<T, TILE>(slots, rows, On::COLS, [&](int row, int col, const auto& group) {
       Accumulator<T> values[W];
@@ -100,15 +107,7 @@ __device__ __forceinline__ void store_ragged_tile(const Block<T>& block, const S
   auto alpha = epilogue.alpha;
   keep(alpha);
   if (W > 1 && rows_are_vectors<W>(out) && cols % W == 0) {
-    for_each_group<T, TILE, 4>(slots, rows, cols, [&](int row, int col, const auto& group) {
-      Vector<T, W> values{};
-#pragma unroll
-      for (int i = 0; i < W; ++i) {
-        const auto z = rounded_product(alpha, to_accumulator(group.lane[i]));
-        values.lane[i] = from_accumulator<T>(z);
-      }
-      store_global_vector<W>(out.at(block.row0 + row, block.col0 + col), values);
-    });
+    store_vectors<T, TILE>(block, slots, rows, cols, alpha);
   } else {
     for_each_element<T, TILE>(slots, rows, cols, [&](int row, int col, Accumulator<T> sum) {
       const auto z = rounded_product(alpha, sum);
