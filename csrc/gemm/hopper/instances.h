@@ -25,6 +25,9 @@ const void* kernel_of_exit(DType dtype, Major a, Major b) {
 template <int INDEX>
 const void* kernel_of(Exit exit, DType dtype, Major a, Major b) {
   if (exit == Exit::boxes) return kernel_of_exit<INDEX, Exit::boxes>(dtype, a, b);
+  if constexpr (TILES[INDEX].by_rows) {
+    if (exit == Exit::rows) return kernel_of_exit<INDEX, Exit::rows>(dtype, a, b);
+  }
   if constexpr (TILES[INDEX].only_boxes) {
     return nullptr;
   } else {

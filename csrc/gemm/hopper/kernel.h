@@ -26,7 +26,6 @@ struct Worker {
   static constexpr int WARPGROUP_ROWS = TILE.rows_of_warpgroup();
   static constexpr int SUMS = TILE.cols / 2;       ///< a thread's, of whole panels
   static constexpr int PRODUCTS = ROW_BYTES / 32;  ///< that follow each other along a step
-  static constexpr bool ONLY_BOXES = EXIT == Exit::boxes && !TILE.by_rows;
   using Sums = float[SUMS];
 
   template <typename Visit>
@@ -93,7 +92,7 @@ struct Worker {
   /// does where chunks are pieces of their own.
   template <typename Add>
   __device__ __forceinline__ void add_chunks(Sums& sums, int steps, const Add& add) const {
-    if constexpr (EXIT == Exit::boxes || !TILE.adds_chunks()) {
+    if constexpr (EXIT != Exit::any || !TILE.adds_chunks()) {
       add(steps);
     } else {
       const bool in_chunks = steps > args.chunk_steps;
@@ -158,7 +157,7 @@ struct Worker {
         release_stage(shared, previous);
       });
 
-      if (EXIT == Exit::boxes || args.output == Output::boxes || args.output == Output::rows) {
+      if (EXIT != Exit::any || args.output == Output::boxes || args.output == Output::rows) {
         waiting = corner_of(piece);
         waits = true;
         round_sums(sums, writer, waiting, pairs);
@@ -261,7 +260,7 @@ struct Worker {
     for (int part = FIRST; part < END; ++part) {
       const Corner at = part_of(corner, part);
       if (!is_inside(at)) continue;
-      if (ONLY_BOXES || args.output == Output::boxes) {
+      if (EXIT == Exit::boxes || (EXIT == Exit::any && args.output == Output::boxes)) {
         writer.write_boxes(pairs, part * PART_PAIRS, pieces, at, args.out);
       } else {
         writer.write_rows(pairs, part * PART_PAIRS, pieces, at);

@@ -231,10 +231,12 @@ Plan untiled(const Problem& problem) {
   p.chunks = 1;
   p.output = output_of(problem);
   if (p.turned && p.output == Output::boxes) p.output = Output::rows;
-  // The kernels of little code add no chunks, and some write no rows.
+  // The kernels of little code add no chunks.
   const bool is_plain = (p.output == Output::boxes || p.output == Output::rows) && !problem.pre &&
                         !activates(problem.activation) && p.chunk_steps == steps_of(problem);
-  p.exit = is_plain ? Exit::boxes : Exit::any;
+  p.exit = !is_plain                      ? Exit::any
+           : p.output == Output::boxes ? Exit::boxes
+                                       : Exit::rows;
   return p;
 }
 
@@ -274,12 +276,12 @@ Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, 
 
 Plan with_best_cols(const Problem& problem, const Device& device, const Plan& untiled, int index) {
   static_assert(!TILES[0].only_boxes, "a tile before it has every exit");
-  if (untiled.exit == Exit::boxes && untiled.output == Output::rows && !TILES[index].by_rows) {
-    Plan by_rows = untiled;
-    by_rows.exit = Exit::any;
-    return with_best_cols(problem, device, by_rows, index);
+  if (untiled.exit == Exit::rows && !TILES[index].by_rows) {
+    Plan of_any = untiled;
+    of_any.exit = Exit::any;
+    return with_best_cols(problem, device, of_any, index);
   }
-  if (TILES[index].only_boxes && untiled.exit != Exit::boxes) {
+  if (TILES[index].only_boxes && untiled.exit == Exit::any) {
     return with_best_cols(problem, device, untiled, index - 1);
   }
   const Tile& tile = TILES[index];
