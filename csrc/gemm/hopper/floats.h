@@ -18,9 +18,9 @@
 namespace smem::gemm::hopper {
 inline namespace SMEM_BUILD {
 
-template <Major A_MAJOR, Tile TILE>
-struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, Exit::any> {
-  using Base = Worker<float, A_MAJOR, Major::K, TILE, Exit::any>;
+template <Major A_MAJOR, Tile TILE, Exit EXIT>
+struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, EXIT> {
+  using Base = Worker<float, A_MAJOR, Major::K, TILE, EXIT>;
   using Base::args;
   using Base::PRODUCTS;
   using Base::shared;
@@ -148,7 +148,7 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, Exit::any> {
                       first_y + static_cast<int>(threadIdx.x % 4 * 2), end_x,
                       min(first_y + args.tile_cols, end_y)};
     unsigned char* const staging = shared.staging + threadIdx.x / WARP * STAGING_BYTES;
-    if (args.output == Output::boxes) {
+    if (EXIT == Exit::boxes || (EXIT == Exit::any && args.output == Output::boxes)) {
       const BoxedRows& boxed = rows.boxed;
       FloatWriter<SUMS>{args.epilogue, staging, false}.write_boxes(
           sums, place,
@@ -157,19 +157,24 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, Exit::any> {
       return;
     }
     Epilogue<float> epilogue{};
-    if (args.output == Output::partials) {
+    if constexpr (EXIT == Exit::partials) {
       epilogue.out = {this->partials_of(piece), whole.rows, whole.cols, args.partial_pitch, 1};
       epilogue.alpha = 1;
     } else {
       epilogue = epilogue_of_member(args.epilogue, args.strides, piece.batch);
     }
-    FloatWriter<SUMS>{epilogue, staging, turned}.write(sums, place);
+    const FloatWriter<SUMS> writer{epilogue, staging, turned};
+    if (EXIT != Exit::any || args.output == Output::rows) {
+      writer.write_rows(sums, place);
+    } else {
+      writer.write_any(sums, place);
+    }
   }
 };
 
 template <Major A_MAJOR, Major B_MAJOR, Tile TILE, Exit EXIT>
 struct WorkerOf<float, A_MAJOR, B_MAJOR, TILE, EXIT> {
-  using Type = FloatWorker<A_MAJOR, TILE>;
+  using Type = FloatWorker<A_MAJOR, TILE, EXIT>;
 };
 
 }  // namespace SMEM_BUILD

@@ -25,14 +25,12 @@ const void* kernel_of_exit(DType dtype, Major a, Major b) {
 template <int INDEX>
 const void* kernel_of(Exit exit, DType dtype, Major a, Major b) {
   if (exit == Exit::boxes) return kernel_of_exit<INDEX, Exit::boxes>(dtype, a, b);
-  if constexpr (TILES[INDEX].by_rows) {
-    if (exit == Exit::rows) return kernel_of_exit<INDEX, Exit::rows>(dtype, a, b);
+  if (exit == Exit::rows) return kernel_of_exit<INDEX, Exit::rows>(dtype, a, b);
+  if constexpr (!TILES[INDEX].is_plain) {
+    if (exit == Exit::partials) return kernel_of_exit<INDEX, Exit::partials>(dtype, a, b);
+    if (exit == Exit::any) return kernel_of_exit<INDEX, Exit::any>(dtype, a, b);
   }
-  if constexpr (TILES[INDEX].only_boxes) {
-    return nullptr;
-  } else {
-    return kernel_of_exit<INDEX, Exit::any>(dtype, a, b);
-  }
+  return nullptr;
 }
 
 }  // namespace smem::gemm::hopper

@@ -157,14 +157,14 @@ struct Worker {
         release_stage(shared, previous);
       });
 
-      if (EXIT != Exit::any || args.output == Output::boxes || args.output == Output::rows) {
+      if constexpr (EXIT == Exit::partials) {
+        write_partials(sums, corner_of(piece), partials_of(piece), args.partial_pitch);
+      } else if (EXIT != Exit::any || args.output != Output::elements) {
         waiting = corner_of(piece);
         waits = true;
         round_sums(sums, writer, waiting, pairs);
         // Where 128 accumulators are in use, the registers do not hold all parts any longer.
         write_parts<0, 1>(pairs, writer, waiting);
-      } else if (args.output == Output::partials) {
-        write_partials(sums, corner_of(piece), partials_of(piece), args.partial_pitch);
       } else {
         write_elements(sums, staging, corner_of(piece), piece);
       }

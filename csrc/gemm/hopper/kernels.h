@@ -13,6 +13,6 @@ const void* kernel_of(Exit exit, DType dtype, Major a, Major b);
 
 /// That for floats, where TILES[INDEX] is for them; b lies along K.
 template <int INDEX>
-const void* kernel_of_floats(Major a);
+const void* kernel_of_floats(Exit exit, Major a);
 
 }  // namespace smem::gemm::hopper

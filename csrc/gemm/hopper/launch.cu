@@ -15,7 +15,7 @@
 namespace smem::gemm::hopper {
 namespace {
 
-using FindForFloats = const void* (*)(Major);
+using FindForFloats = const void* (*)(Exit, Major);
 
 template <int INDEX>
 constexpr FindForFloats for_floats() {
@@ -31,7 +31,7 @@ const void* kernel_at(const Plan& plan, DType dtype, std::integer_sequence<int, 
   using Find = const void* (*)(Exit, DType, Major, Major);
   constexpr Find FIND[] = {kernel_of<INDEX>...};
   constexpr FindForFloats FIND_FOR_FLOATS[] = {for_floats<INDEX>()...};
-  return dtype == DType::f32 ? FIND_FOR_FLOATS[plan.tile](plan.a.major)
+  return dtype == DType::f32 ? FIND_FOR_FLOATS[plan.tile](plan.exit, plan.a.major)
                              : FIND[plan.tile](plan.exit, dtype, plan.a.major, plan.b.major);
 }
 

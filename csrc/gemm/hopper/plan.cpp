@@ -208,6 +208,14 @@ int strip_of(const Plan& p, int64_t rows) {
   return best;
 }
 
+/// The least that the plan's kernel must be able to do.
+Exit exit_of(const Problem& problem, const Plan& p) {
+  if (p.output == Output::partials) return Exit::partials;
+  const bool is_plain = p.output != Output::elements && !problem.pre &&
+                        !activates(problem.activation) && p.chunk_steps == steps_of(problem);
+  return !is_plain ? Exit::any : p.output == Output::boxes ? Exit::boxes : Exit::rows;
+}
+
 /// What does not depend on the tile.
 Plan untiled(const Problem& problem) {
   const Operand &a = problem.a, &b = problem.b;
@@ -231,12 +239,6 @@ Plan untiled(const Problem& problem) {
   p.chunks = 1;
   p.output = output_of(problem);
   if (p.turned && p.output == Output::boxes) p.output = Output::rows;
-  // The kernels of little code add no chunks.
-  const bool is_plain = (p.output == Output::boxes || p.output == Output::rows) && !problem.pre &&
-                        !activates(problem.activation) && p.chunk_steps == steps_of(problem);
-  p.exit = !is_plain                      ? Exit::any
-           : p.output == Output::boxes ? Exit::boxes
-                                       : Exit::rows;
   return p;
 }
 
@@ -244,7 +246,6 @@ Plan untiled(const Problem& problem) {
 Plan in_chunks(const Problem& problem, Plan p) {
   p.chunks = static_cast<int>(ceil_div(steps_of(problem), int64_t{p.chunk_steps}));
   p.output = Output::partials;
-  p.exit = Exit::any;
   return p;
 }
 
@@ -267,6 +268,7 @@ Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, 
     p.log_box_pieces = 2;
     static_assert(8 << 2 == FLOAT_BOX_COLS, "so many pieces of eight columns");
   }
+  p.exit = exit_of(problem, p);
   p.clusters = static_cast<int>(std::min<int64_t>(
       pieces_of(problem, p), std::max(1, tile.blocks * device.multiprocessors / tile.cluster)));
   p.strip = strip_of(p, ceil_div(problem.M, int64_t{tile.rows} * tile.cluster));
@@ -275,13 +277,9 @@ Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, 
 }
 
 Plan with_best_cols(const Problem& problem, const Device& device, const Plan& untiled, int index) {
-  static_assert(!TILES[0].only_boxes, "a tile before it has every exit");
-  if (untiled.exit == Exit::rows && !TILES[index].by_rows) {
-    Plan of_any = untiled;
-    of_any.exit = Exit::any;
-    return with_best_cols(problem, device, of_any, index);
-  }
-  if (TILES[index].only_boxes && untiled.exit == Exit::any) {
+  static_assert(!TILES[0].is_plain, "a tile before it has every exit");
+  const Exit exit = exit_of(problem, untiled);
+  if (TILES[index].is_plain && exit != Exit::boxes && exit != Exit::rows) {
     return with_best_cols(problem, device, untiled, index - 1);
   }
   const Tile& tile = TILES[index];

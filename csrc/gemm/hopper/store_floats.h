@@ -30,17 +30,14 @@ struct FloatWriter {
   unsigned char* staging;  ///< the warp's 4 KB
   bool turned;
 
-  __device__ __forceinline__ void write(float (&sums)[SUMS], const Place& place) const {
+  /// Where out's columns are contiguous, there is no C, and no activation but relu.
+  __device__ __forceinline__ void write_rows(float (&sums)[SUMS], const Place& place) const {
     const auto& out = epilogue.out;
-    const bool is_simple =
-        !epilogue.c.data && !epilogue.pre.data &&
-        (epilogue.activation == Activation::none || epilogue.activation == Activation::relu);
-    if (!is_simple || out.col_stride != 1) return write_any(sums, place);
     finish(sums, place);
     if (out.row_stride % 2 == 0 && out.cols % 2 == 0 && is_aligned<2>(out.data)) {
-      write_rows<true>(sums, place);
+      store_rows<true>(sums, place);
     } else {
-      write_rows<false>(sums, place);
+      store_rows<false>(sums, place);
     }
   }
 
@@ -77,6 +74,34 @@ struct FloatWriter {
         store_box(map, {y, rows.first_x, batch}, staging + slot);
         store_box(map, {y, rows.second_x, batch}, staging + slot + SLOT / 2);
         end_store_group();
+      }
+    }
+  }
+
+  /// Through shared memory into a loop: as many copies of an activation would be much code.
+  __device__ __forceinline__ void write_any(const float (&sums)[SUMS], const Place& place) const {
+    constexpr int PART = 32;  // of a lane's sums, fills the staging
+    float* const own = reinterpret_cast<float*>(staging) + threadIdx.x % WARP;
+#pragma unroll 1
+    for (int part = 0; part < SUMS; part += PART) {
+#pragma unroll
+      for (int from = 0; from < SUMS; from += PART) {
+        if (from != part) continue;
+#pragma unroll
+        for (int i = 0; i < PART; ++i) own[i * WARP] = sums[from + i];
+      }
+#pragma unroll 1
+      for (int i = 0; i < PART; i += 4) {
+        const int y = place.y + 2 * (part + i);
+        if (y >= place.end_y) break;
+        const auto sum = [&](int n) { return own[(i + n) * WARP]; };
+        if (turned) {
+          store_any(y, place.x, sum(0), sum(2));
+          store_any(y + 1, place.x, sum(1), sum(3));
+        } else {
+          store_any(place.x, y, sum(0), sum(1));
+          store_any(place.next_x, y, sum(2), sum(3));
+        }
       }
     }
   }
@@ -134,7 +159,7 @@ struct FloatWriter {
 
   /// IN_PAIRS: neighbours in a row may be written as 8 bytes.
   template <bool IN_PAIRS>
-  __device__ __forceinline__ void write_rows(const float (&sums)[SUMS], const Place& place) const {
+  __device__ __forceinline__ void store_rows(const float (&sums)[SUMS], const Place& place) const {
     const int64_t pitch = epilogue.out.row_stride;
     const auto store = [](float* to, float first, float second, bool has_second) {
       if constexpr (IN_PAIRS) {
@@ -165,34 +190,6 @@ struct FloatWriter {
         const bool has_next = y + 1 < place.end_y;
         if (has_first) store(first + 2 * i, sums[i], sums[i + 1], has_next);
         if (has_second) store(second + 2 * i, sums[i + 2], sums[i + 3], has_next);
-      }
-    }
-  }
-
-  /// Through shared memory into a loop: as many copies of an activation would be much code.
-  __device__ __forceinline__ void write_any(const float (&sums)[SUMS], const Place& place) const {
-    constexpr int PART = 32;  // of a lane's sums, fills the staging
-    float* const own = reinterpret_cast<float*>(staging) + threadIdx.x % WARP;
-#pragma unroll 1
-    for (int part = 0; part < SUMS; part += PART) {
-#pragma unroll
-      for (int from = 0; from < SUMS; from += PART) {
-        if (from != part) continue;
-#pragma unroll
-        for (int i = 0; i < PART; ++i) own[i * WARP] = sums[from + i];
-      }
-#pragma unroll 1
-      for (int i = 0; i < PART; i += 4) {
-        const int y = place.y + 2 * (part + i);
-        if (y >= place.end_y) break;
-        const auto sum = [&](int n) { return own[(i + n) * WARP]; };
-        if (turned) {
-          store_any(y, place.x, sum(0), sum(2));
-          store_any(y + 1, place.x, sum(1), sum(3));
-        } else {
-          store_any(place.x, y, sum(0), sum(1));
-          store_any(place.next_x, y, sum(2), sum(3));
-        }
       }
     }
   }

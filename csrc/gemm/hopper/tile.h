@@ -32,22 +32,21 @@ enum class Output : int {
   partials,  ///< a chunk's sums as floats, for a second kernel to add
 };
 
-/// What a kernel can do with its sums. One that only writes boxes, or only rows, with alpha, a bias
-/// and relu at most, and of one chain each, is a quarter of the code of one that can do anything,
-/// and where nothing of it is cached every 128 bytes of it come from DRAM.
-enum class Exit : int { boxes, rows, any };
+/// What a kernel can do with its sums: one of the above each, boxes and rows with alpha, a bias and
+/// relu at most and of one chain, or any but partials. One way out is a quarter of the code of all
+/// of them, and where nothing of it is cached every 128 bytes of it come from DRAM.
+enum class Exit : int { boxes, rows, partials, any };
 
 /// rows x cols of out a block. `steps` of K travel together, `stages` times. The blocks of a
 /// cluster stand below each other: each loads a part of B for all. `blocks` share a multiprocessor.
 /// Floats have those tiles alone that are best, or nearly, wherever another is. Where `narrower` is
 /// not 0 instructions multiply by so many columns only, in the place of `cols`: a more even share
-/// of the work for all multiprocessors is worth a kernel, but not with any exit.
+/// of the work for all multiprocessors is worth a kernel, but not with every exit.
 struct Tile {
   int rows, cols, stages, steps = 1, cluster = 1, blocks = 1;
   bool for_floats = false;
   int narrower = 0;
-  bool only_boxes = false;  ///< in the table it stands behind the tile to take with Exit::any
-  bool by_rows = false;     ///< it has kernels of Exit::rows
+  bool is_plain = false;  ///< boxes and rows alone; the tile before it in the table has every exit
 
   /// Warpgroups that multiply. Another one, or a warp of it, has the copy engine load.
   constexpr int consumers() const { return rows >= 128 ? 2 : 1; }
@@ -75,21 +74,21 @@ struct Tile {
 
 // clang-format off
 constexpr Tile TILES[] = {
-    {128, 256, 4, 1, 2, 1, true, 0, false, true},
-    {128, 256, 4, 1, 1, 1, false, 256, true, true},
-    {128, 256, 4, 1, 2, 1, false, 208, true, true},
-    {128, 192, 4, 1, 2, 1, true, 0, false, true},
-    {128, 192, 4, 1, 1, 1, false, 192, true, true},
-    {128, 192, 4, 1, 1, 1, false, 160, true, true},
-    {128, 192, 4, 1, 1, 1, false, 144, true, true},
-    {128, 128, 6, 1, 1, 1, true, 0, false, true},
-    {128,  64, 8, 1, 1, 1, true, 0, false, true},
-    { 64, 256, 5, 1, 1, 1, false, 0, false, true},
-    { 64, 192, 6, 1, 1, 1, false, 160, true, true},
-    { 64, 128, 8, 1, 1, 1, true, 0, false, true},
-    { 64, 128, 8, 1, 2, 1, false, 128, true, true},
-    { 64,  64, 6, 2, 1, 1, true, 0, false, true},
-    { 64,  64, 3, 1, 1, 3, true, 0, false, true},
+    {128, 256, 4, 1, 2, 1, true},
+    {128, 256, 4, 1, 1, 1, false, 256, true},
+    {128, 256, 4, 1, 2, 1, false, 208, true},
+    {128, 192, 4, 1, 2, 1, true},
+    {128, 192, 4, 1, 1, 1, false, 192, true},
+    {128, 192, 4, 1, 1, 1, false, 160, true},
+    {128, 192, 4, 1, 1, 1, false, 144, true},
+    {128, 128, 6, 1, 1, 1, true},
+    {128,  64, 8, 1, 1, 1, true},
+    { 64, 256, 5},
+    { 64, 192, 6, 1, 1, 1, false, 160, true},
+    { 64, 128, 8, 1, 1, 1, true},
+    { 64, 128, 8, 1, 2, 1, false, 128, true},
+    { 64,  64, 6, 2, 1, 1, true},
+    { 64,  64, 3, 1, 1, 3, true},
 };
 // clang-format on
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);

@@ -3,20 +3,33 @@
 
 namespace smem::gemm::hopper {
 
-template <int INDEX>
-const void* kernel_of_floats(Major a) {
-  constexpr Exit ANY = Exit::any;
+template <int INDEX, Exit EXIT>
+const void* kernel_of_exit(Major a) {
   return a == Major::K
-             ? reinterpret_cast<const void*>(gemm_kernel<float, Major::K, Major::K, INDEX, ANY>)
-             : reinterpret_cast<const void*>(gemm_kernel<float, Major::MN, Major::K, INDEX, ANY>);
+             ? reinterpret_cast<const void*>(gemm_kernel<float, Major::K, Major::K, INDEX, EXIT>)
+             : reinterpret_cast<const void*>(gemm_kernel<float, Major::MN, Major::K, INDEX, EXIT>);
 }
 
-template const void* kernel_of_floats<0>(Major);
-template const void* kernel_of_floats<3>(Major);
-template const void* kernel_of_floats<7>(Major);
-template const void* kernel_of_floats<8>(Major);
-template const void* kernel_of_floats<11>(Major);
-template const void* kernel_of_floats<13>(Major);
-template const void* kernel_of_floats<14>(Major);
+template <int INDEX>
+const void* kernel_of_floats(Exit exit, Major a) {
+  switch (exit) {
+    case Exit::boxes:
+      return kernel_of_exit<INDEX, Exit::boxes>(a);
+    case Exit::rows:
+      return kernel_of_exit<INDEX, Exit::rows>(a);
+    case Exit::partials:
+      return kernel_of_exit<INDEX, Exit::partials>(a);
+    default:
+      return kernel_of_exit<INDEX, Exit::any>(a);
+  }
+}
+
+template const void* kernel_of_floats<0>(Exit, Major);
+template const void* kernel_of_floats<3>(Exit, Major);
+template const void* kernel_of_floats<7>(Exit, Major);
+template const void* kernel_of_floats<8>(Exit, Major);
+template const void* kernel_of_floats<11>(Exit, Major);
+template const void* kernel_of_floats<13>(Exit, Major);
+template const void* kernel_of_floats<14>(Exit, Major);
 
 }  // namespace smem::gemm::hopper
