@@ -63,35 +63,26 @@ struct Finish {
     }
   }
 
-  /// The same of their activations; ACTIVATION is a constant, so that eight of them can overlap.
-  /// The sums pass through shared memory, where a loop can count through them: unrolled over
-  /// registers, an activation would be 20 KB of code. Every lane has its own 16 bytes of each 512.
-  template <int PAIRS, Activation ACTIVATION>
-  __device__ __forceinline__ void activate_and_round(int first, uint32_t* pairs,
-                                                     unsigned char* staging) const {
-    constexpr int QUADS = PAIRS / 2;
-    static_assert(2 * PAIRS * WARP * sizeof(float) == STAGING_BYTES, "a part fills the staging");
-    const auto y = [&](float z) { return activate_roughly(ACTIVATION, z); };
-    auto* const quads = reinterpret_cast<float4*>(staging) + threadIdx.x % WARP;
-    auto* const rounded = reinterpret_cast<uint4*>(quads);
-#pragma unroll
-    for (int i = 0; i < QUADS; ++i) {
-      const float* from = &sums[first + 4 * i];
-      quads[i * WARP] = {from[0], from[1], from[2], from[3]};
-    }
+  /// The same of their activations, of all sums; ACTIVATION is a constant, so that many of them can
+  /// overlap. Of many sums it is the work of a loop, through which the other half moves to where
+  /// the first one was: unrolled, a gelu of 128 is 40 KB of code, more than a multiprocessor keeps.
+  template <Activation ACTIVATION>
+  __device__ __forceinline__ void activate_and_round(uint32_t (&pairs)[COUNT / 2]) const {
+    constexpr int PART = COUNT >= 64 ? COUNT / 2 : COUNT;
+    const auto y = [](float z) { return activate_roughly(ACTIVATION, z); };
 #pragma unroll 1
-    for (int i = 0; i < QUADS; i += 2) {
-      const float4 z = quads[i * WARP], w = quads[(i + 1) * WARP];
-      rounded[i / 2 * WARP] = {pack<T>(y(z.x), y(z.y)), pack<T>(y(z.z), y(z.w)),
-                               pack<T>(y(w.x), y(w.y)), pack<T>(y(w.z), y(w.w))};
+    for (int part = 0; part < COUNT; part += PART) {
+      uint32_t rounded[PART / 2];
+#pragma unroll
+      for (int i = 0; i < PART / 2; ++i) rounded[i] = pack<T>(y(sums[2 * i]), y(sums[2 * i + 1]));
+#pragma unroll
+      for (int i = 0; i < COUNT - PART; ++i) sums[i] = sums[i + PART];
+#pragma unroll
+      for (int i = 0; i < PART / 2; ++i) sums[COUNT - PART + i] = __uint_as_float(rounded[i]);
     }
 #pragma unroll
-    for (int i = 0; i < PAIRS; i += 4) {
-      const uint4 four = rounded[i / 4 * WARP];
-      pairs[i] = four.x;
-      pairs[i + 1] = four.y;
-      pairs[i + 2] = four.z;
-      pairs[i + 3] = four.w;
+    for (int i = 0; i < COUNT / 2; ++i) {
+      pairs[i] = __float_as_uint(sums[i / (PART / 2) * PART + i % (PART / 2)]);
     }
   }
 };

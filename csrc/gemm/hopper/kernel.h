@@ -212,11 +212,11 @@ struct Worker {
       if (epilogue.pre.data) write_preactivations(sums, writer, corner);
       switch (epilogue.activation) {
         case Activation::gelu:
-          return round_activations<Activation::gelu>(sums, writer, pairs);
+          return finish.template activate_and_round<Activation::gelu>(pairs);
         case Activation::gelu_tanh:
-          return round_activations<Activation::gelu_tanh>(sums, writer, pairs);
+          return finish.template activate_and_round<Activation::gelu_tanh>(pairs);
         case Activation::silu:
-          return round_activations<Activation::silu>(sums, writer, pairs);
+          return finish.template activate_and_round<Activation::silu>(pairs);
         default:
           break;
       }
@@ -224,16 +224,6 @@ struct Worker {
     if (epilogue.activation == Activation::relu) finish.relu();
     for_each_part(sums, [&](const auto& f, int first, int part) {
       f.template round<PART_PAIRS>(first, pairs + part * PART_PAIRS);
-    });
-  }
-
-  template <Activation ACTIVATION>
-  __device__ __forceinline__ void round_activations(Sums& sums, const PartWriter<T>& writer,
-                                                    Pairs& pairs) const {
-    writer.wait();
-    for_each_part(sums, [&](const auto& f, int first, int part) {
-      f.template activate_and_round<PART_PAIRS, ACTIVATION>(first, pairs + part * PART_PAIRS,
-                                                            writer.staging);
     });
   }
 

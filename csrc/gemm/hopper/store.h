@@ -69,12 +69,6 @@ struct PartWriter {
     }
   }
 
-  /// Until the staging is free for other things.
-  __device__ __forceinline__ void wait() const {
-    if (threadIdx.x % WARP == 0) wait_for_store_reads<0>();
-    __syncwarp();
-  }
-
   /// The same to out, row by row. A lane writes two neighbours as a word. In a row that begins
   /// between two words, pairs begin one column earlier, and lane 0, which has no column before its
   /// own, takes the last. Where the rows' pitch is odd, every other row does: these are written
