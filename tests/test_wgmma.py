@@ -62,7 +62,9 @@ def products(a: Tensor, b: Tensor, kernel: str) -> dict[str, Tensor]:
     return {
         "plain": gemm(a, b, kernel),
         "relu": gemm(a, b, kernel, bias=bias, activation="relu"),
-        "gelu": gemm(a, b, kernel, bias=bias, activation="gelu_tanh"),
+        "gelu": gemm(a, b, kernel, bias=bias, activation="gelu"),
+        "gelu_tanh": gemm(a, b, kernel, bias=bias, activation="gelu_tanh"),
+        "silu": gemm(a, b, kernel, activation="silu"),
         "c": gemm(a, b, kernel, c=c, alpha=0.5, beta=2.0),
         "float32": gemm(a, b, kernel, out_dtype=torch.float32),
     }

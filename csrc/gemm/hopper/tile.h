@@ -46,7 +46,7 @@ struct Tile {
   int rows, cols, stages, steps = 1, cluster = 1, blocks = 1;
   bool for_floats = false;
   int narrower = 0;
-  bool is_plain = false;  ///< boxes and rows alone; the tile before it in the table has every exit
+  bool is_plain = false;  ///< boxes and rows alone; a tile before it in the table has every exit
 
   /// Warpgroups that multiply. Another one, or a warp of it, has the copy engine load.
   constexpr int consumers() const { return rows >= 128 ? 2 : 1; }
