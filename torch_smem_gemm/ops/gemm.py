@@ -78,18 +78,19 @@ def gemm(
         ValueError, TypeError: unknown activation, precision or kernel; the text lists the valid.
         torch.OutOfMemoryError: no memory for the result, or for what the kernel works in.
     """
-    if (
-        # The plain product of two matrices by ATen, which makes the checks in less time.
-        kernel == "auto"
-        and a.is_cpu
-        and (bias is None and c is None and out is None)
+    is_plain = (
+        (bias is None and c is None and out is None)
         and (activation is None and out_dtype is None and precision is None)
+        and kernel == "auto"
         and alpha == 1
         and beta == 0
-        and a.dim() == b.dim() == 2
-        and a.dtype == b.dtype
-        and a.dtype in GEMM_DTYPES
-    ):
+    )
+    if is_plain and not a.is_cpu:
+        a, b = autocast(a, b)
+        precision_ = resolved(0, a.dtype)
+        return _gemm(a, b, None, None, 1.0, 0.0, 0, precision_) if precision_ else _gemm(a, b)
+    if is_plain and a.dim() == b.dim() == 2 and a.dtype == b.dtype and a.dtype in GEMM_DTYPES:
+        # By ATen, which makes the checks in less time.
         try:
             return torch.mm(a, b)
         except RuntimeError:

@@ -92,7 +92,7 @@ def sum_to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 def _autocast_dtype(x: Tensor) -> torch.dtype | None:
     """Return the dtype in which autocast has torch.sum(x) add: it has no rule for the others."""
-    casts = x.device.type == "cuda" and torch.is_autocast_enabled("cuda")
+    casts = x.is_cuda and torch.is_autocast_enabled("cuda")
     return torch.float32 if casts and x.dtype in (torch.float16, torch.bfloat16) else None
 
 
