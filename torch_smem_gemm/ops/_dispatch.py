@@ -297,7 +297,7 @@ def _with_defaults(arguments: Sequence[Any], args: tuple) -> tuple:
 
 def refuse_grad_with_out(op: str, *tensors: Tensor | None) -> None:
     """Raise, as torch does, where ``out=`` is given for a call that is to be differentiated."""
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+    if _needs_grad(tensors):
         raise RuntimeError(
             f"smem.{op}: out=... does not support automatic differentiation, "
             "but one of the arguments requires grad"
