@@ -38,6 +38,13 @@ test: extension  ## run the test suite
 test-gpu: extension  ## run the tests that need a GPU
 	$(PY) -m pytest tests -m gpu $(ARGS)
 
+.PHONY: other-builds
+other-builds: $(READY)  ## build for other GPUs than this one, to test what is missing then
+	for archs in 7.5+PTX 8.0+PTX 9.0; do \
+	  TORCH_CUDA_ARCH_LIST=$$archs $(PY) setup.py -q build --build-base build/other/$$archs/base \
+	    --build-lib build/other/$$archs || exit 1; \
+	done
+
 .PHONY: sanitize
 sanitize: extension  ## let compute-sanitizer watch every kernel on this GPU
 	for tool in memcheck racecheck synccheck initcheck; do \

@@ -11,7 +11,7 @@ import torch
 from helpers import FLOATS, short
 
 import torch_smem_gemm as smem
-from torch_smem_gemm import _C
+from torch_smem_gemm import _C, _kernels
 from torch_smem_gemm._kernels import OPS, build_info
 from torch_smem_gemm.ops.plan import (
     GemmProblem,
@@ -81,6 +81,7 @@ def test_the_gpus_that_a_kernel_takes(
     found: tuple, oldest_taken: bool, alone_taken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: found)
+    monkeypatch.setattr(_kernels, "code_capability", lambda device: found)
     row = next(row for row in smem.kernels("gemm") if row.name == "tensor_core")
     alone = dataclasses.replace(row, capability_alone=True)
     assert row.takes(torch.float16, "cuda") == oldest_taken
@@ -88,6 +89,27 @@ def test_the_gpus_that_a_kernel_takes(
     assert row.takes(torch.float32, "cuda", "tf32") == oldest_taken
     assert not row.takes(torch.float32, "cuda")
     assert not row.takes(torch.float64, "cuda", "tf32")
+    monkeypatch.setattr(_kernels, "code_capability", lambda device: (7, 5))
+    assert not row.takes(torch.float16, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("code", "half", "tf32", "single"),
+    [
+        ((9, 0), "wgmma", "wgmma", "fp16x3"),
+        ((8, 0), "tensor_core", "tensor_core", "simt"),
+        ((7, 5), "register_tiled", "register_tiled", "register_tiled"),
+    ],
+)
+def test_auto_takes_what_the_build_holds_code_for(
+    code: tuple[int, int], half: str, tf32: str, single: str
+) -> None:
+    problem = GemmProblem.contiguous(4096, 4096, 4096)
+    hopper = {"capability": (9, 0), "code": code}
+    assert plan_problem(torch.bfloat16, problem, **hopper).kernel == half
+    assert plan_problem(torch.float16, problem, **hopper).kernel == half
+    assert plan_problem(torch.float32, problem, precision="tf32", **hopper).kernel == tf32
+    assert plan_problem(torch.float32, problem, **hopper).kernel == single
 
 
 def test_build_info() -> None:
@@ -381,6 +403,6 @@ def test_tiles_on_an_h200(
 ) -> None:
     numbers = [dtype.itemsize, rows, cols, cols, 1, 1, rows, 0, 0]
     numbers += [batch, rows * cols, rows * cols] if batch > 1 else []
-    plan = json.loads(_C.plan_transpose(numbers, 90, 132, 227 * 1024))
+    plan = json.loads(_C.plan_transpose(numbers, (90, 132, 227 * 1024, 90)))
     assert plan["kernel"] == kernel
     assert f"{tile}," in plan["reason"]

@@ -42,7 +42,7 @@ class KernelInfo:
     def takes(
         self, dtype: torch.dtype, device: torch.device | str, precision: str = "fp32"
     ) -> bool:
-        """Whether the kernel computes ``dtype`` in that precision on ``device``."""
+        """Whether this build's kernel computes ``dtype`` in that precision on ``device``."""
         keeps = self.float32_precision in ("ieee", precision) or precision == "tf32"
         if dtype == torch.float32 and not keeps:
             return False
@@ -53,8 +53,10 @@ class KernelInfo:
             return True
         if torch.device(device).type != "cuda":
             return False
-        found = torch.cuda.get_device_capability(device)
-        return found == self.capability if self.capability_alone else found >= self.capability
+        return all(
+            found == self.capability if self.capability_alone else found >= self.capability
+            for found in (torch.cuda.get_device_capability(device), code_capability(device))
+        )
 
 
 def _info(row: dict[str, Any]) -> KernelInfo:
@@ -87,6 +89,18 @@ def build_info() -> dict[str, Any]:
     info["cuda"] = info["cuda"] or None
     info["archs"] = info["archs"].split()
     return info
+
+
+def code_capability(device: torch.device | str | int) -> tuple[int, int]:
+    """Return the compute capability that the code was compiled for which a CUDA device runs.
+
+    It is less than the device's own where this build holds code for older GPUs only, and (0, 0)
+    where it holds none for the device.
+    """
+    index = torch.device(device).index if not isinstance(device, int) else device
+    index = torch.cuda.current_device() if index is None else index
+    with torch.cuda.device(index):
+        return divmod(json.loads(_C.code_capability(index)), 10)
 
 
 def kernel_resources(device: int = 0) -> list[dict[str, Any]]:

@@ -1,5 +1,10 @@
 #include "bindings/gemm.h"
 
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#include <array>
+#include <mutex>
+
 #include "bindings/layout.h"
 #include "gemm/gemm.h"
 
@@ -230,6 +235,26 @@ int variant_of(const Arguments& args, const gemm::Kernel& kernel) {
   return static_cast<int>(variant);
 }
 
+/// Warns, once per GPU, of kernels that this build lacks for it, in whose place slower ones run.
+void warn_of_missing_code(const gemm::KernelTable& table, const Device& device, int device_index) {
+  if (device.code_capability >= device.capability) return;
+  constexpr int MAX_DEVICES = 64;
+  static std::array<std::once_flag, MAX_DEVICES> once;
+  std::call_once(once.at(device_index), [&] {
+    std::string names;
+    for (const std::string& name : gemm::kernels_without_code(table, device)) {
+      names += (names.empty() ? "" : ", ") + name;
+    }
+    if (names.empty()) return;
+    const std::string text =
+        "torch_smem_gemm: this build holds no code of " + names + " for GPU " +
+        std::to_string(device_index) +
+        ", so slower kernels run in their place; rebuild with TORCH_CUDA_ARCH_LIST=" +
+        gemm::arch_list_for(device) + " (see `python -m torch_smem_gemm info`)";
+    aoti_torch_warn(__func__, __FILE_NAME__, __LINE__, text.c_str());
+  });
+}
+
 /// Writes `out` and, where there is one, `pre`, which is laid out alike.
 void run(const Arguments& args, const MatrixView& out, const OptionalTensor& pre = {}) {
   if (out.tensor->numel() == 0) return;
@@ -238,6 +263,9 @@ void run(const Arguments& args, const MatrixView& out, const OptionalTensor& pre
   const OnDeviceOf place(args.op, *args.a.tensor);
   const auto table = gemm::kernels(place.build());
   const int automatic = args.kernel == 0 ? gemm::choose(problem, place.device()).kernel : 0;
+  if (args.kernel == 0) {
+    warn_of_missing_code(table, place.device(), args.a.tensor->get_device_index());
+  }
   const int index = kernel_index(args.op, args.kernel % VARIANT_STEP, table.count, automatic);
   const gemm::Kernel& kernel = *table.kernels[index];
   problem.variant = variant_of(args, kernel);

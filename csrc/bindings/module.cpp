@@ -137,6 +137,12 @@ std::string kernel_symbols() {
 }
 
 #ifdef SMEM_WITH_CUDA
+/// Of the current GPU, whose index this is.
+int64_t code_capability(int64_t index) {
+  make_context_current(static_cast<int>(index));
+  return cuda_device(static_cast<int>(index)).code_capability;
+}
+
 /// For block sizes 1 to `max_threads`, how many blocks a multiprocessor of the current GPU holds.
 template <typename Table, typename Key>
 std::string active_blocks_in(const Table& table, int64_t kernel, Key key, int64_t max_threads,
@@ -180,6 +186,7 @@ std::string kernel_resources() {
   return json_array(rows);
 }
 #else
+int64_t code_capability(int64_t) { return 0; }
 std::string kernel_resources() {
   throw std::runtime_error("torch_smem_gemm: this build has no CUDA kernels");
 }
@@ -261,33 +268,46 @@ std::vector<int64_t> numbers_of(PyObject* list) {
   return numbers;
 }
 
-Device device_of(long long capability, long long multiprocessors, long long shared_bytes) {
-  return {static_cast<int>(capability), static_cast<int>(multiprocessors),
-          static_cast<size_t>(shared_bytes), nullptr};
-}
+/// A GPU as Python describes it: capability, SMs, shared bytes, capability of the code.
+struct Chip {
+  long long capability, multiprocessors, shared_bytes, code_capability;
+
+  Device device() const {
+    return {static_cast<int>(capability),
+            static_cast<int>(multiprocessors),
+            static_cast<size_t>(shared_bytes),
+            nullptr,
+            /*host=*/false,
+            static_cast<int>(code_capability)};
+  }
+};
 
 PyObject* py_plan_gemm(PyObject*, PyObject* arguments) {
   PyObject* list;
-  long long chip[3], dtype, precision;
-  if (!PyArg_ParseTuple(arguments, "OLLLLL", &list, &chip[0], &chip[1], &chip[2], &dtype,
-                        &precision)) {
+  Chip chip;
+  long long dtype, precision;
+  if (!PyArg_ParseTuple(arguments, "O(LLLL)LL", &list, &chip.capability, &chip.multiprocessors,
+                        &chip.shared_bytes, &chip.code_capability, &dtype, &precision)) {
     return nullptr;
   }
   const std::vector<int64_t> numbers = numbers_of(list);
   if (PyErr_Occurred()) return nullptr;
   return to_python([&] {
-    return plan_gemm(numbers, device_of(chip[0], chip[1], chip[2]), static_cast<DType>(dtype),
+    return plan_gemm(numbers, chip.device(), static_cast<DType>(dtype),
                      static_cast<gemm::Precision>(precision));
   });
 }
 
 PyObject* py_plan_transpose(PyObject*, PyObject* arguments) {
   PyObject* list;
-  long long chip[3];
-  if (!PyArg_ParseTuple(arguments, "OLLL", &list, &chip[0], &chip[1], &chip[2])) return nullptr;
+  Chip chip;
+  if (!PyArg_ParseTuple(arguments, "O(LLLL)", &list, &chip.capability, &chip.multiprocessors,
+                        &chip.shared_bytes, &chip.code_capability)) {
+    return nullptr;
+  }
   const std::vector<int64_t> numbers = numbers_of(list);
   if (PyErr_Occurred()) return nullptr;
-  return to_python([&] { return plan_transpose(numbers, device_of(chip[0], chip[1], chip[2])); });
+  return to_python([&] { return plan_transpose(numbers, chip.device()); });
 }
 
 PyObject* py_kernel_symbols(PyObject*, PyObject*) { return to_python(kernel_symbols); }
@@ -296,6 +316,12 @@ PyObject* py_active_blocks(PyObject*, PyObject* arguments) {
   long long v[5];
   if (!PyArg_ParseTuple(arguments, "LLLLL", &v[0], &v[1], &v[2], &v[3], &v[4])) return nullptr;
   return to_python([&] { return active_blocks(v[0], v[1], v[2], v[3], v[4]); });
+}
+
+PyObject* py_code_capability(PyObject*, PyObject* arguments) {
+  long long index;
+  if (!PyArg_ParseTuple(arguments, "L", &index)) return nullptr;
+  return to_python([&] { return json(code_capability(index)); });
 }
 
 PyObject* py_begin_trace(PyObject*, PyObject*) {
@@ -320,11 +346,14 @@ PyMethodDef methods[] = {
      "From now on kernels that this thread runs on CPU tensors are traced."},
     {"end_trace", py_end_trace, METH_NOARGS, "JSON: what they did."},
     {"plan_gemm", py_plan_gemm, METH_VARARGS,
-     "JSON: the kernel `auto` takes for (the numbers of torch.ops.smem._gemm_problem, capability, "
-     "SMs, shared bytes, dtype, precision)."},
+     "JSON: the kernel `auto` takes for (the numbers of torch.ops.smem._gemm_problem, (capability, "
+     "SMs, shared bytes, capability of the code), dtype, precision)."},
     {"plan_transpose", py_plan_transpose, METH_VARARGS,
      "JSON: the kernel `auto` takes for (the numbers of torch.ops.smem._transpose_problem, "
-     "capability, SMs, shared bytes)."},
+     "(capability, SMs, shared bytes, capability of the code))."},
+    {"code_capability", py_code_capability, METH_VARARGS,
+     "JSON: 10 * major + minor of what the code was compiled for that the current GPU, of this "
+     "index, runs of this binary; 0 where the binary holds none for it."},
     {nullptr, nullptr, 0, nullptr},
 };
 

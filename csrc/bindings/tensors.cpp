@@ -269,6 +269,7 @@ OnDeviceOf::OnDeviceOf(const char* op, const Tensor& tensor) : device_(HOST_DEVI
   (void)op;
   const int index = tensor.get_device_index();
   guard_.emplace(index);
+  make_context_current(index);
   device_ = cuda_device(index);
   device_.stream = current_stream(index);
 #else

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "device/device.h"
+#include "device/driver.h"
 
 namespace smem {
 namespace {
@@ -13,13 +14,44 @@ void check(cudaError_t error, const char* what) {
   throw std::runtime_error(std::string("smem: ") + what + " failed: " + cudaGetErrorString(error));
 }
 
+/// Whether the error says that this binary holds no code of a kernel for the current GPU.
+bool lacks_code(cudaError_t error) {
+  if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction &&
+      error != cudaErrorUnsupportedPtxVersion) {
+    return false;
+  }
+  static_cast<void>(cudaGetLastError());  // or the next call that asks would get it as well
+  return true;
+}
+
 int attribute(cudaDeviceAttr attr, int index) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, attr, index), "reading a device attribute");
   return value;
 }
 
+__global__ void empty_kernel() {}
+
+/// The capability that the code was compiled for which the current GPU runs of this binary. The
+/// driver reports it for each kernel, compiled in advance or from PTX; CUB asks in the same way
+/// (cub/util_device.cuh, PtxVersion). All sources are compiled for the same list of GPUs.
+int current_code_capability() {
+  const auto* const kernel = reinterpret_cast<const void*>(empty_kernel);
+  cudaFuncAttributes attributes{};
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+  if (lacks_code(error)) return 0;
+  check(error, "reading a kernel's attributes");
+  return attributes.ptxVersion;
+}
+
 }  // namespace
+
+void make_context_current(int index) {
+  static const auto current_context = driver_function<decltype(cuCtxGetCurrent)>("cuCtxGetCurrent");
+  CUcontext context = nullptr;
+  if (current_context(&context) == CUDA_SUCCESS && context) return;
+  check(cudaSetDevice(index), "making a device's context current");
+}
 
 Device cuda_device(int index) {
   constexpr int MAX_DEVICES = 64;
@@ -30,7 +62,10 @@ Device cuda_device(int index) {
         10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
             attribute(cudaDevAttrComputeCapabilityMinor, index),
         attribute(cudaDevAttrMultiProcessorCount, index),
-        static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)), nullptr};
+        static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)),
+        nullptr,
+        /*host=*/false,
+        current_code_capability()};
   });
   return devices[index];
 }
@@ -38,9 +73,8 @@ Device cuda_device(int index) {
 std::optional<KernelResources> cuda_kernel_resources(const void* function) {
   cudaFuncAttributes a{};
   const cudaError_t error = cudaFuncGetAttributes(&a, function);
-  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
-    static_cast<void>(cudaGetLastError());
-    return std::nullopt;
+  if (lacks_code(error) || (error == cudaSuccess && a.maxThreadsPerBlock == 1)) {
+    return std::nullopt;  // see device/target.h
   }
   check(error, "reading a kernel's attributes");
   return KernelResources{a.numRegs, a.maxThreadsPerBlock, a.sharedSizeBytes, a.localSizeBytes,

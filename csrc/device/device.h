@@ -10,7 +10,13 @@
 
 namespace smem {
 
-/// Capability, multiprocessors and shared memory of GPU `index`; read once a device.
+/// Makes the context of GPU `index` current for the calling thread, which may not have used a GPU
+/// before. `index` is the runtime's current device, but a thread that only inherited that device
+/// has no context, and calls of the driver, such as those that encode tensor maps, need one.
+void make_context_current(int index);
+
+/// Capability, multiprocessors and shared memory of GPU `index`, and what this binary holds for it;
+/// read once per device, with the device's context current.
 Device cuda_device(int index);
 
 /// What the compiler made of a kernel, as the driver of the current GPU reports it.

@@ -28,6 +28,14 @@ struct Device {
   size_t shared_bytes;  ///< the most shared memory a block may opt in to
   void* stream;         ///< cudaStream_t; not used by host_run
   bool host = false;    ///< host_run, which has no tensor cores
+  /// What the code was compiled for that the GPU runs of this binary: less than `capability` where
+  /// the binary holds code for older GPUs only, 0 where it holds none that this GPU can run.
+  int code_capability = capability;
+
+  /// Whether the GPU runs code for sm_90a of this binary: wgmma, TMA, clusters.
+  constexpr bool runs_sm90a() const {
+    return !host && capability == 90 && code_capability == capability;
+  }
 };
 
 /// host_run stands for an H200: capability 9.0, 227 KiB of shared memory a block.
@@ -54,14 +62,6 @@ inline void check_launch(cudaError_t error, const char* kernel) {
         "its compute capability (see `python -m torch_smem_gemm info`)";
   }
   throw std::runtime_error(text);
-}
-
-/// Whether this build has code made for GPUs of just this capability.
-constexpr bool has_code_for(int capability) {
-  for (const int architecture : {__CUDA_ARCH_LIST__}) {
-    if (architecture == 10 * capability) return true;
-  }
-  return false;
 }
 #endif
 
@@ -94,9 +94,8 @@ void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry
   config.dynamicSmemBytes = geometry.dynamic_shared_bytes;
   config.stream = static_cast<cudaStream_t>(device.stream);
   config.attrs = &early;
-  // Code made for older GPUs would not wait.
-  const bool waits = device.capability >= 90 && has_code_for(device.capability);
-  config.numAttrs = geometry.early && waits ? 1 : 0;
+  // Code compiled for older GPUs does not wait.
+  config.numAttrs = geometry.early && device.code_capability >= 90 ? 1 : 0;
   check_launch(cudaLaunchKernelEx(&config, kernel, argument), name);
 #else
   (void)device;

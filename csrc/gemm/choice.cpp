@@ -29,12 +29,18 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
   const auto refuse = [&](const std::string& why) {
     throw std::runtime_error(std::string("smem.gemm: kernel '") + kernel.name + "' " + why);
   };
-  if (const auto [capability, alone] = kernel.tensor_cores; capability > 0) {
-    const bool fits = alone ? device.capability == capability : device.capability >= capability;
-    if (device.host || !fits) {
-      refuse("runs on tensor cores and needs a GPU of compute capability " +
-             capability_text(capability) + (alone ? ", got " : " or newer, got ") +
+  if (const TensorCores& needed = kernel.tensor_cores; needed.capability > 0) {
+    const std::string capability = capability_text(needed.capability);
+    if (device.host || !needed.fit(device.capability)) {
+      refuse("runs on tensor cores and needs a GPU of compute capability " + capability +
+             (needed.alone ? ", got " : " or newer, got ") +
              (device.host ? "CPU tensors" : capability_text(device.capability)));
+    }
+    if (!needed.fit(device.code_capability)) {
+      refuse("needs code for compute capability " + capability + (needed.alone ? "" : " or newer") +
+             ", which this build does not hold for this GPU (" +
+             capability_text(device.capability) +
+             "); rebuild with TORCH_CUDA_ARCH_LIST=" + arch_list_for(device));
     }
   }
   if (!kernel.takes(problem.dtype)) {
@@ -57,6 +63,21 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
          name_of(problem.dtype) + ", got " + std::to_string(problem.K));
 }
 
+std::string arch_list_for(const Device& device) {
+  return capability_text(device.capability) + (device.capability == 90 ? "a" : "");
+}
+
+std::vector<std::string> kernels_without_code(const KernelTable& table, const Device& device) {
+  std::vector<std::string> names;
+  for (int i = 0; i < table.count; ++i) {
+    const TensorCores& needed = table.kernels[i]->tensor_cores;
+    if (needed.fit(device.capability) && !needed.fit(device.code_capability)) {
+      names.emplace_back(table.kernels[i]->name);
+    }
+  }
+  return names;
+}
+
 Choice choose(const Problem& problem, const Device& device) {
   // A function of N and K alone: fp16x3 has other bits than the SIMT kernels. Torch | simt | fp16x3
   // in us: 256^3 12 | 12 | 18, 512^3 18 | 23 | 22, 1024^3 64 | 76 | 35; with few columns
@@ -67,24 +88,23 @@ Choice choose(const Problem& problem, const Device& device) {
   constexpr int64_t FEWEST_COLUMNS = 64, SHORTEST_K = 128, SMALLEST_B = 1 << 17, LONG_K = 8192;
   const bool is_wide =
       problem.N > FEWEST_COLUMNS || (problem.N == FEWEST_COLUMNS && problem.K < LONG_K);
-  if (problem.dtype == DType::f32 && problem.precision == Precision::fp32 &&
-      device.capability == 90 && !device.host && is_wide && problem.K >= SHORTEST_K &&
-      problem.N * problem.K >= SMALLEST_B) {
+  if (problem.dtype == DType::f32 && problem.precision == Precision::fp32 && device.runs_sm90a() &&
+      is_wide && problem.K >= SHORTEST_K && problem.N * problem.K >= SMALLEST_B) {
     return {index_of(host_kernels(), "fp16x3"),
             "float32 by three float16 products on Hopper's tensor cores"};
   }
   const bool tf32 = problem.dtype == DType::f32 && problem.precision == Precision::tf32;
-  if ((size_of(problem.dtype) == 2 || tf32) && device.capability == 90 && !device.host) {
+  if ((size_of(problem.dtype) == 2 || tf32) && device.runs_sm90a()) {
     return {index_of(host_kernels(), "wgmma"),
             (tf32 ? "tf32" : name_of(problem.dtype)) + std::string(" on Hopper's tensor cores")};
   }
-  if ((size_of(problem.dtype) == 2 || tf32) && device.capability >= 80 && !device.host) {
+  if ((size_of(problem.dtype) == 2 || tf32) && device.code_capability >= 80 && !device.host) {
     return {index_of(host_kernels(), "tensor_core"),
             (tf32 ? "tf32" : name_of(problem.dtype)) +
                 std::string(" on tensor cores, the same bits at every M")};
   }
   // Its bits are those of all SIMT kernels, so it may choose its tile, and cut K, as M suits it.
-  if (size_of(problem.dtype) >= 4 && device.capability >= 80) {
+  if (size_of(problem.dtype) >= 4 && device.code_capability >= 80) {
     return {index_of(host_kernels(), "simt"), std::string("IEEE ") + name_of(problem.dtype)};
   }
   const int64_t tile = problem.dtype == DType::f64 ? 64 : 128;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "device/choice.h"
 #include "device/dtype.h"
@@ -61,6 +62,9 @@ struct Problem {
 struct TensorCores {
   int capability = 0;  ///< 10 * major + minor of the oldest that has them; 0: none needed
   bool alone = false;  ///< and no newer one: code for sm_90a, say, runs on 9.0 only
+
+  /// Whether they are there at this capability, be it of a GPU or of the code compiled for it.
+  constexpr bool fit(int found) const { return alone ? found == capability : found >= capability; }
 };
 
 /// A set of dtypes.
@@ -114,6 +118,12 @@ KernelTable kernels(Build build);
 
 /// Throws, naming the limit, where the kernel cannot take the problem on that device.
 void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device);
+
+/// Names of the kernels in the table that this GPU could run, if the binary held their code for it.
+std::vector<std::string> kernels_without_code(const KernelTable& table, const Device& device);
+
+/// TORCH_CUDA_ARCH_LIST for a build that holds everything for this GPU: "9.0a".
+std::string arch_list_for(const Device& device);
 
 /// What `auto` runs, and why. A pure function. SIMT kernels all give the same bits, and so do those
 /// on tensor cores: within a kind the choice may look at M, between the two it must not.

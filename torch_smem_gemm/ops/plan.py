@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm import _C
+from torch_smem_gemm._kernels import code_capability
 from torch_smem_gemm.ops._checks import check_gemm, check_transpose
 from torch_smem_gemm.ops._codes import PRECISIONS, precision_code, resolved
 
@@ -61,16 +62,30 @@ def plan_problem(
     capability: tuple[int, int] = (9, 0),
     multiprocessors: int = 132,
     shared_bytes: int = 227 * 1024,
+    code: tuple[int, int] | None = None,
     precision: str = "fp32",
 ) -> Plan:
-    """Return the plan for a GEMM on such a GPU (default: H200). Needs no GPU."""
+    """Return the plan for a GEMM on such a GPU (default: H200). Needs no GPU.
+
+    ``code`` is the capability that the build holds code for; None for the GPU's own.
+    """
     p = problem
     nested = (p.m, p.n, p.k), *p.strides, p.misaligned, *p.batch
     numbers = list(chain.from_iterable(nested))
-    major, minor = capability
-    chip = 10 * major + minor, multiprocessors, shared_bytes
-    code = precision_code("plan", precision) - 1  # C++ has none for None
-    return Plan(**json.loads(_C.plan_gemm(numbers, *chip, _DTYPE_CODES[dtype], code)))
+    chip = _chip(capability, multiprocessors, shared_bytes, code)
+    kept = precision_code("plan", precision) - 1  # C++ has none for None
+    return Plan(**json.loads(_C.plan_gemm(numbers, chip, _DTYPE_CODES[dtype], kept)))
+
+
+def _chip(
+    capability: tuple[int, int],
+    multiprocessors: int,
+    shared_bytes: int,
+    code: tuple[int, int] | None = None,
+) -> tuple[int, ...]:
+    """What C++ describes a GPU by."""
+    of_gpu, of_code = (10 * major + minor for major, minor in (capability, code or capability))
+    return of_gpu, multiprocessors, shared_bytes, of_code
 
 
 def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
@@ -86,6 +101,7 @@ def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
         capability=(device.major, device.minor),
         multiprocessors=device.multi_processor_count,
         shared_bytes=device.shared_memory_per_block_optin,  # type: ignore[attr-defined]
+        code=code_capability(a.device),
         precision=next(name for name, value in PRECISIONS.items() if name and value == (code or 1)),
     )
 
@@ -129,9 +145,8 @@ def plan_transpose(
     shared_bytes: int = 227 * 1024,
 ) -> Plan:
     """Return the plan for tensors laid out so on such a GPU (default: H200). Needs no GPU."""
-    major, minor = capability
     numbers = _transpose_numbers(x, dim0, dim1, out)
-    text = _C.plan_transpose(numbers, 10 * major + minor, multiprocessors, shared_bytes)
+    text = _C.plan_transpose(numbers, _chip(capability, multiprocessors, shared_bytes))
     return Plan(**json.loads(text))
 
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "device/programmatic.h"
+#include "device/target.h"
 #include "gemm/halves/boxes.h"
 #include "gemm/halves/few_products.h"
 #include "gemm/halves/few_rows.h"
@@ -95,7 +96,8 @@ __device__ __forceinline__ void multiply_columns(const Arguments& args, const Sh
 }
 
 template <typename Shape>
-__global__ void __launch_bounds__(Shape::THREADS, Shape::BLOCKS_AT_ONCE)
+__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, Shape::THREADS),
+                                  Shape::BLOCKS_AT_ONCE)
     few_rows_kernel(const __grid_constant__ Arguments args) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const Shared<Shape> shared;
@@ -134,8 +136,6 @@ __global__ void __launch_bounds__(Shape::THREADS, Shape::BLOCKS_AT_ONCE)
   if (!shared.notes->has_exact) return;
   for_each_tile(args, *shared.notes, false,
                 [&](unsigned tile, unsigned) { compute_exact_lines<Shape>(args, tile); });
-#else
-  __trap();  // a build for several architectures holds this kernel for each
 #endif
 }
 

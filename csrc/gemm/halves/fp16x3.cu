@@ -20,9 +20,8 @@ namespace {
 bool takes(const Problem& problem, const Device& device) {
   // Rows and columns are counted in 32 bits, up to a tile beyond the last; halves come in pairs.
   constexpr int64_t LARGEST = (int64_t{1} << 30) - 1024, MOST_TILES = int64_t{1} << 30, TILE = 128;
-  return problem.dtype == DType::f32 && device.capability == 90 && problem.M >= 1 &&
-         problem.N >= 1 && problem.K >= 1 && problem.M < LARGEST && problem.N < LARGEST &&
-         problem.K < LARGEST &&
+  return problem.dtype == DType::f32 && device.runs_sm90a() && problem.M >= 1 && problem.N >= 1 &&
+         problem.K >= 1 && problem.M < LARGEST && problem.N < LARGEST && problem.K < LARGEST &&
          ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * members_of(problem) *
                  Chunks(problem.N, problem.K).count <
              MOST_TILES;

@@ -22,6 +22,7 @@
 #include <algorithm>
 
 #include "device/programmatic.h"
+#include "device/target.h"
 #include "device/wgmma.h"
 #include "gemm/halves/boxes.h"
 #include "gemm/halves/exact.h"
@@ -262,7 +263,7 @@ struct Worker {
 };
 
 template <int COLS>
-__global__ void __launch_bounds__(THREADS, 1)
+__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), 1)
     product_kernel(const __grid_constant__ Arguments args) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const Worker<Shape<COLS>> worker{args};
@@ -287,8 +288,6 @@ __global__ void __launch_bounds__(THREADS, 1)
     // Among those who multiply: the other threads have ended or have nothing left to do but that.
     if (__syncthreads_or(has_exact)) worker.compute_exactly();
   }
-#else
-  __trap();  // a build for several architectures holds this kernel for each
 #endif
 }
 

@@ -8,6 +8,7 @@
 
 #include "device/parameters.h"
 #include "device/programmatic.h"
+#include "device/target.h"
 #include "device/wgmma.h"
 #include "gemm/hopper/elements.h"
 #include "gemm/hopper/finish.h"
@@ -285,7 +286,8 @@ struct WorkerOf {
 
 // nvcc cannot write the host's side of a kernel whose template argument is a struct.
 template <typename T, Major A_MAJOR, Major B_MAJOR, int INDEX, Exit EXIT>
-__global__ void __launch_bounds__(TILES[INDEX].threads(), TILES[INDEX].blocks)
+__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, TILES[INDEX].threads()),
+                                  TILES[INDEX].blocks)
     gemm_kernel(const __grid_constant__ Arguments<T> args) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Tile TILE = TILES[INDEX];
@@ -320,8 +322,6 @@ __global__ void __launch_bounds__(TILES[INDEX].threads(), TILES[INDEX].blocks)
     __syncwarp();
     cluster_sync();
   }
-#else
-  __trap();  // a build for several architectures holds this kernel for each
 #endif
 }
 

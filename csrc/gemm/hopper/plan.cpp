@@ -338,7 +338,7 @@ bool takes(const Problem& problem, const Device& device) {
   // Rows and columns are counted in 32 bits, up to a tile beyond the last.
   constexpr int64_t LARGEST = (int64_t{1} << 31) - 1024, MOST_TILES = int64_t{1} << 30;
   if (problem.dtype == DType::f64) return false;
-  if (device.capability != 90 || device.shared_bytes < SHARED_BYTES) return false;
+  if (!device.runs_sm90a() || device.shared_bytes < SHARED_BYTES) return false;
   if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;
   if (problem.M >= LARGEST || problem.N >= LARGEST || problem.K >= LARGEST) return false;
   return ceil_div(problem.M, 64) * ceil_div(problem.N, 32) * members_of(problem) < MOST_TILES;

@@ -1,30 +1,12 @@
-#include <cuda_runtime.h>
-
 #include <stdexcept>
 #include <string>
 
+#include "device/driver.h"
 #include "gemm/hopper/tensor_map.h"
 #include "gemm/hopper/tile.h"
 
 namespace smem::gemm::hopper {
 namespace {
-
-using Encode = decltype(&cuTensorMapEncodeTiled);
-
-/// The driver's function, asked for at run time: the extension must load where there is no driver.
-Encode encoder() {
-  static const Encode found = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                               12000, cudaEnableDefault, &result);
-    if (error != cudaSuccess || result != cudaDriverEntryPointSuccess || !function) {
-      throw std::runtime_error("smem: this GPU driver has no cuTensorMapEncodeTiled");
-    }
-    return reinterpret_cast<Encode>(function);
-  }();
-  return found;
-}
 
 CUtensorMapDataType type_of(const TensorShape& shape) {
   switch (shape.dtype) {
@@ -50,11 +32,13 @@ CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y, bool
   // takes 14.2 us then, and 12.9 so; what is aligned takes as long.
   const bool is_widest = box_x * bytes == ROW_BYTES;
   CUtensorMap map;
+  static const auto encode =
+      driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   const CUresult result =
-      encoder()(&map, type_of(shape), 3, const_cast<void*>(shape.data), sizes, strides, box, every,
-                CU_TENSOR_MAP_INTERLEAVE_NONE,
-                is_widest || apart ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(&map, type_of(shape), 3, const_cast<void*>(shape.data), sizes, strides, box, every,
+             CU_TENSOR_MAP_INTERLEAVE_NONE,
+             is_widest || apart ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     throw std::runtime_error(
         "smem: the driver refused a tensor map (" + std::to_string(static_cast<int>(result)) +

@@ -13,6 +13,7 @@
 // Every sum is one chain of mma with K ascending, from zero: all tiles, and so all M, give the same
 // bits. They are not those of the ladder's other kernels, which add one product at a time.
 // Reads: A ceil(N/128) times, B ceil(M/256) times. Writes: out once.
+#include "device/target.h"
 #include "gemm/block.h"
 #include "gemm/operand_tile.h"
 
@@ -125,7 +126,8 @@ struct WarpTile {
 };
 
 template <typename T, typename Shape, bool A_ALONG_K, bool B_ALONG_K>
-__global__ void __launch_bounds__(Shape::THREADS, 256 / Shape::THREADS)
+__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, Shape::THREADS),
+                                  256 / Shape::THREADS)
     tensor_core_kernel(const __grid_constant__ Problem problem) {
 #if __CUDA_ARCH__ >= 800
   constexpr int PRODUCTS = 2 * CHUNK<T>, DEPTH = Shape::CHUNKS * CHUNK<T>;  // along K
@@ -181,8 +183,6 @@ __global__ void __launch_bounds__(Shape::THREADS, 256 / Shape::THREADS)
   }
   __syncthreads();
   tile.store(block, reinterpret_cast<float*>(shared));
-#else
-  __trap();  // check_requirements refuses GPUs before sm_80
 #endif
 }
 

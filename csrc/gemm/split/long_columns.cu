@@ -8,6 +8,7 @@
 #include "device/cluster.h"
 #include "device/cluster_memory.h"
 #include "device/programmatic.h"
+#include "device/target.h"
 #include "gemm/split/kernels.h"
 #include "gemm/split/share.h"
 #include "gemm/split/shared_extremes.h"
@@ -32,9 +33,9 @@ struct LongColumns {
 };
 
 template <bool WIDE, int THREADS>
-__global__ void __launch_bounds__(THREADS, blocks_at_once(THREADS))
+__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), blocks_at_once(THREADS))
     long_columns_kernel(const __grid_constant__ LongColumns columns) {
-#if __CUDA_ARCH__ >= 900
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ SharedExtremes<THREADS / 32, LINES> of_warps;
   __shared__ Tile<Extremes, 1, LINES> of_block;
   __shared__ Tile<int, 1, LINES> scales;
@@ -65,8 +66,6 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once(THREADS))
   share.store_halves(load_vector<RUN>(scales.at(0, in_tile)), columns.padded_length);
   wait_for_cluster();
   wait_for_previous();
-#else
-  __trap();  // a build for several architectures holds this kernel for each
 #endif
 }
 
@@ -96,9 +95,7 @@ void launch_long_columns(const Split& split, const Device& device, bool early) {
 
 }  // namespace
 
-bool has_clusters(const Device& device) {
-  return device.capability == 90 && has_code_for(device.capability);
-}
+bool has_clusters(const Device& device) { return device.runs_sm90a(); }
 
 void long_columns(const Split& split, const Device& device, bool early) {
   if (split.part_length <= length_of(256) * MOST_BLOCKS) {

@@ -1,0 +1,28 @@
+// Which instructions the code being compiled may use. One build compiles a kernel for several GPUs;
+// where the target lacks its instructions, the kernel's body is empty, and dispatch does not choose
+// it (Device::code_capability). Its launch bound is one thread there, so that a launch by mistake
+// fails with an error instead of doing nothing.
+#pragma once
+
+#include "device/platform.h"
+
+namespace smem {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr bool TARGET_HAS_SM80 = false;
+#else
+constexpr bool TARGET_HAS_SM80 = true;
+#endif
+
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+constexpr bool TARGET_HAS_SM90A = false;
+#else
+constexpr bool TARGET_HAS_SM90A = true;
+#endif
+
+/// A kernel's launch bound.
+constexpr int launch_bound(bool target_has_code, int threads) {
+  return target_has_code ? threads : 1;
+}
+
+}  // namespace smem
