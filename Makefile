@@ -60,6 +60,7 @@ docs: extension  ## write README's tables and docs/*.md: from bench/results, and
 	$(PY) -m torch_smem_gemm bench report
 	PYTHONPATH=. $(PY) bench/claims.py
 	PYTHONPATH=. $(PY) bench/accuracy.py
+	PYTHONPATH=. $(PY) bench/worst_case.py
 	PYTHONPATH=. $(PY) bench/training.py
 	PYTHONPATH=. $(PY) bench/invariance.py
 	PYTHONPATH=. $(PY) bench/occupancy.py

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from torch_smem_gemm.bench.bounds import ULP
+
 Make = Callable[[int, int, torch.device | str], Tensor]
-ULP = 2.0**-24  # half a unit in the last place of float32, relative
 
 
 def _powers_of_ten(*shape: int, device: torch.device | str) -> Tensor:

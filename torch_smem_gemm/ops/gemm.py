@@ -61,8 +61,9 @@ def gemm(
         out_dtype: None for the inputs' dtype. torch.float32 with float16 or bfloat16 inputs keeps
             the float32 sums as they are, as torch.mm's does.
         precision: the least that float32 products keep, forward and backward; other dtypes have one
-            precision. "fp32": an error no larger than cuBLAS SGEMM's; "ieee": every product and sum
-            an IEEE fma; "tf32": factors of 10 bits. None is "tf32" where torch's setting allows it
+            precision. "fp32": float32's error, by whichever kernel is fastest: docs/accuracy.md has
+            the bound that holds on every input; "ieee": every product and sum an IEEE fma; "tf32":
+            factors of 10 bits. None is "tf32" where torch's setting allows it
             (torch.backends.cuda.matmul.fp32_precision, read at the call), else "fp32".
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("gemm")``; on CPU tensors
             the named kernel itself runs on the CPU, unless it is one for tensor cores.

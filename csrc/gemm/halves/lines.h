@@ -57,15 +57,16 @@ __device__ __forceinline__ float scaled(float x, int exponent) {
 }
 
 /// `sum` and the products of what halves leave of the two lines, if they are MENDED: of the row of
-/// A with B, then of the column of B with A.
+/// A with B, then of the column of B with A, unless the first was that product.
 template <typename Sum>
 __device__ __forceinline__ Sum mended(const Lines& a, int64_t row, const Lines& b, int64_t col,
                                       Sum sum) {
-  if (a.mark[row] == MENDED) {
+  const bool row_is_mended = a.mark[row] == MENDED;
+  if (row_is_mended) {
     const float of_b = b.from[col * b.line_stride + a.position[row] * b.stride];
     sum = fma(Sum{a.rest[row]}, Sum{of_b}, sum);
   }
-  if (b.mark[col] == MENDED) {
+  if (b.mark[col] == MENDED && !(row_is_mended && a.position[row] == b.position[col])) {
     const float of_a = a.from[row * a.line_stride + b.position[col] * a.stride];
     sum = fma(Sum{of_a}, Sum{b.rest[col]}, sum);
   }

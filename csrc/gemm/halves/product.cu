@@ -8,8 +8,8 @@
 // chain, so only 32 products of hi hi follow each other there: the CUDA cores add these chains,
 // rounding, while the tensor cores are at the two other products, whose chain may be as long as K
 // because it is 2^-12 smaller. Sixteen chains, over 512 of K, are then added to a total in shared
-// memory, and what rounding takes from that goes into the next sixteen. So the error does not grow
-// with K.
+// memory, and what rounding takes from that goes into the next sixteen. So the loss by these
+// additions does not grow with K; docs/accuracy.md bounds the error.
 //
 // Where out has too few tiles, K is cut into chunks (chunks.h): each is computed so, as if it were
 // all, and its sums go to memory.
