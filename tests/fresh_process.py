@@ -21,6 +21,7 @@ import torch_smem_gemm as smem
 
 M, N, K = 192, 256, 512  # N * K is just enough for `fp16x3`
 OPS = torch.ops.smem
+_LAYER = smem.Linear(K, N, bias=False, activation="gelu", device="meta", dtype=torch.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,7 @@ def _linear(run: Callable[..., Tensor]) -> Call:
 
 
 def _by_module(x: Tensor, weight: Tensor) -> Tensor:
-    layer = smem.Linear(K, N, bias=False, activation="gelu", device="meta", dtype=x.dtype)
-    return torch.func.functional_call(layer, {"weight": weight}, (x,))
+    return torch.func.functional_call(_LAYER, {"weight": weight}, (x,))
 
 
 CALLS = {

@@ -52,6 +52,10 @@ NAMES = [
     ("NVIDIA H100 PCIe", "H100 PCIe"),
     ("NVIDIA GeForce RTX 4090", "RTX 4090"),
     ("rtx 5090", "RTX 5090"),
+    ("4090", "RTX 4090"),
+    ("RTX4090", "RTX 4090"),
+    ("h100-pcie", "H100 PCIe"),
+    ("PCIe", "H100 PCIe"),
 ]
 
 
@@ -69,7 +73,7 @@ def test_every_device_is_found_by_each_name_and_has_limits() -> None:
         assert any(row.name.startswith(chip) for chip in limits.chips)
 
 
-@pytest.mark.parametrize("name", ["", "H20", "A100 PCIe 80GB", "GTX 1080"])
+@pytest.mark.parametrize("name", ["", "NVIDIA", "H20", "RTX", "80GB", "A100 PCIe 80GB", "GTX 1080"])
 def test_unknown_device(name: str) -> None:
     with pytest.raises(ValueError, match=r"name is .*, expected one of P100 SXM2, .* RTX 5090$"):
         analysis.device(name)

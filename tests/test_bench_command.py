@@ -73,18 +73,20 @@ def test_against_whom(tmp_path: Path) -> None:
 def test_default_sets_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "gemm", "--device", "cpu", "--quick"]) == 0
     text = capsys.readouterr().out
-    assert "problems are too large for a CPU: name their sets to run all" in text
-    assert "0 problems in " in text
+    assert "problems are too large for a CPU and left out" in text
+    assert "4 problems in " in text
+    assert "256 256 256" in text
     assert main(["bench", "transpose", "--device", "cpu", "--quick"]) == 0
     assert "1024 1024" in capsys.readouterr().out
 
 
-def test_all_on_a_cpu(tmp_path: Path) -> None:
+def test_all_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     out, plot = tmp_path / "all.json", tmp_path / "all.png"
     command = ["bench", "all", "--device", "cpu", "--quick", "--json", str(out)]
     assert main([*command, "--plot", str(plot)]) == 0
-    assert {row.op for row in results.load(out)["rows"]} >= {"transpose", "sum"}
+    assert {row.op for row in results.load(out)["rows"]} >= {"gemm", "transpose", "sum"}
+    assert "problems are too large for a CPU and left out" in capsys.readouterr().out
     assert plot.read_bytes().startswith(PNG)
 
 
@@ -103,6 +105,85 @@ def test_missing_matplotlib_is_told_before_measuring(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SystemExit, match=r"pip install 'torch-smem-gemm\[bench\]'"):
         main([*LADDER, "--plot", "ladder.png"])
+
+
+# --- files, memory, accidents
+
+
+@pytest.mark.parametrize("option", ["--json", "--plot"])
+def test_a_file_that_cannot_be_written_is_told_before_measuring(
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if option == "--plot":
+        pytest.importorskip("matplotlib")
+    monkeypatch.setattr(suite, "run", None)
+    folder, file = tmp_path / "folder.png", tmp_path / "file"
+    folder.mkdir()
+    file.touch()
+    for path, why in ((folder, "Is a directory"), (file / "out.png", "file")):
+        with pytest.raises(SystemExit) as exit_:
+            main(bench("sum", tmp_path, option, str(path)))
+        assert exit_.value.code == 2
+        assert why in capsys.readouterr().err
+    assert not any(folder.iterdir())
+
+
+def test_a_problem_that_finds_no_memory_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shapes, out = tmp_path / "mine.txt", tmp_path / "results.json"
+    shapes.write_text("8 9 10\n1000000000000 8 8\n4 5 6\n")
+    command = ["bench", "gemm", "--device", "cpu", "--shapes", str(shapes), "--json", str(out)]
+    assert main(command) == 0
+    statuses = [(row.shape, row.status) for row in results.load(out)["rows"] if row.name == "smem"]
+    assert statuses == [("8 9 10", "ok"), ("1000000000000 8 8", "n/a"), ("4 5 6", "ok")]
+    assert "4 5 6" in capsys.readouterr().out
+
+
+def test_an_accident_leaves_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = smem.gemm
+
+    def breaks(a: Tensor, b: Tensor, **kwargs: Any) -> Tensor:
+        if a.dim() == 3:
+            raise RuntimeError("the device is gone")
+        return original(a, b, **kwargs)
+
+    monkeypatch.setattr(smem, "gemm", breaks)
+    out = tmp_path / "results.json"
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        main(bench("gemm", tmp_path, "--json", str(out)))
+    found = results.load(out)
+    assert found["interrupted"] is True
+    assert {row.shape for row in found["rows"]} == {"20 30 40", "8 9 10 layout=tn"}
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".part"] == []
+
+
+def test_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(path: Path, found: object) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(results, "save", full)
+    out = tmp_path / "results.json"
+    assert main(bench("gemm", tmp_path, "--json", str(out))) == 1
+    printed = capsys.readouterr()
+    assert "4 5 6 batch=3" in printed.out
+    assert "results.json is not written: [Errno 28] No space left on device" in printed.err
+
+
+def test_results_replace_a_file_as_a_whole(tmp_path: Path) -> None:
+    out = tmp_path / "results.json"
+    assert main(bench("sum", tmp_path, "--json", str(out))) == 0
+    before = out.read_text()
+    found = results.load(out)
+    (tmp_path / "results.json.part").mkdir()  # in the way of the new one
+    with pytest.raises(OSError, match=r"results\.json\.part"):
+        results.save(out, found)
+    assert out.read_text() == before
 
 
 # --- wrong results

@@ -85,9 +85,18 @@ def test_quick_picture_is_a_small_part_of_it() -> None:
     assert sum(job.weight() for job in quick) < sum(job.weight() for job in whole) / 5
 
 
+def test_what_fits_a_cpu_is_chosen_before_the_marked() -> None:
+    """No marked square fits."""
+    small = suite.jobs("gemm", "squares", "float32", ["torch"], CPU, marked=True, small=True)
+    assert [job.shape.m for job in small] == [256, 384, 512, 768]
+    both = suite.jobs("transpose", "transpose", "float32", ["torch"], CPU, marked=True, small=True)
+    assert [job.shape.sizes for job in both] == [(1024, 1024)]
+    assert "gemm" in {job.op for job in suite.picture(CPU, quick=True)}
+
+
 def test_picture_of_a_cpu_is_small() -> None:
     for job in suite.picture(CPU, quick=False):
-        assert suite.fits_a_cpu(job)
+        assert suite.fits_a_cpu(job.shape)
         assert {contender.name for contender in job.contenders if contender.peer} <= {
             "torch",
             "copy",

@@ -145,7 +145,7 @@ def test_gemm_in_each_argument(choice: str, activation: str | None, device: str)
 def test_gemm_with_an_unused_c(device: str) -> None:
     a, c = (torch.randn(3, 3, dtype=torch.float64, device=device) for _ in range(2))
     named = CHOICES["named"]["gemm"]
-    _, tangent = func.jvp(lambda c: smem.gemm(a, a, c=c, kernel=named), (c,), (c,))
+    _, tangent = func.jvp(lambda c: smem.gemm(a, a, c=c, beta=0.0, kernel=named), (c,), (c,))
     assert torch.equal(tangent, torch.zeros_like(a))
 
 

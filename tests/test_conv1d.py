@@ -76,7 +76,7 @@ def test_names_precision_and_repr() -> None:
     assert smem.convert(model, precision="ieee") == ["0", "1", "2"]
     assert layer.precision == model[1].precision == "ieee"
     assert layer.weight is weight
-    assert repr(layer) == "Conv1D(nf=4, nx=6)"
+    assert repr(layer) == "smem.Conv1D(nf=4, nx=6)"
     assert type(pickle.loads(pickle.dumps(layer))) is conv1d.Conv1D
     again = smem.convert(model)
     assert again.skipped["0"] == "already a torch_smem_gemm.Conv1D"

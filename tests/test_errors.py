@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from helpers import GEMMS, SUMS, TRANSPOSES
@@ -18,10 +19,12 @@ import torch_smem_gemm as smem
 from torch_smem_gemm.ops._dispatch import asking_torch_for_memory
 
 OPS = torch.ops.smem
-EVERY_GEMM = [
+NAMED_GEMMS = [row.name for row in smem.kernels("gemm")]
+WGMMA = [
     name
     for row in smem.kernels("gemm")
-    for name in (row.name, *(f"{row.name}:{variant}" for variant in row.variants))
+    if row.name == "wgmma"
+    for name in (row.name, *(f"wgmma:{variant}" for variant in row.variants))
 ]
 NAMED = {"gemm": GEMMS[2], "transpose": TRANSPOSES[0], "sum": SUMS[0]}
 FLOAT = torch.float32
@@ -295,12 +298,22 @@ CHOICES = [
     (
         lambda x: smem.gemm(x, x, kernel="cublas"),
         ValueError,
-        f"smem.gemm: kernel is 'cublas', expected one of {_valid(['auto', *EVERY_GEMM])}",
+        f"smem.gemm: kernel is 'cublas', expected one of {_valid(['auto', *NAMED_GEMMS])}",
     ),
     (
         lambda x: smem.gemm(x, x, kernel=None),
         TypeError,
-        f"smem.gemm: kernel is None, expected one of {_valid(['auto', *EVERY_GEMM])}",
+        f"smem.gemm: kernel is None, expected one of {_valid(['auto', *NAMED_GEMMS])}",
+    ),
+    (
+        lambda x: smem.gemm(x, x, kernel="wgmma:1x1"),
+        ValueError,
+        f"smem.gemm: kernel is 'wgmma:1x1', expected one of {_valid(WGMMA)}",
+    ),
+    (
+        lambda x: smem.gemm(x, x, kernel="naive:1x1"),
+        ValueError,
+        f"smem.gemm: kernel is 'naive:1x1', expected one of {_valid(['auto', *NAMED_GEMMS])}",
     ),
     (
         lambda x: smem.transpose(x, kernel="tree"),
@@ -315,7 +328,7 @@ CHOICES = [
     (
         lambda x: smem.kernels("matmul"),
         ValueError,
-        "smem.kernels: op is 'matmul', expected one of gemm, transpose, sum",
+        "smem.kernels: op is 'matmul', expected one of gemm, transpose, sum, mean, amax, amin",
     ),
 ]
 
@@ -325,6 +338,78 @@ def test_unknown_choice(call: Callable, error: type, message: str, device: str) 
     with pytest.raises(error) as caught:
         call(torch.empty(2, 2, device=device))
     assert str(caught.value) == message
+
+
+# ---------------------------------------------------------------------------------- wrong types
+
+NO_NUMBER, NO_TENSOR = "expected a real number", "expected a Tensor"
+TYPES: list[tuple[Callable[[Tensor, str], Any], str]] = [
+    (lambda x, k: smem.gemm(x, x, alpha=1j, kernel=k), f"gemm: alpha is 1j, {NO_NUMBER}"),
+    (lambda x, k: smem.gemm(x, x, alpha="2", kernel=k), f"gemm: alpha is '2', {NO_NUMBER}"),
+    (lambda x, k: smem.gemm(x, x, c=x, beta=1j, kernel=k), f"gemm: beta is 1j, {NO_NUMBER}"),
+    (lambda x, k: smem.gemm(None, x, kernel=k), f"gemm: a is None, {NO_TENSOR}"),
+    (lambda x, k: smem.gemm(x, None, kernel=k), f"gemm: b is None, {NO_TENSOR}"),
+    (lambda x, k: smem.gemm(x, [1, 2], kernel=k), f"gemm: b is [1, 2], {NO_TENSOR}"),
+    (
+        lambda x, k: smem.gemm(x, x.cpu().numpy(), kernel=k),
+        f"gemm: b is a numpy.ndarray, {NO_TENSOR}",
+    ),
+    (lambda x, k: smem.gemm(x, x, bias=3, kernel=k), f"gemm: bias is 3, {NO_TENSOR} or None"),
+    (lambda x, k: smem.gemm(x, x, out=3, kernel=k), f"gemm: out is 3, {NO_TENSOR} or None"),
+    (
+        lambda x, k: smem.gemm(x, x, out_dtype="float32", kernel=k),
+        "gemm: out_dtype is 'float32', expected a torch.dtype or None",
+    ),
+    (
+        lambda x, k: smem.linear(x, x, out_dtype="float32"),
+        "linear: out_dtype is 'float32', expected a torch.dtype or None",
+    ),
+    (lambda x, k: smem.linear(x, None), f"linear: weight is None, {NO_TENSOR}"),
+    (lambda x, k: smem.linear(None, x), f"linear: x is None, {NO_TENSOR}"),
+    (lambda x, k: smem.transpose(2), f"transpose: x is 2, {NO_TENSOR}"),
+    (lambda x, k: smem.transpose(x, "0"), "transpose: dim0 is '0', expected dimensions by number"),
+    (lambda x, k: smem.sum(None), f"sum: x is None, {NO_TENSOR}"),
+    (lambda x, k: smem.sum(x, 1.0), "sum: dim is 1.0, expected dimensions by number"),
+    (
+        lambda x, k: smem.mean(x, dtype="float32"),
+        "mean: dtype is 'float32', expected a torch.dtype or None",
+    ),
+    (lambda x, k: smem.amax(x, "ab"), "amax: dim is 'ab', expected dimensions by number"),
+]
+
+
+@pytest.mark.parametrize("kernel", ["auto", "naive"])
+@pytest.mark.parametrize(("call", "message"), TYPES, ids=[text for _, text in TYPES])
+def test_wrong_type(call: Callable, message: str, kernel: str, device: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        call(torch.ones(2, 2, device=device), kernel)
+    assert str(caught.value) == f"smem.{message}"
+
+
+@pytest.mark.parametrize("kernel", ["auto", "naive"])
+@pytest.mark.parametrize("number", [2, np.float32(2), np.int64(2), torch.tensor(2.0)], ids=repr)
+def test_real_numbers_of_any_type(number: Any, kernel: str, device: str) -> None:
+    x = torch.ones(2, 2, device=device)
+    found = smem.gemm(x, x, alpha=number, c=x, beta=number, kernel=kernel)
+    assert torch.equal(found, torch.full_like(x, 6))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda dense, sparse: smem.gemm(sparse, dense, kernel="naive"), "gemm: a"),
+        (lambda dense, sparse: smem.gemm(dense, sparse, kernel="naive"), "gemm: b"),
+        (lambda dense, sparse: smem.gemm(sparse, dense, kernel="naive", out=dense), "gemm: a"),
+        (lambda dense, sparse: smem.transpose(sparse, kernel="tiled"), "transpose: x"),
+        (lambda dense, sparse: smem.sum(sparse, kernel="tree"), "sum: x"),
+    ],
+)
+def test_sparse_tensors(call: Callable, name: str, device: str) -> None:
+    dense = torch.ones(2, 2, device=device)
+    with pytest.raises(RuntimeError) as caught:
+        call(dense, dense.to_sparse())
+    expected = "is sparse (its layout is torch.sparse_coo), expected a dense tensor"
+    assert str(caught.value) == f"smem.{name} {expected}"
 
 
 @pytest.mark.parametrize("op", ["gemm", "transpose", "sum"])

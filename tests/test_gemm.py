@@ -216,8 +216,19 @@ def test_k_of_zero_leaves_the_addends(kernel: str, dtype: torch.dtype, device: s
 def test_c_is_not_read_where_beta_is_zero(kernel: str, dtype: torch.dtype, device: str) -> None:
     a, b = (normal(*s, dtype=dtype, device=device) for s in ((17, 9), (9, 21)))
     c = poisoned((17, 21), dtype, device)
-    assert same_bits(smem.gemm(a, b, c=c, kernel=kernel), smem.gemm(a, b, kernel=kernel))
+    assert same_bits(smem.gemm(a, b, c=c, beta=0.0, kernel=kernel), smem.gemm(a, b, kernel=kernel))
     assert smem.gemm(a, b, c=c, beta=1.0, kernel=kernel).isnan().all()
+
+
+@every_kernel
+def test_beta_is_one_unless_said(kernel: str, device: str) -> None:
+    a, b, c = (normal(*s, device=device) for s in ((17, 9), (9, 21), (17, 21)))
+    expected = smem.gemm(a, b, c=c, beta=1.0, kernel=kernel)
+    assert same_bits(smem.gemm(a, b, c=c, kernel=kernel), expected)
+    assert same_bits(
+        smem.gemm(a, b, c=c, kernel=kernel, out=poisoned((17, 21), a.dtype, device)), expected
+    )
+    assert same_bits(torch.ops.smem.gemm(a, b, None, c), torch.ops.smem.gemm(a, b)), "the schema's"
 
 
 @every_dtype

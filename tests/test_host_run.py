@@ -64,6 +64,73 @@ def test_an_error_reaches_python_and_leaves_everything_usable() -> None:
         assert torch.equal(smem.gemm(a, b, kernel="tiled16"), torch.full((2, 2), 100_000.0))
 
 
+# Each call would run for hours.
+INTERRUPTED = """
+import os, signal, threading, torch, torch_smem_gemm as smem
+x = torch.ones(6000, 6000)
+leaf = x.clone().requires_grad_()
+leaf.register_hook(lambda grad: smem.gemm(grad, grad, kernel="naive"))
+for call in (
+    lambda: smem.gemm(x, x, kernel="naive"),
+    lambda: smem.gemm(x, x, kernel="naive", out=torch.empty_like(x)),
+    lambda: torch.ops.smem.gemm(x, x, kernel_id=1),
+    lambda: leaf.sum().backward(),
+    lambda: smem.trace("gemm", x, x, kernel="naive", max_accesses=None),
+    lambda: smem.trace("gemm", x, x, max_accesses=None),
+):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        call()
+    except KeyboardInterrupt as error:
+        print("interrupted", error.__suppress_context__)
+y = torch.ones(40, 40)
+assert torch.equal(smem.gemm(y, y, kernel="naive"), y @ y)
+assert smem.trace("gemm", y, y, kernel="naive").faults == ()
+print("usable")
+"""
+
+
+def test_ctrl_c_ends_a_kernel() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=300, cwd=ROOT
+    )
+    # Of the RuntimeError that C++ threw nothing is shown.
+    assert done.stdout.splitlines() == ["interrupted True"] * 6 + ["usable"], done.stderr
+
+
+def test_what_a_handler_raises_comes_out() -> None:
+    """Not KeyboardInterrupt alone; and the RuntimeError of an op is never mistaken for it."""
+    program = """
+import os, signal, threading, torch, torch_smem_gemm as smem
+class Enough(Exception): pass
+def handler(*_): raise Enough("of it")
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+x = torch.ones(6000, 6000)
+try:
+    torch.ops.smem._gemm(x, x, None, None, 1.0, 0.0, 0, 0, 1)
+except RuntimeError as error:
+    print(error)
+try:
+    smem.gemm(x, x[:5], kernel="naive")
+except RuntimeError as error:
+    print(error)
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+try:
+    smem.gemm(x, x, kernel="naive")
+except Enough as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, cwd=ROOT
+    )
+    assert done.stdout.splitlines() == [
+        "host_run: interrupted by a signal",
+        "smem.gemm: a is 6000x6000 and b is 5x6000: inner sizes 6000 and 5 differ",
+        "of it",
+    ], done.stderr
+
+
 def test_lack_of_memory_is_torchs_error() -> None:
     x = torch.ones(1).expand(2**30, 2**30)
     for call in (

@@ -86,11 +86,26 @@ def test_device_and_dtype() -> None:
 
 
 def test_repr_shows_only_what_is_set() -> None:
-    assert repr(smem.Linear(2, 3)) == "Linear(in_features=2, out_features=3, bias=True)"
+    assert repr(smem.Linear(2, 3)) == "smem.Linear(in_features=2, out_features=3, bias=True)"
     layer = smem.Linear(2, 3, bias=False, activation="gelu", precision="tf32")
     assert repr(layer) == (
-        "Linear(in_features=2, out_features=3, bias=False, activation='gelu', precision='tf32')"
+        "smem.Linear(in_features=2, out_features=3, bias=False, activation='gelu', "
+        "precision='tf32')"
     )
+
+    class Layer(smem.Linear):
+        pass
+
+    assert repr(Layer(2, 3)).startswith("Layer(in_features=2")
+
+
+def test_a_printed_model_tells_converted_layers() -> None:
+    model = nn.Sequential(nn.Linear(2, 3))
+    assert "(0): Linear(in_features=2" in repr(model)
+    smem.convert(model)
+    assert "(0): smem.Linear(in_features=2" in repr(model)
+    smem.revert(model)
+    assert "(0): Linear(in_features=2" in repr(model)
 
 
 def test_unknown_options_list_the_valid_ones() -> None:
@@ -193,6 +208,25 @@ def test_hooks_training_mode_buffers_and_optimizer_stay() -> None:
     assert model[0].training
     assert not model[2].training
     assert dict(model[0].named_buffers()).keys() == {"scale"}
+
+
+def test_precision_is_changed_by_another_call() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 3), smem.Linear(3, 2, precision="fp32"))
+    smem.convert(model)
+    ours = "already a torch_smem_gemm.Linear"
+    again = smem.convert(model, precision="tf32", filter=lambda name, module: name != "1")
+    assert again == []
+    assert again.skipped == {
+        "0": f"{ours}, whose precision is now 'tf32'",
+        "1": "the filter said no to '1'",
+        "2": f"{ours}, not made by convert: its precision stays 'fp32'",
+    }
+    assert [layer.precision for layer in model] == ["tf32", None, "fp32"]
+    assert smem.convert(model).skipped == dict.fromkeys("012", ours)
+    assert [layer.precision for layer in model] == ["tf32", None, "fp32"]
+    smem.revert(model)
+    assert type(model[0]) is nn.Linear
+    assert not hasattr(model[0], "precision")
 
 
 def test_precision_is_set_and_removed_again() -> None:
@@ -343,7 +377,7 @@ def test_modules_without_a_linear_are_not_mentioned() -> None:
 def test_converting_twice_changes_nothing_more() -> None:
     model = mlp()
     smem.convert(model, precision="ieee")
-    again = smem.convert(model, precision="tf32")
+    again = smem.convert(model)
     assert again == []
     assert set(again.skipped) == {"0", "2"}
     assert model[0].precision == "ieee"

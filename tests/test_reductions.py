@@ -35,6 +35,11 @@ every_kernel = pytest.mark.parametrize("kernel", ["auto", *KERNELS])
 every_float = pytest.mark.parametrize("dtype", FLOATS, ids=short)
 
 
+@every_name
+def test_kernels_are_listed(name: str) -> None:
+    assert [row.name for row in smem.kernels(name)] == KERNELS
+
+
 def ours(name: str, kernel: str) -> Callable[..., Tensor]:
     return lambda x, *args, **kw: getattr(smem, name)(x, *args, kernel=kernel, **kw)
 

@@ -171,9 +171,36 @@ def test_counts_by_action_and_memory() -> None:
         assert one.count("bytes", memory="shared") == 2 * 4096
         assert one.count("bytes") == 4 * 4096
         assert one.count("requests", memory="") == 8  # warps at the barrier
-        assert one.count("requests", memory="bias") == 0
+        assert one.count("requests", memory="out", actions=["load"]) == 0
     assert report.times_read("x") == 1
     assert report.times_read("out") == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda one: one.count("bytes", memory="shard"), "memory is 'shard', expected one of"),
+        (lambda one: one.count("bytes", memory="bias"), "'global', 'shared', 'x', 'out'"),
+        (lambda one: one.count("byte"), "what is 'byte', expected one of 'requests'"),
+        (lambda one: one.count("file"), "what is 'file', expected one of 'requests'"),
+        (lambda one: one.count("bytes", actions=["read"]), "actions is 'read', expected one of"),
+        (lambda one: one.count("bytes", actions="load"), "actions is 'l', expected one of 'load'"),
+    ],
+)
+def test_counts_of_unknown_names(call: Callable, text: str) -> None:
+    report = smem.trace("transpose", normal(32, 32), kernel="padded")
+    for one in (report, *report.launches):
+        with pytest.raises(ValueError, match=text):
+            call(one)
+    with pytest.raises(ValueError, match="tensor is 'bias', expected one of 'x', 'out'"):
+        report.times_read("bias")
+
+
+def test_a_launch_that_leaves_a_tensor_alone_counts_0() -> None:
+    report = smem.trace("sum", normal(2, 9000), 1, kernel="tree")
+    first, second = report.launches
+    assert first.count("bytes", memory="x") == report.count("bytes", memory="x")
+    assert second.count("bytes", memory="x") == 0
 
 
 def test_totals_agree_with_the_lines() -> None:
@@ -259,6 +286,55 @@ def test_linear_takes_bias_and_activation() -> None:
     assert full.tensor_bytes.keys() == {"a", "b", "bias", "out"}
     assert full.launches[0].special == 5 * 6  # an exp an element
     assert plain.launches[0].special == 0
+
+
+def test_linear_takes_out_dtype() -> None:
+    x, weight = normal(5, 8).half(), normal(6, 8).half()
+    assert smem.trace("linear", x, weight, out_dtype=torch.float32).tensor_bytes["out"] == 4 * 30
+
+
+@pytest.mark.parametrize("kernel", ["auto", "naive"])
+def test_c_is_added_as_gemm_adds_it(kernel: str) -> None:
+    a, b, c = normal(5, 8), normal(8, 6), normal(5, 6)
+    assert smem.trace("gemm", a, b, c=c, kernel=kernel).times_read("c") == 1
+    assert smem.trace("gemm", a, b, c=c, beta=0.0, kernel=kernel).times_read("c") == 0
+
+
+@pytest.mark.parametrize("kernel", ["auto", "naive"])
+def test_autocast_casts_as_for_the_op(kernel: str) -> None:
+    a, b = normal(5, 8), normal(8, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        report = smem.trace("gemm", a, b, kernel=kernel)
+        as_linear = smem.trace("linear", a, b.mT)
+        wide = smem.trace("gemm", a.double(), b.double(), kernel=kernel)
+    assert (report.dtype, as_linear.dtype, wide.dtype) == ("bfloat16", "bfloat16", "float64")
+    assert report.tensor_bytes == as_linear.tensor_bytes == {"a": 80, "b": 96, "out": 60}
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "options"),
+    [
+        ("gemm", [(600, 600), (600, 900)], {}),
+        ("gemm", [(20, 1, 128, 128), (40, 128, 128)], {"kernel": "naive"}),
+        ("linear", [(3, 400, 600), (400, 600)], {}),
+        ("transpose", [(40, 2000, 2000)], {"kernel": "tiled"}),
+        ("sum", [(700_000, 4)], {"dim": 1}),
+        ("amax", [(9, 60_000_000)], {}),
+    ],
+)
+def test_what_takes_too_long_is_refused(op: str, shapes: list, options: dict[str, Any]) -> None:
+    inputs = [torch.ones(1).expand(shape) for shape in shapes]
+    with pytest.raises(ValueError, match=r"about [\d.e+]+ accesses .* max_accesses is 5e\+08"):
+        smem.trace(op, *inputs, **options)
+    assert_no_trace_is_active()
+
+
+def test_the_limit_can_be_moved() -> None:
+    x = normal(64, 64)
+    with pytest.raises(ValueError, match=r"1\.6e\+04 accesses of threads, and max_accesses is 1e"):
+        smem.trace("transpose", x, max_accesses=1000)
+    for limit in (16384, None):
+        assert smem.trace("transpose", x, max_accesses=limit).launches
 
 
 def test_a_batch_is_one_launch() -> None:
@@ -348,7 +424,28 @@ def test_the_same_counts_every_time() -> None:
             "kernel 'panel' needs shared memory in proportion to K",
         ),
         (lambda x: smem.trace("sum", x, 5), RuntimeError, "expected -2 to 1"),
-        (lambda x: smem.trace("sum", x, colour="red"), TypeError, "colour"),
+        (
+            lambda x: smem.trace("sum", x, colour="red"),
+            TypeError,
+            "smem.trace: sum: got an unexpected keyword argument 'colour'",
+        ),
+        (
+            lambda x: smem.trace("linear", x),
+            TypeError,
+            "^smem.trace: linear: missing a required argument: 'weight'$",
+        ),
+        (lambda x: smem.trace("gemm", x, None), TypeError, "^smem.gemm: b is None, expected a"),
+        (lambda x: smem.trace("gemm", x, x, alpha=1j), TypeError, "alpha is 1j, expected a real"),
+        (
+            lambda x: smem.trace("gemm", x, x, kernel="wgmma"),
+            RuntimeError,
+            "'wgmma' runs on Hopper's tensor cores, which cannot be traced on the CPU yet",
+        ),
+        (
+            lambda x: smem.trace("gemm", x, x, kernel="tensor_core"),
+            RuntimeError,
+            "'tensor_core' runs on tensor cores, which cannot be traced on the CPU yet",
+        ),
     ],
 )
 def test_errors_name_what_is_wrong_and_end_the_trace(

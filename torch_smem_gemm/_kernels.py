@@ -67,15 +67,23 @@ def _info(row: dict[str, Any]) -> KernelInfo:
 
 _TABLE = tuple(_info(row) for row in json.loads(_C.kernel_table()))
 OPS = tuple(dict.fromkeys(row.op for row in _TABLE))
+_OTHER_REDUCTIONS = ("mean", "amax", "amin")  # by kernels of sum
 
 
 def kernels(op: str | None = None) -> list[KernelInfo]:
-    """Return the kernels of "gemm", "transpose" or "sum", or all, in the order of the ladder.
+    """Return the kernels of one op, or all, in the order of the ladder.
 
-    Those of "sum" with ``any_operator`` are also the kernels of mean, amax and amin.
+    Args:
+        op: "gemm", "transpose" or "sum"; "mean", "amax" and "amin" have those of "sum" with
+            ``any_operator``; None is every kernel once.
+
+    Raises ValueError for another op.
     """
+    if op in _OTHER_REDUCTIONS:
+        return [row for row in _TABLE if row.op == "sum" and row.any_operator]
     if op is not None and op not in OPS:
-        raise ValueError(f"smem.kernels: op is {op!r}, expected one of {', '.join(OPS)}")
+        valid = ", ".join((*OPS, *_OTHER_REDUCTIONS))
+        raise ValueError(f"smem.kernels: op is {op!r}, expected one of {valid}")
     return [row for row in _TABLE if op in (None, row.op)]
 
 

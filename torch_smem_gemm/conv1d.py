@@ -27,6 +27,9 @@ class Conv1D(pytorch_utils.Conv1D):
     precision: str | None = None
     _converted: bool = False
 
+    def __repr__(self) -> str:
+        return f"smem.{super().__repr__()}"
+
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to ``x`` of shape ``(*, nx)``."""
         rows = x.reshape(-1, x.shape[-1])

@@ -55,7 +55,8 @@ def convert(
     Args:
         model: any module; a ``torch.nn.Linear`` itself is converted too, under the name ``""``.
         filter: called as ``filter(name, module)``; a module for which it is false is skipped.
-        precision: as in :class:`torch_smem_gemm.Linear`, for the modules converted by this call.
+        precision: as in :class:`torch_smem_gemm.Linear`, for the modules converted by this call,
+            and for those that an earlier call converted: ``skipped`` says so. None leaves theirs.
 
     Returns:
         The names replaced, with the attribute ``skipped``: name -> reason, for the others.
@@ -70,11 +71,15 @@ def convert(
     linears = [(name, module) for name, module in _modules(model) if _looks_linear(module, ours)]
     reasons: dict[int, str] = {}
     for name, module in linears:
-        reason = _why_not(module, ours)
+        is_ours = type(module) in ours.values()
+        reason = None if is_ours else _why_not(module, ours)
         if reason is None and filter is not None and not filter(name, module):
             reason = f"the filter said no to {name!r}"
         if reason is not None:
             reasons.setdefault(id(module), reason)
+    for _, module in linears:
+        if type(module) in ours.values() and id(module) not in reasons:
+            reasons[id(module)] = _keep(module, precision)
 
     converted = Converted()
     for name, module in linears:
@@ -157,12 +162,21 @@ def _is_part_of_experts(module: torch.nn.Module) -> bool:
     )
 
 
+def _keep(module: torch.nn.Module, precision: str | None) -> str:
+    """Give a module of this package the precision, if it is a converted one; why it stays."""
+    reason = f"already a torch_smem_gemm.{type(module).__name__}"
+    if precision is None:
+        return reason
+    if not vars(module).get("_converted"):
+        return f"{reason}, not made by convert: its precision stays {module.precision!r}"
+    vars(module)["precision"] = precision
+    return f"{reason}, whose precision is now {precision!r}"
+
+
 def _why_not(module: torch.nn.Module, ours: _Classes) -> str | None:
-    """Why ``module`` cannot become a module of this package; None if it can."""
+    """Why ``module`` cannot become one of the classes in ``ours``; None if it can."""
     kind = type(module)
     name = f"{kind.__module__}.{kind.__qualname__}"
-    if kind in ours.values():
-        return f"already a torch_smem_gemm.{kind.__name__}"
     if kind is torch.nn.modules.linear.NonDynamicallyQuantizableLinear:
         return "torch.nn.MultiheadAttention reads its weight and never calls it"
     if _is_part_of_experts(module):

@@ -62,6 +62,10 @@ class Linear(torch.nn.Linear):
             input, self.weight, self.bias, activation=self.activation, precision=self.precision
         )
 
+    def _get_name(self) -> str:
+        """What ``print(model)`` calls the module: ``smem.Linear``; a subclass by its own name."""
+        return "smem.Linear" if type(self) is Linear else super()._get_name()
+
     def extra_repr(self) -> str:
         """``torch.nn.Linear``'s, and the activation and precision where they are set."""
         text = super().extra_repr()

@@ -92,6 +92,7 @@ class Launch:
     multiply: int
     divide: int
     special: int  # exp, erf, tanh: not in ``flop``
+    tensors: tuple[str, ...]  # of the op: the names that a line's ``memory`` can have
     lines: tuple[Line, ...]
     faults: tuple[Fault, ...]
 
@@ -124,8 +125,16 @@ class Launch:
         Args:
             what: a number of :class:`Line`, such as "bytes" or "wavefronts".
             actions: of these alone.
-            memory: "global" for all tensors, "shared", or a tensor's name.
+            memory: "global" for all tensors, "shared", or a tensor's name; "" for barriers and
+                shuffles.
+
+        Raises ValueError for a name that is none of these.
         """
+        _check_name("what", what, COUNTS)
+        for action in actions or ():
+            _check_name("actions", action, ACTIONS)
+        if memory is not None:
+            _check_name("memory", memory, ("", "global", "shared", *self.tensors))
         return sum(
             getattr(line, what)
             for line in self.lines
@@ -134,12 +143,23 @@ class Launch:
         )
 
 
+def _check_name(argument: str, name: str, valid: Sequence[str]) -> None:
+    if name not in valid:
+        expected = ", ".join(map(repr, valid))
+        raise ValueError(f"smem.Trace: {argument} is {name!r}, expected one of {expected}")
+
+
 def _space(line: Line) -> str:
     return line.memory if line.memory in ("", "shared") else "global"
 
 
 LOADS = ("load", "copy_from")
 STORES = ("store", "copy_to")
+ACTIONS = (*LOADS, *STORES, "barrier", "warp_barrier", "shuffle")
+COUNTS = (
+    *("requests", "lanes", "bytes", "distinct_bytes", "sectors", "wavefronts", "conflicts"),
+    *("merged_requests", "merged_wavefronts", "merged_conflicts"),
+)
 
 
 @dataclass(frozen=True)
@@ -216,10 +236,16 @@ class Trace:
         self, what: str, *, actions: Sequence[str] | None = None, memory: str | None = None
     ) -> int:
         """Add up one field of all lines, as :meth:`Launch.count`."""
+        if memory is not None:  # there may be no launch to say so
+            _check_name("memory", memory, ("", "global", "shared", *self.tensor_bytes))
         return sum(launch.count(what, actions=actions, memory=memory) for launch in self.launches)
 
     def times_read(self, tensor: str) -> float:
-        """How often the bytes of a tensor are loaded, on average; 0 for an empty one."""
+        """How often the bytes of a tensor are loaded, on average; 0 for an empty one.
+
+        Raises ValueError for a name that is not in ``tensor_bytes``.
+        """
+        _check_name("tensor", tensor, tuple(self.tensor_bytes))
         size = self.tensor_bytes[tensor]
         return self.count("bytes", actions=LOADS, memory=tensor) / size if size else 0.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,32 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm import _C
-from torch_smem_gemm.ops._checks import check_transpose
+from torch_smem_gemm._kernels import kernels
+from torch_smem_gemm._trace_size import MAX_ACCESSES, accesses
+from torch_smem_gemm.ops._arguments import check_dims, check_dtype, check_tensors, real_number
 from torch_smem_gemm.ops._codes import AUTO, activation_code, precision_code
+from torch_smem_gemm.ops._dispatch import autocast, raise_interruption
 from torch_smem_gemm.ops.extrema import amax, amin
-from torch_smem_gemm.ops.gemm import gemm
+from torch_smem_gemm.ops.gemm import beta_or_default, gemm
+from torch_smem_gemm.ops.linear import linear
 from torch_smem_gemm.ops.sum import mean
 from torch_smem_gemm.ops.sum import sum as smem_sum
 from torch_smem_gemm.ops.transpose import transpose
 from torch_smem_gemm.trace_report import Fault, Launch, Line, Trace
 
 
-def trace(op: str | Callable, *args: Any, kernel: str = "auto", **options: Any) -> Trace:
+def trace(
+    op: str | Callable,
+    *args: Any,
+    kernel: str = "auto",
+    max_accesses: int | None = MAX_ACCESSES,
+    **options: Any,
+) -> Trace:
     """Run an op's kernel on the CPU and return what it did to memory.
 
     The very source that is compiled for the GPU runs here, its threads one after the other, and
     every access to memory is counted as the GPU's warps would make it. It takes about a second for
-    each 30 million accesses.
+    each 30 million accesses. Ctrl-C ends it.
 
     >>> import torch, torch_smem_gemm as smem
     >>> report = smem.trace("transpose", torch.ones(64, 64), kernel="tiled")
@@ -38,34 +48,52 @@ def trace(op: str | Callable, *args: Any, kernel: str = "auto", **options: Any) 
     Args:
         op: "gemm", "linear", "transpose", "sum", "mean", "amax" or "amin", or the function of that
             name.
-        args: what the op takes; CUDA tensors are copied to the CPU.
+        args: what the op takes; CUDA tensors are copied to the CPU. Under autocast they are cast as
+            the op casts them.
         kernel: a name of ``smem.kernels(op)``; "auto": what it would be on an H200 without tensor
             cores, whose kernels cannot be traced.
+        max_accesses: a problem that needs about more is refused, before it runs for minutes; None
+            is no limit.
         options: the op's keyword arguments, without ``out``.
 
     Returns:
         A :class:`Trace`; look at its ``faults`` if the kernel is new.
 
-    Raises what the op raises, ValueError for an unknown op or kernel, TypeError where a kernel is
-    asked for that ``op`` ("linear") cannot be told.
+    Raises what the op raises, ValueError for an unknown op or kernel or a problem beyond
+    ``max_accesses``, RuntimeError for a kernel on tensor cores, TypeError where a kernel is asked
+    for that ``op`` ("linear") cannot be told.
     """
     name = op if isinstance(op, str) else getattr(op, "__name__", repr(op))
-    if name not in _RUNS:
-        raise ValueError(f"smem.trace: op is {name!r}, expected one of {', '.join(_RUNS)}")
+    if name not in _OPS:
+        raise ValueError(f"smem.trace: op is {name!r}, expected one of {', '.join(_OPS)}")
     if "out" in options:
         raise TypeError("smem.trace: out is not taken, the result is dropped")
+    function, run = _OPS[name]
+    _refuse_tensor_cores(name, kernel)
+    arguments = _cast(name, _bound(name, function, args, options))
+    needed = accesses(name, arguments)
+    if max_accesses is not None and needed > max_accesses:
+        raise ValueError(
+            f"smem.trace: {name} of these sizes needs about {needed:.2g} accesses of threads, and "
+            f"max_accesses is {max_accesses:.2g}: choose smaller sizes, or raise max_accesses to "
+            "wait for it (a second for each 30 million)"
+        )
     storages: set[int] = set()
-    args = _on_cpu(args, storages)
-    options = {key: _on_cpu(value, storages) for key, value in options.items()}
+    arguments = {key: _on_cpu(value, storages) for key, value in arguments.items()}
     _C.begin_trace()
     try:
-        with torch.no_grad():
-            _RUNS[name](args, options, kernel)
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            run(kernel, arguments)
+    except RuntimeError as error:
+        raise_interruption(error)
+        raise
     finally:
         report = json.loads(_C.end_trace())
-    given = {str(i): value for i, value in enumerate(args)} | options
+    # As they were given: the first arguments by position.
+    keys = [str(i) if i < len(args) else key for i, key in enumerate(arguments)]
+    given = dict(zip(keys, arguments.values(), strict=True))
     tensors = {key: value for key, value in given.items() if isinstance(value, Tensor)}
-    launches = tuple(map(_launch, report["launches"]))
+    launches = tuple(_launch(launch, tuple(report["tensors"])) for launch in report["launches"])
     return Trace(
         op=name,
         kernel=launches[0].kernel if launches else kernel,
@@ -76,13 +104,55 @@ def trace(op: str | Callable, *args: Any, kernel: str = "auto", **options: Any) 
     )
 
 
+def _refuse_tensor_cores(op: str, kernel: Any) -> None:
+    """Raise RuntimeError for a kernel that the CPU cannot run."""
+    name = kernel.partition(":")[0] if isinstance(kernel, str) else None
+    for row in kernels() if op != "linear" else ():
+        if (row.op, row.name) == (op, name) and not row.on_cpu:
+            whose = "Hopper's tensor cores" if row.capability_alone else "tensor cores"
+            raise RuntimeError(
+                f"smem.trace: kernel {kernel!r} runs on {whose}, which cannot be traced on the CPU "
+                "yet"
+            )
+
+
+def _bound(
+    op: str, function: Callable, args: Sequence[Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The op's arguments by name, in the order of its signature, with tensors where they belong."""
+    try:
+        arguments = dict(inspect.signature(function).bind(*args, **options).arguments)
+    except TypeError as error:
+        raise TypeError(f"smem.trace: {op}: {error}") from None
+    tensors = {"gemm": ("a", "b"), "linear": ("x", "weight")}.get(op, ("x",))
+    check_tensors(
+        op,
+        required={name: arguments[name] for name in tensors},
+        optional={name: arguments.get(name) for name in ("bias", "c")},
+    )
+    check_dims(op, {name: arguments.get(name) for name in ("dim", "dim0", "dim1")})
+    for name in ("dtype", "out_dtype"):
+        check_dtype(op, name, arguments.get(name))
+    return arguments
+
+
+def _cast(op: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments as the op has them under autocast, which casts products."""
+    names = {"gemm": ["a", "b", "bias", "c"], "linear": ["x", "weight", "bias"]}.get(op, [])
+    if arguments.get("out_dtype") is not None and "c" in names:
+        names.remove("c")  # which may be of that dtype
+    given = [name for name in names if arguments.get(name) is not None]
+    if not given:
+        return arguments
+    cast = autocast(*(arguments[name] for name in given))
+    return arguments | dict(zip(given, cast, strict=True))
+
+
 def _on_cpu(value: Any, storages: set[int]) -> Any:
-    """Return tensors on the CPU, each in memory of its own: by its address an access is counted.
+    """Return a tensor on the CPU, in memory of its own: by its address an access is counted.
 
     ``storages`` has the addresses of those that are taken.
     """
-    if isinstance(value, tuple):
-        return tuple(_on_cpu(item, storages) for item in value)
     if not isinstance(value, Tensor):
         return value
     value = value.detach().cpu()
@@ -95,7 +165,7 @@ def _on_cpu(value: Any, storages: set[int]) -> Any:
     return value
 
 
-def _run_gemm(args: tuple, options: dict[str, Any], kernel: str) -> None:
+def _run_gemm(kernel: str, arguments: Mapping[str, Any]) -> None:
     def chosen(
         a: Tensor,
         b: Tensor,
@@ -104,68 +174,67 @@ def _run_gemm(args: tuple, options: dict[str, Any], kernel: str) -> None:
         activation: str | None = None,
         c: Tensor | None = None,
         alpha: float = 1.0,
-        beta: float = 0.0,
+        beta: float | None = None,
         out_dtype: torch.dtype | None = None,
         precision: str | None = None,
     ) -> None:
+        numbers = real_number("gemm", "alpha", alpha), beta_or_default(beta, c)
         codes = activation_code("gemm", activation), precision_code("gemm", precision)
-        torch.ops.smem._gemm(a, b, bias, c, alpha, beta, *codes, AUTO, out_dtype)
+        torch.ops.smem._gemm(a, b, bias, c, *numbers, *codes, AUTO, out_dtype)
 
     if kernel == "auto":
-        chosen(*args, **options)
+        chosen(**arguments)
     else:
-        gemm(*args, kernel=kernel, **options)
+        gemm(**arguments, kernel=kernel)
 
 
-def _run_linear(args: tuple, options: dict[str, Any], kernel: str) -> None:
+def _run_linear(kernel: str, arguments: Mapping[str, Any]) -> None:
     if kernel != "auto":
         raise TypeError("smem.trace: linear chooses its kernel itself, trace gemm for a named one")
 
-    def run(
+    def chosen(
         x: Tensor,
         weight: Tensor,
         bias: Tensor | None = None,
         *,
         activation: str | None = None,
+        out_dtype: torch.dtype | None = None,
         precision: str | None = None,
     ) -> None:
         codes = activation_code("linear", activation), precision_code("linear", precision)
-        torch.ops.smem._linear(x, weight, bias, *codes)
+        torch.ops.smem._linear(x, weight, bias, *codes, out_dtype)
 
-    run(*args, **options)
+    chosen(**arguments)
 
 
-def _run_transpose(args: tuple, options: dict[str, Any], kernel: str) -> None:
-    def chosen(x: Tensor, dim0: int = -2, dim1: int = -1) -> None:
-        check_transpose(x, dim0, dim1)
-        torch.ops.smem._transpose(x, dim0, dim1, AUTO)
-
+def _run_transpose(kernel: str, arguments: Mapping[str, Any]) -> None:
     if kernel == "auto":
-        chosen(*args, **options)
+        torch.ops.smem._transpose(**arguments)
     else:
-        transpose(*args, kernel=kernel, **options)
+        transpose(**arguments, kernel=kernel)
 
 
-def _run_reduction(op: Callable) -> Callable[[tuple, dict[str, Any], str], None]:
+def _run_reduction(op: Callable) -> Callable[[str, Mapping[str, Any]], None]:
     """The bare op of a reduction chooses its kernels itself, pass by pass."""
     bare = getattr(torch.ops.smem, f"_{op.__name__}")
 
-    def run(args: tuple, options: dict[str, Any], kernel: str) -> None:
+    def run(kernel: str, arguments: Mapping[str, Any]) -> None:
         if kernel != "auto":
-            op(*args, kernel=kernel, **options)
+            op(**arguments, kernel=kernel)
             return
-        given = inspect.signature(op).bind(*args, **options).arguments
-        dim = given.pop("dim", None)
-        bare(given.pop("x"), [dim] if isinstance(dim, int) else dim, **given)
+        others = dict(arguments)
+        dim = others.pop("dim", None)
+        bare(others.pop("x"), [dim] if isinstance(dim, int) else dim, **others)
 
     return run
 
 
-_RUNS = {
-    "gemm": _run_gemm,
-    "linear": _run_linear,
-    "transpose": _run_transpose,
-    **{op.__name__: _run_reduction(op) for op in (smem_sum, mean, amax, amin)},
+# The op's function, and what runs a kernel for its arguments.
+_OPS: dict[str, tuple[Callable, Callable[[str, Mapping[str, Any]], None]]] = {
+    "gemm": (gemm, _run_gemm),
+    "linear": (linear, _run_linear),
+    "transpose": (transpose, _run_transpose),
+    **{op.__name__: (op, _run_reduction(op)) for op in (smem_sum, mean, amax, amin)},
 }
 
 
@@ -177,7 +246,7 @@ def sources() -> dict[str, list[str]]:
     return {name: text.splitlines() for name, text in texts.items()}
 
 
-def _launch(report: dict[str, Any]) -> Launch:
+def _launch(report: dict[str, Any], tensors: tuple[str, ...]) -> Launch:
     kernel = report["kernel"]
     return Launch(
         kernel=kernel,
@@ -186,6 +255,7 @@ def _launch(report: dict[str, Any]) -> Launch:
         static_shared_bytes=report["static_shared_bytes"],
         dynamic_shared_bytes=report["dynamic_shared_bytes"],
         **report["arithmetic"],
+        tensors=tensors,
         lines=tuple(_line(row) for row in report["rows"]),
         faults=tuple(
             Fault(kernel=kernel, **{**fault, "block": tuple(fault["block"])})

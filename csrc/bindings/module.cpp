@@ -7,6 +7,7 @@
 #include "bindings/trace.h"
 #include "device/device.h"
 #include "gemm/gemm.h"
+#include "host_run/interrupt.h"
 #include "smem_build_config.h"
 #include "sum/sum.h"
 #include "transpose/transpose.h"
@@ -332,6 +333,37 @@ PyObject* py_begin_trace(PyObject*, PyObject*) {
 }
 PyObject* py_end_trace(PyObject*, PyObject*) { return to_python(end_trace); }
 
+/// The exception that the handler of a signal raised while a kernel ran on the CPU, until Python
+/// takes it. The GIL guards it.
+PyObject* interruption = nullptr;
+
+/// Runs the handlers of signals that have arrived, as Python itself does between two bytecodes.
+/// Returns whether one raised an exception, KeyboardInterrupt say. torch releases the GIL while an
+/// op runs.
+bool run_signal_handlers() {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const bool raised = PyErr_CheckSignals() != 0;
+  if (raised) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback) PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    Py_XDECREF(interruption);
+    interruption = value;
+  }
+  PyGILState_Release(state);
+  return raised;
+}
+
+PyObject* py_take_interruption(PyObject*, PyObject*) {
+  PyObject* const taken = interruption;
+  interruption = nullptr;
+  if (taken) return taken;
+  Py_RETURN_NONE;
+}
+
 PyMethodDef methods[] = {
     {"kernel_table", py_kernel_table, METH_NOARGS, "JSON: every kernel of every op."},
     {"build_info", py_build_info, METH_NOARGS, "JSON: what the binary was built with and for."},
@@ -345,6 +377,8 @@ PyMethodDef methods[] = {
     {"begin_trace", py_begin_trace, METH_NOARGS,
      "From now on kernels that this thread runs on CPU tensors are traced."},
     {"end_trace", py_end_trace, METH_NOARGS, "JSON: what they did."},
+    {"take_interruption", py_take_interruption, METH_NOARGS,
+     "The exception of a signal's handler that ended a kernel on the CPU; None if there is none."},
     {"plan_gemm", py_plan_gemm, METH_VARARGS,
      "JSON: the kernel `auto` takes for (the numbers of torch.ops.smem._gemm_problem, (capability, "
      "SMs, shared bytes, capability of the code), dtype, precision)."},
@@ -364,5 +398,6 @@ PyModuleDef module = {
 }  // namespace smem::bindings
 
 extern "C" __attribute__((visibility("default"))) PyObject* PyInit__C() {
+  smem::host_run::set_interrupt_check(smem::bindings::run_signal_handlers);
   return PyModule_Create(&smem::bindings::module);
 }

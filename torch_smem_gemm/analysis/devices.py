@@ -86,11 +86,20 @@ _BY_KEY = {_key(name): row for row in DEVICES for name in (row.name, *row.also)}
 def device(name: str) -> Device:
     """Return the device called ``name``: "H200", "NVIDIA H200", "a100" (the one with 40 GB).
 
-    The names that torch.cuda.get_device_name gives are understood. Raises ValueError, with the
-    names, for another.
+    The names that torch.cuda.get_device_name gives are understood, and words of a name that no
+    other device has, such as "4090". Raises ValueError, with the names, for another.
     """
-    row = _BY_KEY.get(_key(name))
-    if row is None:
+    key = _key(name)
+    row = _BY_KEY.get(key)
+    if row is not None:
+        return row
+    words = set(key.split())
+    found = {
+        id(row): row
+        for known, row in _BY_KEY.items()
+        if (words and words <= set(known.split())) or key == known.replace(" ", "")
+    }
+    if len(found) != 1:
         names = ", ".join(row.name for row in DEVICES)
         raise ValueError(f"smem.analysis.device: name is {name!r}, expected one of {names}")
-    return row
+    return next(iter(found.values()))

@@ -51,10 +51,23 @@ def results(
 
 
 def save(path: Path, found: Mapping[str, Any]) -> None:
-    """Write results. Figures are rounded to ``DIGITS`` significant digits."""
+    """Write results. Figures are rounded to ``DIGITS`` significant digits.
+
+    A file that was there is replaced as a whole, or not at all where writing fails (OSError).
+    """
     head = json.dumps({key: rounded(found[key]) for key in found if key != "rows"}, indent=1)
     rows = ",\n".join(json.dumps(rounded(dataclasses.asdict(row))) for row in found["rows"])
-    path.write_text(f'{head[:-2]},\n "rows": [\n{rows}\n ]\n}}\n', encoding="utf-8")
+    text = f'{head[:-2]},\n "rows": [\n{rows}\n ]\n}}\n'
+    if path.exists() and not path.is_file():  # a pipe, say
+        path.write_text(text, encoding="utf-8")
+        return
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def load(path: Path) -> dict[str, Any]:

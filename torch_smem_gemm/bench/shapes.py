@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +89,13 @@ def names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.txt"))
 
 
-def load(name_or_file: str, op: str, *, marked: bool = False) -> list[Shape]:
+def load(
+    name_or_file: str,
+    op: str,
+    *,
+    marked: bool = False,
+    fits: Callable[[Shape], bool] = lambda shape: True,
+) -> list[Shape]:
     """Read a set of problems.
 
     Args:
@@ -98,6 +105,7 @@ def load(name_or_file: str, op: str, *, marked: bool = False) -> list[Shape]:
             (``SIZE ... all|D[,D...]``). One problem a line; ``#`` begins a comment. A line that
             begins with ``*`` is marked: it stands for the set where time is short.
         marked: only the marked problems; all where none is marked.
+        fits: problems for which it is false are left out, before the marked ones are chosen.
 
     Raises:
         ValueError: no such set, or a line that is no problem of ``op``: file, line, what was
@@ -122,11 +130,11 @@ def load(name_or_file: str, op: str, *, marked: bool = False) -> list[Shape]:
             shapes.append(parse(op, words[is_marked:]))
         except ValueError as error:
             raise ValueError(f"{path}:{number}: {error}") from None
-        if is_marked:
+        if is_marked and fits(shapes[-1]):
             chosen.append(shapes[-1])
     if not shapes:
         raise ValueError(f"{path}: expected a problem a line, got none")
-    return chosen if marked and chosen else shapes
+    return chosen if marked and chosen else list(filter(fits, shapes))
 
 
 def parse(op: str, words: list[str]) -> Shape:

@@ -10,6 +10,7 @@ import torch
 
 from torch_smem_gemm.bench import peers, rows, shapes
 from torch_smem_gemm.bench.measure import Ceilings, float32_products
+from torch_smem_gemm.bench.memory import lacks_memory
 from torch_smem_gemm.bench.problems import make_problem
 from torch_smem_gemm.bench.rows import Contender, Row
 from torch_smem_gemm.bench.shapes import GemmShape, Shape, SumShape, TransposeShape
@@ -101,6 +102,7 @@ def jobs(
     device: torch.device,
     *,
     marked: bool = False,
+    small: bool = False,
 ) -> list[Job]:
     """The jobs of a set.
 
@@ -111,6 +113,7 @@ def jobs(
         against: names of ``peers.available(op, device)``.
         device: where they will run.
         marked: only the set's marked problems.
+        small: only those that a CPU solves in a fraction of a second, chosen before the marked.
 
     Raises:
         ValueError: no such set or peer, naming those that there are; tf32 on a CPU.
@@ -122,7 +125,7 @@ def jobs(
     if dtype == "tf32" and device.type != "cuda":
         raise ValueError("dtype: tf32 needs a GPU")
     contenders = (rows.ours(), *(rows.against(there[name]) for name in against))
-    problems = _shapes(op, set_name, marked=marked)
+    problems = _shapes(op, set_name, marked=marked, small=small)
     return [Job(set_name, op, shape, dtype, contenders) for shape in problems]
 
 
@@ -134,19 +137,21 @@ def gpu_peers(op: str) -> list[str]:
 
 def picture(device: torch.device, *, quick: bool) -> list[Job]:
     """The whole picture: the ladders, and every set beside torch eager and some compiled peers."""
+    small = device.type == "cpu"
     found = [] if quick else ladder_jobs(device)
     for op, set_name, dtypes in PICTURE:
         there = peers.available(op, device)
-        marked = shapes.load(set_name, op, marked=True)
+        marked = _shapes(op, set_name, marked=True, small=small)
         for dtype, more in dtypes.items():
             if dtype == "tf32" and device.type != "cuda":
                 continue
             extra = () if quick else tuple(name for name in more if name in there)
-            plain = jobs(op, set_name, dtype, BASIC[op], device, marked=quick)
-            compared = jobs(op, set_name, dtype, (*BASIC[op], *extra), device, marked=quick)
+            which = {"marked": quick, "small": small}
+            plain = jobs(op, set_name, dtype, BASIC[op], device, **which)
+            compared = jobs(op, set_name, dtype, (*BASIC[op], *extra), device, **which)
             pairs = zip(plain, compared, strict=True)
             found += [two if one.shape in marked else one for one, two in pairs]
-    return found if device.type == "cuda" else [job for job in found if fits_a_cpu(job)]
+    return found
 
 
 def ladder_jobs(device: torch.device, size: int | None = None, dtype: str = "float32") -> list[Job]:
@@ -197,9 +202,9 @@ def run(
             return
 
 
-def fits_a_cpu(job: Job) -> bool:
-    """Whether a CPU solves the job in a fraction of a second."""
-    return _operations(job.shape) <= CPU_OPERATIONS and _numbers(job.shape) <= CPU_NUMBERS
+def fits_a_cpu(shape: Shape) -> bool:
+    """Whether a CPU solves the problem in a fraction of a second."""
+    return _operations(shape) <= CPU_OPERATIONS and _numbers(shape) <= CPU_NUMBERS
 
 
 def _run(job: Job, ceilings: Ceilings, device: torch.device, budget: float | None) -> list[Row]:
@@ -209,7 +214,9 @@ def _run(job: Job, ceilings: Ceilings, device: torch.device, budget: float | Non
             return rows.measure(
                 job.set, problem, job.contenders, ceilings, budget=budget, baseline=job.baseline
             )
-    except torch.OutOfMemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
         found = [
             rows.empty_row(job.set, job.op, job.shape, job.arithmetic, one)
             for one in job.contenders
@@ -232,10 +239,11 @@ def _ladder_job(
     return Job(LADDER, op, shape, arithmetic, (*every, *others), every[0].name)
 
 
-def _shapes(op: str, set_name: str, *, marked: bool) -> list[Shape]:
+def _shapes(op: str, set_name: str, *, marked: bool, small: bool = False) -> list[Shape]:
     name, _, seed = set_name.partition(":")
     if name != "random":
-        return shapes.load(set_name, op, marked=marked)
+        fits = fits_a_cpu if small else lambda shape: True
+        return shapes.load(set_name, op, marked=marked, fits=fits)
     if seed and not seed.isdecimal():
         raise ValueError(f"shapes: expected random or random:SEED, got {set_name!r}")
     count = RANDOM_PROBLEMS // 4 if marked else RANDOM_PROBLEMS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from dataclasses import dataclass
 
 import torch
@@ -13,13 +12,12 @@ from torch import Tensor
 import torch_smem_gemm as smem
 from torch_smem_gemm import _C
 from torch_smem_gemm._kernels import OPS
+from torch_smem_gemm._trace_size import gemm_accesses, reduction_accesses, transpose_accesses
 from torch_smem_gemm.cli._text import positive
 from torch_smem_gemm.trace_report import Trace
 
 SIZES = {"gemm": (256, 256, 256), "transpose": (256, 256), "sum": (64, 8192)}
 LAYOUTS = ("nn", "nt", "tn", "tt")
-# For the number of accesses: threads beyond an edge work too, on zeros.
-TILE, SUM_CHUNK, SUM_THREADS = 32, 8192, 256
 
 
 @dataclass(frozen=True)
@@ -45,18 +43,16 @@ class Problem:
     @property
     def accesses(self) -> int:
         """About how often the threads of the busiest ladder kernel load or store."""
-        in_tiles = [_to_tiles(size) for size in self.sizes]
         if self.op == "gemm":
-            return 2 * math.prod(in_tiles)
-        if self.op == "transpose":
-            return 4 * math.prod(in_tiles)
+            return gemm_accesses(*self.sizes)
         m, n = self.sizes
-        reduced, outputs = (n, m) if self.dim == 1 else (m, n)
-        return m * n + outputs * -(-reduced // SUM_CHUNK) * 4 * SUM_THREADS
+        if self.op == "transpose":
+            return transpose_accesses(m, n)
+        return reduction_accesses(*((n, m) if self.dim == 1 else (m, n)))
 
     def trace(self, kernel: str) -> Trace:
-        """Run one kernel under the tracer."""
-        return smem.trace(self.op, *self._arguments(), kernel=kernel)
+        """Run one kernel under the tracer, however long it takes."""
+        return smem.trace(self.op, *self._arguments(), kernel=kernel, max_accesses=None)
 
     def _arguments(self) -> tuple[Tensor | int, ...]:
         dtype = getattr(torch, self.dtype)
@@ -66,10 +62,6 @@ class Problem:
             return _matrix(m, k, dtype, self.layout[0]), _matrix(k, n, dtype, self.layout[1])
         x = torch.ones(m, n, dtype=dtype)
         return (x, self.dim) if self.op == "sum" else (x,)
-
-
-def _to_tiles(size: int) -> int:
-    return -(-size // TILE) * TILE
 
 
 def _matrix(rows: int, columns: int, dtype: torch.dtype, layout: str) -> Tensor:

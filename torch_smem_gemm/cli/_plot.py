@@ -7,7 +7,8 @@ from pathlib import Path
 
 from torch_smem_gemm.bench import results
 from torch_smem_gemm.cli._bench_plots import draw
-from torch_smem_gemm.cli._strips import SUFFIXES, check_suffix
+from torch_smem_gemm.cli._files import check_writable, picture_file
+from torch_smem_gemm.cli._strips import SUFFIXES
 from torch_smem_gemm.cli._text import require_extra
 
 SUMMARY = "draw a results file: ladders, speed-ups, rooflines and curves"
@@ -26,22 +27,12 @@ def add_parser(what: argparse._SubParsersAction) -> None:
     parser.set_defaults(run_what=run, parser=parser)
 
 
-def picture_file(text: str) -> Path:
-    """Parse the name of a picture to write."""
-    path = Path(text)
-    try:
-        check_suffix(path)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return path
-
-
 def run(args: argparse.Namespace) -> int:
     """Draw; returns 0."""
     require_extra("bench", "matplotlib")
     try:
         found = results.load(args.results)
-        args.out.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(args.out)
         draw(args.out, found)
     except (OSError, ValueError) as error:
         args.parser.error(str(error))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import collections
+import contextlib
 import itertools
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,9 +18,10 @@ from torch_smem_gemm.bench import results, suite
 from torch_smem_gemm.bench.measure import Ceilings, float32_products, measure_ceilings
 from torch_smem_gemm.bench.rows import Row
 from torch_smem_gemm.bench.suite import Job
-from torch_smem_gemm.bench.telemetry import Telemetry
+from torch_smem_gemm.bench.telemetry import Summary, Telemetry
 from torch_smem_gemm.cli import _bench_plots, _bench_tables, _compare, _plot, _report
 from torch_smem_gemm.cli._environment import nvidia_smi, versions
+from torch_smem_gemm.cli._files import check_writable, picture_file
 from torch_smem_gemm.cli._text import (
     default_device,
     device_argument,
@@ -41,9 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one = what.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
         one.add_argument("--device", type=device_argument, help="default: cuda where there is one")
         one.add_argument("--json", type=Path, metavar="OUT", help="write the results to this file")
-        one.add_argument(
-            "--plot", type=_plot.picture_file, metavar="OUT", help="draw them in this file"
-        )
+        one.add_argument("--plot", type=picture_file, metavar="OUT", help="draw them in this file")
         if quick:
             one.add_argument("--quick", action="store_true", help=quick)
         one.set_defaults(run_what=run_jobs, plan=plan, parser=one, quick=False)
@@ -83,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "all",
         "the whole picture: the ladders, and every set beside torch and some compiled peers",
-        lambda args, device: suite.picture(device, quick=args.quick),
+        plan_all,
         quick="no ladders, the marked problems only, torch as the only peer",
     )
     for command in (_compare, _plot, _report):
@@ -92,19 +95,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def plan_op(args: argparse.Namespace, device: torch.device) -> list[Job]:
     """The jobs of ``bench gemm`` and its like."""
-    found = [
-        job
-        for name in args.shapes or suite.SETS[args.op]
-        for dtype in args.dtype
-        for job in suite.jobs(args.op, name, dtype, args.against, device, marked=args.quick)
-    ]
-    if device.type == "cuda" or args.shapes:
-        return found
-    fitting = [job for job in found if suite.fits_a_cpu(job)]
-    print(
-        f"{len(found) - len(fitting)} problems are too large for a CPU: name their sets to run all"
-    )
-    return fitting
+
+    def jobs(marked: bool, small: bool) -> list[Job]:
+        return [
+            job
+            for name in args.shapes or suite.SETS[args.op]
+            for dtype in args.dtype
+            for job in suite.jobs(
+                args.op, name, dtype, args.against, device, marked=marked, small=small
+            )
+        ]
+
+    small = device.type == "cpu" and not args.shapes
+    if small:
+        _tell_what_is_left_out(jobs(marked=False, small=False))
+    return jobs(args.quick, small)
+
+
+def plan_all(args: argparse.Namespace, device: torch.device) -> list[Job]:
+    """The jobs of ``bench all``."""
+    if device.type == "cpu":
+        dtypes = [(op, name, dtype) for op, name, dtypes in suite.PICTURE for dtype in dtypes]
+        _tell_what_is_left_out(
+            [
+                job
+                for op, name, dtype in dtypes
+                if dtype != "tf32"
+                for job in suite.jobs(op, name, dtype, suite.BASIC[op], device)
+            ]
+        )
+    return suite.picture(device, quick=args.quick)
+
+
+def _tell_what_is_left_out(jobs: Sequence[Job]) -> None:
+    too_large = [job for job in jobs if not suite.fits_a_cpu(job.shape)]
+    by_op = collections.Counter(job.op for job in too_large)
+    if too_large:
+        print(
+            f"{len(too_large)} of {len(jobs)} problems are too large for a CPU and left out "
+            f"({', '.join(f'{count} of {op}' for op, count in by_op.items())}): "
+            "name their sets to run all"
+        )
 
 
 def plan_ladder(args: argparse.Namespace, device: torch.device) -> list[Job]:
@@ -120,20 +151,22 @@ def run(args: argparse.Namespace) -> int:
 def run_jobs(args: argparse.Namespace) -> int:
     """Measure and print; returns 1 if a result of ours was wrong.
 
-    Ctrl-C ends the measuring: the problems finished until then are written and drawn.
+    Ctrl-C ends the measuring: the problems finished until then are written and drawn. The file is
+    also written after each problem, so that no accident loses what is done.
     """
     if args.plot:
         require_extra("bench", "matplotlib")
     device = args.device or torch.device(default_device())
     try:
         jobs = args.plan(args, device)
-    except ValueError as error:
+        for path in filter(None, (args.json, args.plot)):
+            check_writable(path)
+    except (OSError, ValueError) as error:
         args.parser.error(str(error))
-    for path in filter(None, (args.json, args.plot)):
-        path.parent.mkdir(parents=True, exist_ok=True)
     print(f"{device_name(device)}, torch {torch.__version__}")
     start = time.perf_counter()
     rows: list[Row] = []
+    known = {"command": args.command_line, "device": device_name(device), "versions": versions()}
     interrupted = False
     with float32_products("ieee"), Telemetry(device) as telemetry:
         ceilings = measure_ceilings(device)
@@ -141,35 +174,54 @@ def run_jobs(args: argparse.Namespace) -> int:
         if device.type == "cpu":
             print("Named kernels run here thread by thread: their times say nothing about a GPU's.")
         print()
+
+        def found(
+            *, ended: bool, state: dict[str, str] | None = None, summary: Summary | None = None
+        ) -> dict[str, Any]:
+            return results.results(
+                rows,
+                **known,
+                ceilings=ceilings,
+                gpu_state=state,
+                telemetry=summary,
+                seconds=time.perf_counter() - start,
+                interrupted=not ended,
+            )
+
+        goes_to_a_file = args.json and (args.json.is_file() or not args.json.exists())
         try:
             for measured in run_all(jobs, ceilings, device, suite.BUDGET[args.quick]):
                 rows += measured
+                if goes_to_a_file:
+                    with contextlib.suppress(OSError):  # the last time it is told
+                        results.save(args.json, found(ended=False))
         except KeyboardInterrupt:
             interrupted = True
             print("interrupted: the problem that was being timed is left out")
     _bench_tables.print_summary(rows)
     seconds = time.perf_counter() - start
     print(f"{len(results.problems(rows))} problems in {seconds:.0f} s")
-    found = results.results(
-        rows,
-        command=args.command_line,
-        device=device_name(device),
-        versions=versions(),
-        ceilings=ceilings,
-        gpu_state=gpu_state(device),
-        telemetry=telemetry.summary(),
-        seconds=seconds,
-        interrupted=interrupted,
-    )
-    if args.json:
-        results.save(args.json, found)
-        print(f"wrote {args.json}")
-    if args.plot and rows:
-        _bench_plots.draw(args.plot, found)
-        print(f"wrote {args.plot}")
+    whole = found(ended=not interrupted, state=gpu_state(device), summary=telemetry.summary())
+    written = _write(args, whole)
     if interrupted:
         return INTERRUPTED
-    return int(any(row.status == "wrong" and row.kind == "kernel" for row in rows))
+    wrong = any(row.status == "wrong" and row.kind == "kernel" for row in rows)
+    return int(wrong or not written)
+
+
+def _write(args: argparse.Namespace, found: dict[str, Any]) -> bool:
+    """Write and draw the results; what cannot be is told, and makes this False."""
+    written = True
+    for path, write in ((args.json, results.save), (args.plot, _bench_plots.draw)):
+        if path is None or (path == args.plot and not found["rows"]):
+            continue
+        try:
+            write(path, found)
+            print(f"wrote {path}")
+        except OSError as error:
+            print(f"{path} is not written: {error}", file=sys.stderr)
+            written = False
+    return written
 
 
 def run_all(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_smem_gemm._kernels import OPS
+from torch_smem_gemm._trace_size import MAX_ACCESSES
 from torch_smem_gemm.analysis import Device, device
 from torch_smem_gemm.cli import _trace_plots
 from torch_smem_gemm.cli._explain_kernel import Explained
@@ -21,8 +22,7 @@ from torch_smem_gemm.cli._text import require_extra
 SUMMARY = "show what a kernel does to memory, line by line, and what that costs"
 ABOUT = "Run a kernel on the CPU and show what it does to memory, line by line:"
 
-# Accesses of threads that take some ten seconds; --force lifts the limit.
-LIMIT = 500_000_000
+LIMIT = MAX_ACCESSES  # of all kernels together; --force lifts it
 
 # Kernels that differ in the padding of their tiles alone: a picture shows both.
 PAIRS = {"transpose": [("tiled", "padded")], "gemm": [("tiled32", "tiled32_padded")]}

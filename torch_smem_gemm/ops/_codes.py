@@ -77,8 +77,18 @@ _ANY_K = (True, *(row.any_k for row in kernels("gemm")))
 
 
 def kernel_code(op: str, kernel: str) -> int:
-    """Return the code of a kernel; ValueError or TypeError listing the valid ones."""
-    return _code(op, "kernel", kernel, _KERNEL_CODES[op])
+    """Return the code of a kernel; ValueError or TypeError listing the valid ones.
+
+    The variants, which are many, are listed for the kernel that was named.
+    """
+    codes = _KERNEL_CODES[op]
+    try:
+        return codes[kernel]
+    except (KeyError, TypeError):
+        name = kernel.partition(":")[0] if isinstance(kernel, str) else ""
+        variants = {known: 0 for known in codes if known.startswith(f"{name}:")}
+        names = {known: 0 for known in codes if ":" not in known}
+        return _code(op, "kernel", kernel, {name: 0, **variants} if variants else names)
 
 
 def kernel_for_any_k(code: int) -> int:

@@ -24,6 +24,7 @@ from torch._functorch.autograd_function import enable_single_level_autograd_func
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
+from torch_smem_gemm import _C
 from torch_smem_gemm.ops._checks import check_out
 
 Op = Callable[..., Any]  # returns a tensor, or a tuple of them
@@ -237,6 +238,7 @@ def asking_torch_for_memory(op: Op, describe: Describe) -> Op:
                 raise
             return op(*args)
         except RuntimeError as error:
+            raise_interruption(error)
             if not _lacks_memory(error):
                 raise
         described = describe(*args)
@@ -251,6 +253,17 @@ def asking_torch_for_memory(op: Op, describe: Describe) -> Op:
             raise
 
     return call
+
+
+def raise_interruption(error: RuntimeError) -> None:
+    """Raise what the handler of a signal raised, if that ended a kernel on the CPU by ``error``.
+
+    Ctrl-C's handler raises KeyboardInterrupt. C++ cannot throw it through torch's dispatcher.
+    """
+    if str(error).startswith("host_run: interrupted"):
+        interruption = _C.take_interruption()
+        if interruption is not None:
+            raise interruption from None
 
 
 def _lacks_memory(error: RuntimeError) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after, check_dtype
 from torch_smem_gemm.ops._checks import check_reduction, reduced_dims, reduction_dtype
 from torch_smem_gemm.ops._codes import AUTO, kernel_code
 from torch_smem_gemm.ops._dispatch import Describe, Op, define, refuse_grad_with_out
@@ -59,16 +60,21 @@ def define_reduction(
         out: Tensor | None,
         *dtype: torch.dtype | None,
     ) -> Tensor:
-        kernel_ = kernel_code(name, kernel)
-        dims = [dim] if isinstance(dim, int) else dim if dim is None else list(dim)
-        if out is not None:
-            refuse_grad_with_out(name, x)
-            getattr(torch.ops.smem, name).out(x, dims, keepdim, *dtype, kernel_, out=out)
-            return out
-        if kernel_ == AUTO and x.is_cpu:
-            check_reduction(name, x, dims, keepdim, *dtype)
-            return cpu(x, dims, keepdim, *dtype)
-        return defined(x, dims, keepdim, *dtype, kernel_)
+        try:
+            kernel_ = kernel_code(name, kernel)
+            check_dtype(name, "dtype", _dtype_of(name, dtype))
+            dims = [dim] if isinstance(dim, int) else dim if dim is None else list(dim)
+            if out is not None:
+                refuse_grad_with_out(name, x)
+                getattr(torch.ops.smem, name).out(x, dims, keepdim, *dtype, kernel_, out=out)
+                return out
+            if kernel_ == AUTO and x.is_cpu:
+                check_reduction(name, x, dims, keepdim, *dtype)
+                return cpu(x, dims, keepdim, *dtype)
+            return defined(x, dims, keepdim, *dtype, kernel_)
+        except WRONG_TYPE as error:
+            check_after(name, error, required={"x": x}, optional={"out": out}, dims={"dim": dim})
+            raise
 
     return call
 

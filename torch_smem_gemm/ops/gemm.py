@@ -12,6 +12,7 @@ from torch_smem_gemm.ops._activation import (
     needs_preactivation,
     rules_of_both_forms,
 )
+from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after, check_dtype, real_number
 from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_codes, check_gemm, check_split
 from torch_smem_gemm.ops._codes import (
     AUTO,
@@ -39,7 +40,7 @@ def gemm(
     activation: str | None = None,
     c: Tensor | None = None,
     alpha: float = 1.0,
-    beta: float = 0.0,
+    beta: float | None = None,
     out_dtype: torch.dtype | None = None,
     precision: str | None = None,
     kernel: str = "auto",
@@ -57,7 +58,8 @@ def gemm(
         c: broadcasts to the result's shape; not read where ``beta`` is 0. Its dtype may be the
             inputs' or the result's.
         alpha: factor of the product.
-        beta: factor of ``c``.
+        beta: factor of ``c``; None is 1 where there is a ``c``, as in torch.addmm, and 0 where
+            there is none. (``torch.ops.smem.gemm`` has 0.)
         out_dtype: None for the inputs' dtype. torch.float32 with float16 or bfloat16 inputs keeps
             the float32 sums as they are, as torch.mm's does.
         precision: the least that float32 products keep, forward and backward; other dtypes have one
@@ -77,45 +79,61 @@ def gemm(
         RuntimeError: shapes, dtypes or devices do not fit, or the named kernel cannot take the
             problem; the text names the argument, what was expected and what came.
         ValueError, TypeError: unknown activation, precision or kernel; the text lists the valid.
+        TypeError: an argument that is no tensor, real number or dtype where one is expected.
         torch.OutOfMemoryError: no memory for the result, or for what the kernel works in.
     """
-    is_plain = (
-        (bias is None and c is None and out is None)
-        and (activation is None and out_dtype is None and precision is None)
-        and kernel == "auto"
-        and alpha == 1
-        and beta == 0
-    )
-    if is_plain and not a.is_cpu:
-        a, b = autocast(a, b)
-        precision_ = resolved(0, a.dtype)
-        return _gemm(a, b, None, None, 1.0, 0.0, 0, precision_) if precision_ else _gemm(a, b)
-    if is_plain and a.dim() == b.dim() == 2 and a.dtype == b.dtype and a.dtype in GEMM_DTYPES:
-        # By ATen, which makes the checks in less time.
-        try:
-            return torch.mm(a, b)
-        except RuntimeError:
-            check_gemm(a, b, None, None, 0.0)
-            raise
-    activation_ = activation_code("gemm", activation)
-    precision_ = precision_code("gemm", precision)
-    kernel_ = kernel_code("gemm", kernel)
-    if out is not None:
-        refuse_grad_with_out("gemm", a, b, bias, c)
-        precision_ = resolved(precision_, a.dtype)
-        torch.ops.smem.gemm.out(
-            a, b, bias, c, alpha, beta, activation_, precision_, kernel_, out_dtype, out=out
+    try:
+        is_plain = (
+            (bias is None and c is None and out is None)
+            and (activation is None and out_dtype is None and precision is None)
+            and kernel == "auto"
+            and alpha == 1
+            and (beta is None or beta == 0)
         )
-        return out
-    if out_dtype is None:
-        a, b, bias, c = autocast(a, b, bias, c)
-    else:  # c may stay as wide as the result
-        a, b, bias = autocast(a, b, bias)
-    if kernel_ == AUTO and a.is_cpu:
-        check_gemm(a, b, bias, c, beta, out_dtype)
-        return _aten.gemm(a, b, bias, c, alpha, beta, activation_, out_dtype=out_dtype)
-    precision_ = resolved(precision_, a.dtype)
-    return _gemm(a, b, bias, c, alpha, beta, activation_, precision_, kernel_, out_dtype)
+        if is_plain and not a.is_cpu:
+            a, b = autocast(a, b)
+            precision_ = resolved(0, a.dtype)
+            return _gemm(a, b, None, None, 1.0, 0.0, 0, precision_) if precision_ else _gemm(a, b)
+        if is_plain and a.dim() == b.dim() == 2 and a.dtype == b.dtype and a.dtype in GEMM_DTYPES:
+            # By ATen, which makes the checks in less time.
+            try:
+                return torch.mm(a, b)
+            except RuntimeError:
+                check_gemm(a, b, None, None, 0.0)
+                raise
+        alpha = real_number("gemm", "alpha", alpha)
+        beta = beta_or_default(beta, c)
+        check_dtype("gemm", "out_dtype", out_dtype)
+        activation_ = activation_code("gemm", activation)
+        precision_ = precision_code("gemm", precision)
+        kernel_ = kernel_code("gemm", kernel)
+        if out is not None:
+            refuse_grad_with_out("gemm", a, b, bias, c)
+            precision_ = resolved(precision_, a.dtype)
+            torch.ops.smem.gemm.out(
+                a, b, bias, c, alpha, beta, activation_, precision_, kernel_, out_dtype, out=out
+            )
+            return out
+        if out_dtype is None:
+            a, b, bias, c = autocast(a, b, bias, c)
+        else:  # c may stay as wide as the result
+            a, b, bias = autocast(a, b, bias)
+        if kernel_ == AUTO and a.is_cpu:
+            check_gemm(a, b, bias, c, beta, out_dtype)
+            return _aten.gemm(a, b, bias, c, alpha, beta, activation_, out_dtype=out_dtype)
+        precision_ = resolved(precision_, a.dtype)
+        return _gemm(a, b, bias, c, alpha, beta, activation_, precision_, kernel_, out_dtype)
+    except WRONG_TYPE as error:
+        optional = {"bias": bias, "c": c, "out": out}
+        check_after("gemm", error, required={"a": a, "b": b}, optional=optional)
+        raise
+
+
+def beta_or_default(beta: float | None, c: Tensor | None) -> float:
+    """Return the factor of ``c``; TypeError where ``beta`` is no real number."""
+    if beta is None:
+        return 0.0 if c is None else 1.0
+    return real_number("gemm", "beta", beta)
 
 
 def _describe(

@@ -12,6 +12,7 @@ from torch_smem_gemm.ops._activation import (
     needs_preactivation,
     rules_of_both_forms,
 )
+from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after, check_dtype
 from torch_smem_gemm.ops._checks import check_codes, check_linear
 from torch_smem_gemm.ops._codes import activation_code, precision_code, resolved
 from torch_smem_gemm.ops._dispatch import Op, autocast, define
@@ -45,16 +46,23 @@ def linear(
     Raises:
         RuntimeError: shapes, dtypes or devices do not fit.
         ValueError, TypeError: unknown activation or precision; the text lists the valid ones.
+        TypeError: an argument that is no tensor or dtype where one is expected.
         torch.OutOfMemoryError: no memory for the result, or for what the kernel works in.
     """
-    activation_ = activation_code("linear", activation)
-    precision_ = precision_code("linear", precision)
-    x, weight, bias = autocast(x, weight, bias)
-    if x.is_cpu:
-        check_linear(x, weight, bias, out_dtype)
-        return _aten.linear(x, weight, bias, activation_, out_dtype=out_dtype)
-    precision_ = resolved(precision_, x.dtype)
-    return _linear(x, weight, bias, activation_, precision_, out_dtype)
+    try:
+        activation_ = activation_code("linear", activation)
+        precision_ = precision_code("linear", precision)
+        check_dtype("linear", "out_dtype", out_dtype)
+        x, weight, bias = autocast(x, weight, bias)
+        if x.is_cpu:
+            check_linear(x, weight, bias, out_dtype)
+            return _aten.linear(x, weight, bias, activation_, out_dtype=out_dtype)
+        precision_ = resolved(precision_, x.dtype)
+        return _linear(x, weight, bias, activation_, precision_, out_dtype)
+    except WRONG_TYPE as error:
+        required = {"x": x, "weight": weight}
+        check_after("linear", error, required=required, optional={"bias": bias})
+        raise
 
 
 def _describe(

@@ -44,9 +44,10 @@ def sum(
     Raises:
         RuntimeError: a dimension is out of range or repeated, or ``out`` does not fit.
         ValueError, TypeError: unknown kernel; the text lists the valid ones.
+        TypeError: ``x`` or ``out`` is no tensor, ``dtype`` no dtype, or ``dim`` no integers.
         torch.OutOfMemoryError: no memory for the result.
     """
-    if dtype is None and out is None:
+    if dtype is None and out is None and isinstance(x, Tensor):
         dtype = _autocast_dtype(x)
     return _sum(x, dim, keepdim, kernel, out, dtype)
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
+from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after
 from torch_smem_gemm.ops._checks import check_transpose
 from torch_smem_gemm.ops._codes import AUTO, kernel_code
 from torch_smem_gemm.ops._dispatch import Op, define, refuse_grad_with_out
@@ -34,17 +35,23 @@ def transpose(
     Raises:
         RuntimeError: a dimension is out of range, or ``out`` does not fit.
         ValueError, TypeError: unknown kernel; the text lists the valid ones.
+        TypeError: ``x`` or ``out`` is no tensor, or a dimension no integer.
         torch.OutOfMemoryError: no memory for the result.
     """
-    kernel_ = kernel_code("transpose", kernel)
-    if out is not None:
-        refuse_grad_with_out("transpose", x)
-        torch.ops.smem.transpose.out(x, dim0, dim1, kernel_, out=out)
-        return out
-    if kernel_ == AUTO and x.is_cpu:
-        check_transpose(x, dim0, dim1)
-        return _aten.transpose(x, dim0, dim1)
-    return _transpose(x, dim0, dim1, kernel_)
+    try:
+        kernel_ = kernel_code("transpose", kernel)
+        if out is not None:
+            refuse_grad_with_out("transpose", x)
+            torch.ops.smem.transpose.out(x, dim0, dim1, kernel_, out=out)
+            return out
+        if kernel_ == AUTO and x.is_cpu:
+            check_transpose(x, dim0, dim1)
+            return _aten.transpose(x, dim0, dim1)
+        return _transpose(x, dim0, dim1, kernel_)
+    except WRONG_TYPE as error:
+        dims = {"dim0": dim0, "dim1": dim1}
+        check_after("transpose", error, required={"x": x}, optional={"out": out}, dims=dims)
+        raise
 
 
 def _describe(

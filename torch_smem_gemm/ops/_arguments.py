@@ -1,0 +1,98 @@
+"""Types of what the ops' Python functions are given: tensors, real numbers, dtypes, dimensions.
+
+The tensors are looked at after a call has failed, so that good calls do not pay for it.
+"""
+
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# What a call raises where an argument is of a type that it cannot work with.
+WRONG_TYPE = (AttributeError, TypeError, RuntimeError)
+
+
+def real_number(op: str, name: str, value: Any) -> Any:
+    """Return a real number as torch's ops take it; TypeError where ``value`` is none.
+
+    A tensor of no dimensions counts as its number.
+    """
+    if isinstance(value, (int, float, torch.SymInt, torch.SymFloat)):
+        return value
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, Tensor) and value.dim() == 0 and not value.is_complex():
+        return value
+    raise TypeError(f"smem.{op}: {name} is {_described(value)}, expected a real number")
+
+
+def check_dtype(op: str, name: str, value: Any) -> None:
+    """Raise TypeError unless ``value`` is a dtype or None."""
+    if value is not None and not isinstance(value, torch.dtype):
+        raise TypeError(f"smem.{op}: {name} is {_described(value)}, expected a torch.dtype or None")
+
+
+def check_tensors(op: str, *, required: Mapping[str, Any], optional: Mapping[str, Any]) -> None:
+    """Raise TypeError unless all are tensors, the ``optional`` ones tensors or None."""
+    for name, value in (*required.items(), *optional.items()):
+        if not (_like_a_tensor(value) or (value is None and name in optional)):
+            expected = "a Tensor or None" if name in optional else "a Tensor"
+            raise TypeError(f"smem.{op}: {name} is {_described(value)}, expected {expected}")
+
+
+def check_dims(op: str, dims: Mapping[str, Any]) -> None:
+    """Raise TypeError unless each is a dimension, several, or None."""
+    for name, value in dims.items():
+        each = value if isinstance(value, (tuple, list, torch.Size)) else [value]
+        if value is not None and not all(hasattr(d, "__index__") for d in each):
+            raise TypeError(
+                f"smem.{op}: {name} is {_described(value)}, expected dimensions by number"
+            )
+
+
+def check_after(
+    op: str,
+    error: Exception,
+    *,
+    required: Mapping[str, Any],
+    optional: Mapping[str, Any],
+    dims: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise an error that names the argument where its type explains why the call failed.
+
+    Args:
+        op: "gemm", say.
+        error: what the call raised, one of ``WRONG_TYPE``.
+        required: arguments that must be tensors, by name.
+        optional: those that may also be None.
+        dims: those that must be a dimension, several, or None.
+    """
+    try:
+        check_tensors(op, required=required, optional=optional)
+        check_dims(op, dims or {})
+    except TypeError as reason:
+        raise reason from None
+    if isinstance(error, NotImplementedError):
+        for name, value in (*required.items(), *optional.items()):
+            if value is not None and value.layout != torch.strided:
+                raise RuntimeError(
+                    f"smem.{op}: {name} is sparse (its layout is {value.layout}), "
+                    "expected a dense tensor"
+                ) from None
+
+
+def _like_a_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor) or hasattr(type(value), "__torch_function__")
+
+
+def _described(value: Any) -> str:
+    """Return "None" or "[1, 2]" for what is short, else the type: "a numpy.ndarray"."""
+    if value is None or isinstance(value, (str, complex, float, int)):
+        return repr(value)
+    if isinstance(value, (tuple, list)) and len(repr(value)) <= 40:
+        return repr(value)
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"a {module}{kind.__qualname__}"
