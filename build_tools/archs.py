@@ -6,6 +6,7 @@
 """
 
 import os
+import re
 import subprocess
 
 import torch
@@ -59,7 +60,7 @@ def visible_capabilities() -> set[tuple[int, int]]:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return set()
-    found = (line.split(".") for line in answer.stdout.split())
+    found = re.findall(r"^(\d+)\.(\d+)", answer.stdout, re.MULTILINE)
     return {(int(major), int(minor)) for major, minor in found}
 
 
