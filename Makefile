@@ -3,7 +3,9 @@
 #   PYTHON=python3.12        the Python that .venv is made with
 #   USE_VENV=0               no .venv: use PYTHON as it is, with what is installed there
 #   ARGS="..."               handed on to the program that the target runs; test: "-k sum -x"
-#   TORCH_CUDA_ARCH_LIST=9.0a, MAX_JOBS=4, SMEM_CUDA=0      handed on to the build
+#   ARCHS=native             GPUs to compile for: native (this machine's; wheels: all), all, or a list
+#                            such as "8.0 9.0a"; TORCH_CUDA_ARCH_LIST says the same
+#   MAX_JOBS=4, SMEM_CUDA=0  handed on to the build
 
 PYTHON ?= python3
 USE_VENV ?= 1
@@ -19,6 +21,8 @@ PY := .venv/bin/python
 CLANG_FORMAT := .venv/bin/clang-format
 READY := .venv/.ready
 endif
+
+ARCHS := $(or $(ARCHS),$(TORCH_CUDA_ARCH_LIST))
 
 CPP = $(shell find csrc tests bench -name '*.h' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cpp')
 
@@ -68,9 +72,8 @@ docs: extension  ## write README's tables and docs/*.md: from bench/results, and
 
 .PHONY: extension
 extension: $(READY)  ## compile what has changed
-	@# ninja prints whole command lines; the name of the file that each compiles is enough.
-	@$(PY) setup.py -q build_ext --inplace 2>&1 | \
-	  sed -uE '/^ninja: no work/d; s|^(\[[0-9]+/[0-9]+\]) .* -c $(CURDIR)/([^ ]+) .*|\1 \2|'
+	@TORCH_CUDA_ARCH_LIST="$(or $(ARCHS),native)" $(PY) setup.py -q build_ext --inplace 2>&1 | \
+	  $(PY) -m build_tools.progress
 
 .PHONY: lint
 lint: $(READY)  ## check style and types: ruff, mypy, clang-format
@@ -86,18 +89,19 @@ format: $(READY)  ## rewrite the sources in that style
 	$(if $(CPP),@$(CLANG_FORMAT) -i $(CPP))
 
 .PHONY: wheel
-wheel: $(READY)  ## build dist/*.whl
-	rm -rf build/lib* build/bdist*
-	$(PY) -m build --wheel --no-isolation
+wheel: $(READY)  ## build dist/*.whl, for every GPU and every Linux as old as this one
+	rm -rf build/lib* build/bdist* build/wheel dist/*.whl
+	TORCH_CUDA_ARCH_LIST="$(or $(ARCHS),all)" $(PY) -m build --wheel --no-isolation --outdir build/wheel
+	PATH="$(dir $(PY)):$$PATH" $(PY) -m auditwheel repair --only-plat --wheel-dir dist \
+	  --exclude 'libtorch*' --exclude 'libc10*' build/wheel/*.whl
+
+.PHONY: sdist
+sdist: $(READY)  ## build dist/*.tar.gz
+	$(PY) -m build --sdist --no-isolation
 
 .PHONY: check-wheel
-check-wheel: wheel  ## install that wheel beside torch alone, and use it there
-	rm -rf build/clean
-	$(PY) -m venv build/clean
-	build/clean/bin/python -m pip install --disable-pip-version-check -q \
-	  $$(grep '^torch==' requirements.txt) dist/*.whl
-	cd build/clean && bin/python -m torch_smem_gemm info
-	cd build/clean && bin/python $(CURDIR)/examples/train_gpt.py --steps 3 --write 20
+check-wheel: wheel  ## install that wheel beside torch alone, on every Python at hand, and use it there
+	$(PY) -m build_tools.check_wheel
 
 .PHONY: clean
 clean:  ## remove all that was built; .venv stays

@@ -21,21 +21,25 @@ from setuptools import Extension
 from torch.utils import cpp_extension
 
 from build_tools import ptxas
-from build_tools.toolchain import CudaToolkit, gencode_flags, job_count
+from build_tools.archs import built_codes, gencode_flags
+from build_tools.toolchain import CudaToolkit, job_count
 
 TORCH_TARGET = (2, 11)
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ROOT / "build" / "generated"
-CUDA = CudaToolkit.find()
+TOOLKIT = CudaToolkit.find()
+GENCODE = gencode_flags(TOOLKIT) if TOOLKIT else []
+CODES = built_codes(GENCODE)
+CUDA = TOOLKIT if GENCODE else None
 
 COMMON = [
     "-std=c++20",
-    "-O3",
     "-DTORCH_TARGET_VERSION=0x{:02x}{:02x}000000000000".format(*TORCH_TARGET),
     *(["-DSMEM_WITH_CUDA=1"] if CUDA else []),
 ]
 CXX = [
     *COMMON,
+    "-O2",
     "-g0",
     "-Wall",
     # The CUDA sources that g++ compiles for the CPU say `#pragma unroll`.
@@ -47,6 +51,7 @@ CXX = [
 ]
 NVCC = [
     *COMMON,
+    "-O3",
     "-Xcompiler=-fvisibility=hidden",
     "-Xptxas=-v",
     "-Xfatbin=-compress-all",  # a third of the size
@@ -61,7 +66,6 @@ NVCC = [
 def make_extension() -> Extension:
     suffixes = {".cpp", ".cu"} if CUDA else {".cpp"}
     system_includes = [f"-isystem{folder}" for folder in CUDA.include_dirs] if CUDA else []
-    gencode = gencode_flags(CUDA) if CUDA else []
     return cpp_extension.CppExtension(
         "torch_smem_gemm._C",
         sorted(str(path) for path in Path("csrc").rglob("*") if path.suffix in suffixes),
@@ -69,7 +73,7 @@ def make_extension() -> Extension:
         include_dirs=[str(ROOT / "csrc"), str(GENERATED)],
         library_dirs=list(CUDA.library_dirs) if CUDA else [],
         libraries=[*(["cudart_static"] if CUDA else []), "dl", "rt", "pthread"],
-        extra_compile_args={"cxx": [*CXX, *system_includes], "nvcc": [*NVCC, *gencode]},
+        extra_compile_args={"cxx": [*CXX, *system_includes], "nvcc": [*NVCC, *GENCODE]},
         # libtorch.so brings the CUDA half of torch into scope, though no symbol asks for it here;
         # our copy of the CUDA runtime must stay out of everybody else's.
         extra_link_args=["-Wl,--no-as-needed", "-ltorch", "-Wl,--exclude-libs,ALL"],
@@ -92,11 +96,11 @@ class BuildExt(cpp_extension.BuildExtension):
         own = os.path.join(sys.exec_prefix, "include")
         if sys.prefix != sys.base_prefix and own in self.include_dirs:
             self.include_dirs.remove(own)
+        # A folder for each choice of architectures: going back to one recompiles nothing.
+        self.build_temp = os.path.join(self.build_temp, "+".join(CODES) or "cpu")
 
     def run(self) -> None:
-        if CUDA is None:
-            why = "SMEM_CUDA=0" if os.environ.get("SMEM_CUDA") == "0" else "no nvcc found"
-            print(f"torch_smem_gemm: {why}, so the CPU part alone is built", file=sys.stderr)
+        print(f"torch_smem_gemm: {what_is_built()}", file=sys.stderr)
         write_if_changed(GENERATED / "smem_build_config.h", config_header())
         try:
             with as_cuda_build(CUDA):
@@ -114,6 +118,19 @@ class BuildExt(cpp_extension.BuildExtension):
         report = Path(self.get_ext_fullpath(extension.name)).with_name("_ptxas.json")
         write_if_changed(report, ptxas.report(logs))
         write_if_changed(report.with_name("_sources.json"), kernel_sources())
+
+
+def what_is_built() -> str:
+    if CUDA:
+        return f"building the CPU part and the kernels for {' '.join(CODES)}"
+    if os.environ.get("SMEM_CUDA") == "0":
+        return "building the CPU part alone, since SMEM_CUDA=0"
+    if TOOLKIT is None:
+        return "building the CPU part alone, since there is no nvcc"
+    return (
+        "building the CPU part alone, since no GPU of compute capability 7.5 or newer is visible "
+        "(`make ... ARCHS=all` builds for all GPUs)"
+    )
 
 
 @contextlib.contextmanager
@@ -142,7 +159,7 @@ def config_header() -> str:
     compiler = subprocess.check_output([cpp_extension.get_cxx_compiler(), "--version"], text=True)
     values = {
         "kCudaVersion": CUDA.version if CUDA else "",
-        "kCudaArchs": " ".join(built_codes()),
+        "kCudaArchs": " ".join(CODES),
         "kTorchTarget": ".".join(map(str, TORCH_TARGET)),
         "kTorchBuiltWith": torch.__version__,
         "kCompiler": compiler.splitlines()[0],
@@ -158,12 +175,6 @@ def kernel_sources() -> str:
     files = sorted(path for path in Path("csrc").rglob("*") if path.suffix in {".cu", ".h"})
     texts = {path.relative_to("csrc").as_posix(): path.read_text() for path in files}
     return json.dumps(texts, indent=0) + "\n"
-
-
-def built_codes() -> list[str]:
-    """["sm_80", "compute_80"], say, where nvcc is told code=[sm_80,compute_80]."""
-    codes = [flag.rpartition("=")[2].strip("[]") for flag in gencode_flags(CUDA)] if CUDA else []
-    return ",".join(codes).split(",") if codes else []
 
 
 def write_if_changed(path: Path, text: str) -> None:

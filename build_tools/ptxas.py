@@ -64,11 +64,25 @@ def for_its_chips(command: list[str]) -> list[str]:
     return left if any(flag.startswith("-gencode=") for flag in left) else command
 
 
+def cached(command: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The command through ccache where that is installed, and the environment to run it in.
+
+    ccache repeats what ptxas said. It compares files by what the compiler depends on, and not by
+    what the preprocessor makes of them: ccache lets nvcc preprocess for no architecture, and would
+    miss an edit below `#if __CUDA_ARCH__ >= 900`.
+    """
+    is_wrapped = "ccache" in Path(command[0]).name
+    wrapper = [] if is_wrapped or not shutil.which("ccache") else ["ccache"]
+    return [*wrapper, *command], os.environ | {"CCACHE_DEPEND": "1"}
+
+
 def main() -> int:
-    command = for_its_chips(sys.argv[1:])
+    command, environment = cached(for_its_chips(sys.argv[1:]))
     # One architecture beside the other: what counts is the wait after an edit of one kernel.
     threads = min(int(os.environ.get("MAX_JOBS", 1)), 4)
-    done = subprocess.run([*command, f"--threads={threads}"], stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [*command, f"--threads={threads}"], env=environment, stderr=subprocess.PIPE, text=True
+    )
     sys.stderr.write(STATISTICS.sub("", done.stderr))
     if done.returncode == 0 and "-o" in command:
         log = Path(command[command.index("-o") + 1]).with_suffix(LOG_SUFFIX)

@@ -1,4 +1,4 @@
-"""What there is to build with: the CUDA toolkit, its architectures, and how many jobs fit."""
+"""What there is to build with: the CUDA toolkit, and how many jobs fit."""
 
 import os
 import re
@@ -8,12 +8,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch.utils import cpp_extension
-
-# sm_75 is the T4 of free notebooks; sm_80 also serves 8.6 and 8.9, and its PTX all newer chips; 90a
-# has what plain 90 lacks (wgmma), and its PTX would run on no other chip. The PTX of 80 and not of
-# plain 90 because that would cost one more pass of the compiler over everything.
-DEFAULT_CODE = (("sm_75",), ("sm_80", "compute_80"), ("sm_90a",))
 BYTES_PER_JOB = 2 << 30
 
 
@@ -61,18 +55,6 @@ class CudaToolkit:
             include_dirs=folders(r"^#\$ INCLUDES=(.*)$"),
             library_dirs=folders(r"^#\$ LIBRARIES=(.*)$"),
         )
-
-
-def gencode_flags(cuda: CudaToolkit) -> list[str]:
-    # Never left to torch: with no GPU in the machine its own default fails.
-    if os.environ.get("TORCH_CUDA_ARCH_LIST"):
-        return cpp_extension._get_cuda_arch_flags()
-    known = subprocess.check_output([*cuda.nvcc, "--list-gpu-arch"], text=True).split()
-    return [
-        f"-gencode=arch={codes[0].replace('sm', 'compute')},code=[{','.join(codes)}]"
-        for codes in DEFAULT_CODE
-        if codes[0].rstrip("a").replace("sm", "compute") in known
-    ]
 
 
 def job_count() -> int:

@@ -1,6 +1,7 @@
-"""build_tools: which chips a source is compiled for."""
+"""build_tools: which GPUs are compiled for, and what is said meanwhile."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if not (ROOT / "build_tools").exists():
     pytest.skip("build_tools/ is not installed", allow_module_level=True)
 
-from build_tools import ptxas  # noqa: E402
+from build_tools import archs, progress, ptxas, toolchain  # noqa: E402
 
 OLD = "-gencode=arch=compute_80,code=[sm_80,compute_80]"
 HOPPER = "-gencode=arch=compute_90a,code=[sm_90a]"
@@ -39,3 +40,103 @@ def test_those_sources_exist_and_cannot_be_launched_on_other_chips() -> None:
     for kernel in ("gemm/hopper/kernel.h", *ptxas.HOPPER_SOURCES[1:]):
         bound = r"__launch_bounds__\(launch_bound\(TARGET_HAS_SM90A, "
         assert re.search(bound, (csrc / kernel).read_text()), kernel
+
+
+# ------------------------------------------------------------------------------- architectures
+
+
+@pytest.fixture
+def cuda(tmp_path: Path) -> toolchain.CudaToolkit:
+    """A toolkit whose nvcc knows all that we build for, and 10.0."""
+    lists = "import sys; sys.argv[1] == '--list-gpu-arch' or sys.exit(1); print('{}')"
+    known = " ".join(f"compute_{arch}" for arch in (75, 80, 86, 90, 100))
+    nvcc = [sys.executable, "-c", lists.format(known)]
+    return toolchain.CudaToolkit(nvcc, "13.0", tmp_path, [], [])
+
+
+EVERYTHING = ["sm_75", "sm_80", "compute_80", "sm_90a"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "capabilities", "codes"),
+    [
+        ("", {(9, 0)}, EVERYTHING),
+        ("all", set(), EVERYTHING),
+        ("native", set(), []),
+        ("native", {(7, 0)}, []),
+        ("native", {(7, 5)}, ["sm_75"]),
+        ("native", {(8, 6), (8, 9)}, ["sm_80"]),
+        ("native", {(9, 0)}, ["sm_90a"]),
+        ("native", {(8, 0), (12, 0)}, ["compute_80", "sm_80"]),
+        ("8.0;9.0", set(), ["sm_80", "sm_90a"]),
+        ("8.6+PTX 9.0a", set(), ["compute_86", "sm_86", "sm_90a"]),
+        ("9.0+PTX", set(), ["compute_90", "sm_90a"]),
+    ],
+)
+def test_what_is_compiled_for(
+    wanted: str,
+    capabilities: set[tuple[int, int]],
+    codes: list[str],
+    cuda: toolchain.CudaToolkit,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", wanted)
+    monkeypatch.setattr(archs, "visible_capabilities", lambda: capabilities)
+    flags = archs.gencode_flags(cuda)
+    assert archs.built_codes(flags) == codes
+    for flag in flags:  # machine code of 9.0a comes from a front end that knows wgmma
+        assert ("compute_90a" in flag) == ("sm_90a" in flag)
+
+
+def test_an_old_nvcc_is_asked_for_what_it_knows(
+    cuda: toolchain.CudaToolkit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "all")
+    cuda.nvcc[-1] = cuda.nvcc[-1].replace("compute_90", "")
+    assert archs.built_codes(archs.gencode_flags(cuda)) == EVERYTHING[:-1]
+
+
+def test_nvidia_smi_says_what_a_torch_without_cuda_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archs.torch.version, "cuda", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert archs.visible_capabilities() == set()
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 9.0; echo 12.0; echo 9.0\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    assert archs.visible_capabilities() == {(9, 0), (12, 0)}
+
+
+# ----------------------------------------------------------------------------------- progress
+
+
+def test_progress_in_words() -> None:
+    build = [
+        "torch_smem_gemm: building\n",
+        "[1/4] c++ -MMD -MF /a/build/x.o.d -Icsrc -c -c /a/csrc/sum/x.cpp -o x.o -O2\n",
+        "/a/csrc/sum/x.cpp:1: warning: [2/4] is no progress\n",
+        "[3/4] c++ -c /elsewhere/y.cpp -o y.o\n",
+        "ninja: no work to do.\n",
+    ]
+    assert list(progress.lines_of(build, Path("/a"), [0, 5, 6, 30, 31])) == [
+        "torch_smem_gemm: building",
+        "[1/4] csrc/sum/x.cpp: 5 s, about 15 s left",
+        "/a/csrc/sum/x.cpp:1: warning: [2/4] is no progress",
+        "[3/4] /elsewhere/y.cpp: 30 s, about 10 s left",
+    ]
+
+
+# ------------------------------------------------------------------------------------- ccache
+
+
+def test_ccache_does_not_trust_the_preprocessor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ptxas.cached(["nvcc", "-c"])[0] == ["nvcc", "-c"]
+    (tmp_path / "ccache").write_text("#!/bin/sh\n")
+    (tmp_path / "ccache").chmod(0o755)
+    for command in (["nvcc", "-c"], ["ccache", "nvcc", "-c"]):
+        wrapped, environment = ptxas.cached(command)
+        assert wrapped == ["ccache", "nvcc", "-c"]
+        assert environment["CCACHE_DEPEND"] == "1"

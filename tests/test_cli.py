@@ -152,14 +152,43 @@ def test_problems_say_what_to_do() -> None:
     gpu = {"index": 0, "name": "a GPU", "capability": "12.0", "served_by": None}
     version = {"CUDA of the binary": "13.0", "CUDA of the driver": "12.4"}
     (no_code,) = info.problems(dict.fromkeys(version), [], [gpu], [])
-    assert "built without nvcc" in no_code
-    assert "pip install" in no_code
+    assert "built without GPU code" in no_code
+    assert info.rebuild() in no_code
     unserved, driver = info.problems(version, ["sm_80"], [gpu], [])
-    assert "TORCH_CUDA_ARCH_LIST=12.0" in unserved
+    assert info.rebuild("12.0") in unserved
     assert "sm_80" in unserved
     assert "update the driver" in driver
     refused = Check("cuda:0", "gemm", "panel", "n/a", "needs more shared memory")
     assert info.problems(version | {"CUDA of the driver": "13.1"}, ["sm_120"], [], [refused]) == []
+
+
+def test_how_to_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(info, "PACKAGE", tmp_path / "torch_smem_gemm")
+    install = "pip install --no-build-isolation --force-reinstall --no-deps ."
+    assert info.rebuild() == install
+    assert info.rebuild("9.0") == f"TORCH_CUDA_ARCH_LIST=9.0 {install}"
+    (tmp_path / "Makefile").touch()
+    assert info.rebuild() == "make extension"
+    assert info.rebuild("9.0") == "make extension ARCHS=9.0"
+
+
+@pytest.mark.parametrize(
+    ("capability", "served_by", "archs", "expected"),
+    [
+        ("9.0", "sm_90a", ["sm_80", "sm_90a"], []),
+        ("9.0", "compute_80", ["sm_80", "compute_80"], ["wgmma", "fp16x3"]),
+        ("9.0", None, [], []),  # a problem, which says the same
+        ("8.0", "sm_80", ["sm_80"], []),
+    ],
+)
+def test_info_names_the_kernels_that_were_not_built(
+    capability: str, served_by: str | None, archs: list[str], expected: list[str]
+) -> None:
+    gpu = {"index": 0, "name": "a GPU", "capability": capability, "served_by": served_by}
+    texts = info.missing(archs, [gpu])
+    assert len(texts) == (1 if expected else 0)
+    for name in expected:
+        assert name in texts[0]
 
 
 @pytest.mark.parametrize(

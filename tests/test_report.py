@@ -14,10 +14,7 @@ from torch_smem_gemm.bench.telemetry import Range, Summary
 from torch_smem_gemm.cli import _report, main
 
 KINDS = {"torch": "peer", "compile": "peer", "copy": "bound"}
-MARKED = (
-    "before\n<!-- summary:begin -->\nold\n<!-- summary:end -->\n"
-    "between\n<!-- ladder:begin -->\nold\n<!-- ladder:end -->\nafter\n"
-)
+MARKED = "before\n<!-- highlights:begin -->\nold\n<!-- highlights:end -->\nafter\n"
 FAILED: dict[str, Any] = {"ms": None, "ms_p20": None, "ms_p80": None, "rate": None, "shares": {}}
 
 
@@ -198,20 +195,25 @@ def test_writes_between_the_markers_and_checks(
     text = Path(readme).read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
-    assert "\nbetween\n" in text
     assert "old" not in text
-    assert "| torch | 2 | 1,234 |" in text
-    assert "| gemm | squares | float32 |" in text
-    assert Path(performance).read_text() == report.performance(results.load(Path(source)))
+    assert "\n- **1.00 ×** the speed of the fastest peer: float32 products" in text
+    assert "(2 problems, 0.50 to 2.00)\n\nMeasured on: " in text
+    shown = Path(performance).read_text()
+    assert "| torch | 2 | 1,234 |" in shown
+    assert "| gemm | squares | float32 |" in shown
+    assert shown == report.performance(results.load(Path(source)))
     Path(performance).write_text("an old text")
     assert main([*command, "--check"]) == 1
 
 
-@pytest.mark.parametrize("name", ["ladder", "summary"])
-def test_missing_markers_are_named(files: list[str], name: str) -> None:
+def test_highlights_of_nothing() -> None:
+    assert report.highlights(found(ROWS[:3])).startswith("- Nothing was measured.\n")
+
+
+def test_a_missing_marker_is_named(files: list[str]) -> None:
     readme = Path(files[3])
-    readme.write_text(MARKED.replace(f"<!-- {name}:end -->", ""))
-    with pytest.raises(SystemExit, match=f"README.md: .*<!-- {name}:begin -->.*:end -->"):
+    readme.write_text(MARKED.replace("<!-- highlights:end -->", ""))
+    with pytest.raises(SystemExit, match="README.md: .*<!-- highlights:begin -->.*:end -->"):
         main(["bench", "report", *files])
     assert not Path(files[5]).exists()
 

@@ -1,4 +1,7 @@
 // The same kernels and the same table, built for host_run.
+
+#pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
+
 #include <iterator>
 
 #include "gemm/halves/fp16x3.cu"

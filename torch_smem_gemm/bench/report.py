@@ -19,6 +19,14 @@ from torch_smem_gemm.bench.suite import LADDER
 
 NAMED_SHAPES = 3  # of those that one contender fails on for one reason
 
+# README's claims: op, set and dtype, and what to call them.
+HIGHLIGHTS = (
+    ("gemm", "squares", "float32", "float32 products of square matrices, as accurate as SGEMM's"),
+    ("linear", "llm", "bfloat16", "bfloat16 layers of large models, a row's bits fixed"),
+    ("transpose", "transpose", "float32", "float32 transposes"),
+    ("sum", "sum", "float32", "float32 sums"),
+)
+
 HOW_TO_READ = (
     "How to read it: a line of a set is one problem, computed by the kernel that this package "
     "chooses. × torch 2.00 says that it takes half of torch's time, 0.50 that it takes twice as "
@@ -56,13 +64,29 @@ def write_or_check(document: Path, wanted: str, source: str, *, check: bool) -> 
 
 
 def readme(text: str, found: Mapping[str, Any]) -> str:
-    """README's ``text`` with the ladders and the summary of ``found``.
+    """README's ``text`` with the highlights of ``found``.
 
     Raises:
         ValueError: a marker is missing.
     """
-    shown = "\n\n".join([measured_on(found), ladders(found["rows"])])
-    return between(between(text, "ladder", shown), "summary", summary_table(found["rows"]))
+    return between(text, "highlights", highlights(found))
+
+
+def highlights(found: Mapping[str, Any]) -> str:
+    """A line for each of ``HIGHLIGHTS`` that was measured, and what they were measured on."""
+    by_key = {(each.op, each.set, each.dtype): each for each in summaries(found["rows"])}
+    lines = []
+    for op, of_set, dtype, what in HIGHLIGHTS:
+        each = by_key.get((op, of_set, dtype))
+        if each and each.ratios:
+            mean = geometric_mean([ratio for ratio, _ in each.ratios])
+            (lowest, _), (highest, _) = each.ratios[0], each.ratios[-1]
+            lines.append(
+                f"- **{mean:.2f} ×** the speed of the fastest peer: {what} "
+                f"({len(each.ratios)} problems, {lowest:.2f} to {highest:.2f})"
+            )
+    machine = f"{found['device']}, torch {found['versions']['torch']}, {found['date'][:10]}"
+    return "\n".join([*(lines or ["- Nothing was measured."]), "", f"Measured on: {machine}."])
 
 
 def performance(found: Mapping[str, Any]) -> str:

@@ -20,8 +20,8 @@ from torch_smem_gemm.cli._text import table
 
 SUMMARY = "show versions, GPUs and kernels, and test that everything works"
 
-REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps ."
-PTXAS_REPORT = Path(torch_smem_gemm.__file__).with_name("_ptxas.json")
+PACKAGE = Path(torch_smem_gemm.__file__).parent
+PTXAS_REPORT = PACKAGE / "_ptxas.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,8 +60,40 @@ def collect() -> dict[str, Any]:
         },
         "ptxas": ptxas,
         "smoke_test": [dataclasses.asdict(check) for check in checks],
+        "missing": missing(archs, found),
         "problems": problems(version, archs, found, checks),
     }
+
+
+def rebuild(arch: str | None = None) -> str:
+    """The command that compiles the package again, for GPUs of capability ``arch`` where given."""
+    if (PACKAGE.parent / "Makefile").exists():
+        return f"make extension ARCHS={arch}" if arch else "make extension"
+    prefix = f"TORCH_CUDA_ARCH_LIST={arch} " if arch else ""
+    return f"{prefix}pip install --no-build-isolation --force-reinstall --no-deps ."
+
+
+def missing(archs: Sequence[str], found: Sequence[dict[str, Any]]) -> list[str]:
+    """Which kernels a GPU could run, but the binary was not built for.
+
+    Args:
+        archs: what the binary has code for.
+        found: as ``gpus()`` gives them.
+    """
+    texts = []
+    for gpu in found:
+        own = "sm_" + gpu["capability"].replace(".", "") + "a"
+        names = [
+            info.name
+            for info in kernels()
+            if info.capability_alone and gpu["capability"] == "{}.{}".format(*info.capability)
+        ]
+        if gpu["served_by"] and names and own not in archs:
+            texts.append(
+                f"GPU {gpu['index']} ({gpu['name']}) could also run {', '.join(names)}, which are "
+                f"built by `{rebuild(gpu['capability'])}`"
+            )
+    return texts
 
 
 def problems(
@@ -81,27 +113,27 @@ def problems(
     texts = []
     if found and not archs:
         texts.append(
-            "torch sees a GPU, but this package was built without nvcc and has no GPU code: "
-            f"put the CUDA toolkit's nvcc on PATH and rebuild with `{REBUILD}`"
+            "torch sees a GPU, but this package was built without GPU code: "
+            f"put the CUDA toolkit's nvcc on PATH and rebuild with `{rebuild()}`"
         )
     for gpu in found:
         if archs and not gpu["served_by"]:
             texts.append(
                 f"the binary has code for {', '.join(archs)}, and none of it runs on GPU "
                 f"{gpu['index']} ({gpu['name']}, {gpu['capability']}): rebuild with "
-                f"`TORCH_CUDA_ARCH_LIST={gpu['capability']} {REBUILD}`"
+                f"`{rebuild(gpu['capability'])}`"
             )
     binary, driver = version["CUDA of the binary"], version["CUDA of the driver"]
     if binary and driver and int(driver.split(".")[0]) < int(binary.split(".")[0]):
         texts.append(
             f"the driver supports CUDA {driver} and the binary was built with {binary}: update the "
-            f"driver, or rebuild with an nvcc of CUDA {driver.split('.')[0]} by `{REBUILD}`"
+            f"driver, or rebuild with an nvcc of CUDA {driver.split('.')[0]} by `{rebuild()}`"
         )
     for check in checks:
         if check.status == "broken":
             texts.append(
                 f"{check.op}, kernel {check.kernel}, on {check.device}: {check.detail}; rebuild "
-                f"with `{REBUILD}`, and if that does not help report it with the output of "
+                f"with `{rebuild()}`, and if that does not help report it with the output of "
                 "`python -m torch_smem_gemm info --json`"
             )
     return texts
@@ -114,7 +146,7 @@ def show(report: dict[str, Any]) -> None:
         ["", ""],
         [
             *([name, value or "-"] for name, value in report["versions"].items()),
-            ["GPU code", " ".join(report["archs"]) or "none: built without nvcc"],
+            ["GPU code", " ".join(report["archs"]) or "none: the CPU part alone was built"],
         ],
     )
     _show_gpus(report["gpus"])
@@ -131,6 +163,8 @@ def show(report: dict[str, Any]) -> None:
     if not report["resources"]:
         _show_ptxas(report["ptxas"])
     _show_checks(report["smoke_test"])
+    for text in report["missing"]:
+        print(f"{text}.\n")
     if report["problems"]:
         print("Broken:")
         for text in report["problems"]:

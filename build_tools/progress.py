@@ -1,0 +1,55 @@
+"""Reads the output of a build from standard input and says how far the build is.
+
+ninja prints whole command lines. Here a line has the file that was compiled, how many of how many
+are done, and the time left, by the mean time of the files so far. A terminal shows one such line,
+written over; what else the build prints is passed on.
+"""
+
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+DONE = re.compile(r"\[(?P<done>\d+)/(?P<total>\d+)\] .* -c (?P<file>\S+)")
+SILENT = "ninja: no work to do."
+
+
+def lines_of(build: Iterable[str], root: Path, seconds: Iterable[float]) -> Iterator[str]:
+    """What to show for each line of the build.
+
+    Args:
+        build: the build's lines.
+        root: files below it are shown relative to it.
+        seconds: since the build began, one for each line of the build.
+    """
+    for line, elapsed in zip(build, seconds, strict=False):
+        if found := DONE.match(line):
+            done, total = int(found["done"]), int(found["total"])
+            left = elapsed / done * (total - done)
+            file = found["file"].removeprefix(f"{root}/")
+            yield f"[{done}/{total}] {file}: {elapsed:.0f} s, about {left:.0f} s left"
+        elif line.strip() != SILENT:
+            yield line.rstrip("\n")
+
+
+def clock() -> Iterator[float]:
+    begin = time.monotonic()
+    while True:
+        yield time.monotonic() - begin
+
+
+def main() -> None:
+    is_terminal = sys.stdout.isatty()
+    shown = False
+    for line in lines_of(sys.stdin, Path.cwd(), clock()):
+        over = is_terminal and line.startswith("[")
+        sys.stdout.write(("\r\033[K" if shown else "") + line + ("" if over else "\n"))
+        sys.stdout.flush()
+        shown = over
+    if shown:
+        sys.stdout.write("\r\033[K")
+
+
+if __name__ == "__main__":
+    main()
