@@ -15,7 +15,7 @@ from torch_smem_gemm.ops._activation import (
 from torch_smem_gemm.ops._checks import check_codes, check_linear
 from torch_smem_gemm.ops._codes import activation_code, precision_code, resolved
 from torch_smem_gemm.ops._dispatch import Op, autocast, define
-from torch_smem_gemm.ops.gemm import product_over_rows
+from torch_smem_gemm.ops.gemm import product_summed_to
 
 
 def linear(
@@ -87,10 +87,16 @@ def _backward(ctx: Any, grad: Tensor | None, grad_z: Tensor | None = None) -> tu
     narrow = dz.to(x.dtype)  # from the result's dtype
     return (
         _linear(narrow, weight.mT, None, 0, precision, None) if needs[0] else None,
-        product_over_rows(narrow, x, precision=precision) if needs[1] else None,
+        _grad_weight(narrow, x, precision) if needs[1] else None,
         None if grad_bias is None else grad_bias.to(x.dtype),
         *(None,) * 3,
     )
+
+
+def _grad_weight(grad: Tensor, x: Tensor, precision: int) -> Tensor:
+    grad, x = (z if z.dim() > 1 else z.unsqueeze(0) for z in (grad, x))
+    shape = grad.shape[-1], x.shape[-1]
+    return product_summed_to(shape, grad.mT, x, precision=precision)
 
 
 def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> Tensor:
