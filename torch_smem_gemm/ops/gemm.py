@@ -12,6 +12,7 @@ from torch_smem_gemm.ops._activation import (
     needs_preactivation,
     rules_of_both_forms,
 )
+from torch_smem_gemm.ops._autocast import autocast
 from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_codes, check_gemm, check_split
 from torch_smem_gemm.ops._codes import (
     AUTO,
@@ -23,7 +24,6 @@ from torch_smem_gemm.ops._codes import (
 )
 from torch_smem_gemm.ops._dispatch import (
     Op,
-    autocast,
     define,
     refuse_grad_with_out,
     register_fake,

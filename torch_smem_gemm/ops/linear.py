@@ -12,9 +12,10 @@ from torch_smem_gemm.ops._activation import (
     needs_preactivation,
     rules_of_both_forms,
 )
+from torch_smem_gemm.ops._autocast import autocast
 from torch_smem_gemm.ops._checks import check_codes, check_linear
 from torch_smem_gemm.ops._codes import activation_code, precision_code, resolved
-from torch_smem_gemm.ops._dispatch import Op, autocast, define
+from torch_smem_gemm.ops._dispatch import Op, define
 from torch_smem_gemm.ops.gemm import product_summed_to
 
 
@@ -49,7 +50,9 @@ def linear(
     """
     activation_ = activation_code("linear", activation)
     precision_ = precision_code("linear", precision)
-    x, weight, bias = autocast(x, weight, bias)
+    by_aten = x.is_cpu and out_dtype is None and x.dtype == weight.dtype
+    if not (by_aten and (bias is None or x.dtype == bias.dtype)):  # else ATen casts
+        x, weight, bias = autocast(x, weight, bias)
     if x.is_cpu:
         check_linear(x, weight, bias, out_dtype)
         return _aten.linear(x, weight, bias, activation_, out_dtype=out_dtype)
