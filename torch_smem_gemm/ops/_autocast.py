@@ -87,9 +87,8 @@ def _kept_cast(t: Tensor, dtype: torch.dtype, device: str) -> Tensor:
 
 def _in_torchs_cache(t: Tensor, device: str) -> Tensor:
     """Return the cast in torch's cache, which makes it now unless it has it."""
-    cast = _VIEW_OF_CAST[device](t)._base
-    assert cast is not None
-    return cast
+    view = _VIEW_OF_CAST[device](t)
+    return view if view._base is None else view._base
 
 
 # Only the next two hold the dict, and briefly: a traceback that held it would keep it alive.
