@@ -70,6 +70,9 @@ def define(
     public_call = asking_torch_for_memory(public.default, describe)
     names = [argument.name for argument in arguments]
     kernel_at = names.index("kernel_id") if "kernel_id" in names else len(names)
+    # The tensors come first: asking the other arguments for gradients takes 0.1 us each.
+    tensors = sum("Tensor" in str(argument.type) for argument in arguments)
+    assert all("Tensor" in str(argument.type) for argument in arguments[:tensors])
 
     def raw(*args: Any) -> Tensor:
         if args[0].is_cpu and not (len(args) > kernel_at and args[kernel_at]):
@@ -97,7 +100,7 @@ def define(
         # torch.func runs an Autograd kernel once a level of its own: a Function of a single level
         # is meant for that, where autograd.Function's apply would ask torch.func again.
         with enable_single_level_autograd_function():
-            if (_in_forward_mode() and _has_tangent(args)) or _needs_grad(args):
+            if (_in_forward_mode() and _has_tangent(args[:tensors])) or _needs_grad(args[:tensors]):
                 return single_level(*args)
             return below_autograd(*args)
 
@@ -112,7 +115,7 @@ def define(
             or forward_ad._current_level >= 0
         ):
             return public.default(*args)
-        if _needs_grad(args):
+        if _needs_grad(args[:tensors]):
             return eager(*_with_defaults(arguments, args))
         return raw(*args)
 
@@ -289,18 +292,17 @@ def _in_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
-def _needs_grad(args: tuple) -> bool:
+def _needs_grad(tensors: Sequence[Tensor | None]) -> bool:
     if torch.is_grad_enabled():
-        for arg in args:
-            if isinstance(arg, Tensor) and arg.requires_grad:
+        for tensor in tensors:
+            if tensor is not None and isinstance(tensor, Tensor) and tensor.requires_grad:
                 return True
     return False
 
 
-def _has_tangent(args: tuple) -> bool:
+def _has_tangent(tensors: Sequence[Tensor | None]) -> bool:
     return any(
-        isinstance(x, Tensor) and forward_ad.unpack_dual(x, level=0).tangent is not None
-        for x in args
+        x is not None and forward_ad.unpack_dual(x, level=0).tangent is not None for x in tensors
     )
 
 
@@ -315,18 +317,3 @@ def refuse_grad_with_out(op: str, *tensors: Tensor | None) -> None:
             f"smem.{op}: out=... does not support automatic differentiation, "
             "but one of the arguments requires grad"
         )
-
-
-def autocast(first: Tensor, *others: Tensor | None) -> tuple[Any, ...]:
-    """Cast float tensors as autocast casts torch.matmul's; float64 and integers stay."""
-    tensors = (first, *others)
-    if not torch._C._is_any_autocast_enabled():  # a quarter of the time of asking for one device
-        return tensors
-    device = first.device.type
-    if device == "meta" or not torch.is_autocast_enabled(device):
-        return tensors
-    dtype = torch.get_autocast_dtype(device)
-    return tuple(
-        t.to(dtype) if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t
-        for t in tensors
-    )

@@ -1,6 +1,6 @@
 """smem.gemm: activation(alpha * a @ b + beta * c + bias)."""
 
-import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch_smem_gemm.ops._activation import (
     rules_of_both_forms,
 )
 from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after, check_dtype, real_number
+from torch_smem_gemm.ops._autocast import autocast
 from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_codes, check_gemm, check_split
 from torch_smem_gemm.ops._codes import (
     AUTO,
@@ -24,11 +25,11 @@ from torch_smem_gemm.ops._codes import (
 )
 from torch_smem_gemm.ops._dispatch import (
     Op,
-    autocast,
     define,
     refuse_grad_with_out,
     register_fake,
 )
+from torch_smem_gemm.ops._summed_product import summed_product
 from torch_smem_gemm.ops.sum import sum_to_shape
 
 
@@ -169,9 +170,10 @@ def _backward(ctx: Any, grad: Tensor | None, grad_z: Tensor | None = None) -> tu
         grad, grad_z, z, activation, needs_bias=needs[2], by_kernel=kernel != AUTO
     )
     narrow = dz.to(a.dtype)  # from the result's dtype
+    choices = alpha, precision, kernel_for_any_k(kernel)
     return (
-        _grad_a(narrow, a, b, alpha, precision, kernel) if needs[0] else None,
-        _grad_b(narrow, a, b, alpha, precision, kernel) if needs[1] else None,
+        product_summed_to(a.shape, narrow, b.mT, *choices) if needs[0] else None,
+        product_summed_to(b.shape, a.mT, narrow, *choices) if needs[1] else None,
         None if grad_bias is None else grad_bias.to(a.dtype),
         _grad_c(dz, beta, *ctx.c_like) if needs[3] else None,
         *(None,) * 6,
@@ -181,54 +183,26 @@ def _backward(ctx: Any, grad: Tensor | None, grad_z: Tensor | None = None) -> tu
 def _grad_c(grad: Tensor, beta: float, shape: torch.Size, dtype: torch.dtype) -> Tensor:
     if beta == 0:
         return grad.new_zeros(shape, dtype=dtype)
-    return (sum_to_shape(grad, shape) * beta).to(dtype)
+    if beta == 1:
+        return sum_to_shape(grad, shape).to(dtype)
+    wide = torch.float32 if grad.element_size() == 2 else None  # rounded after the factor alone
+    return (sum_to_shape(grad, shape, wide) * beta).to(dtype)
 
 
-def product(
-    a: Tensor, b: Tensor, alpha: float = 1.0, precision: int = 0, kernel: int = AUTO
+def product_summed_to(
+    shape: Sequence[int],
+    x: Tensor,
+    y: Tensor,
+    alpha: float = 1.0,
+    precision: int = 0,
+    kernel: int = AUTO,
 ) -> Tensor:
-    """Return alpha * a @ b, differentiably; choices by code."""
-    return _gemm(a, b, None, None, alpha, 0.0, 0, precision, kernel, None)
+    """Return alpha * x @ y summed down to ``shape`` over batch dimensions, rounded once."""
 
+    def multiply(x: Tensor, y: Tensor, out_dtype: torch.dtype | None) -> Tensor:
+        return _gemm(x, y, None, None, alpha, 0.0, 0, precision, kernel, out_dtype)
 
-def product_over_rows(
-    x: Tensor, y: Tensor, alpha: float = 1.0, precision: int = 0, kernel: int = AUTO
-) -> Tensor:
-    """Return alpha * x.mT @ y summed over the batch, as one product of all rows.
-
-    Unless the rows of a DTensor cannot be counted through: torch flattens only what is sharded
-    evenly, and in its first dimension.
-    """
-    tensors: tuple[Any, Any] = x, y
-    sharded = {
-        (placement.dim, tensor.shape[placement.dim] % tensor.device_mesh.size() == 0)
-        for tensor in tensors
-        for placement in getattr(tensor, "placements", ())
-        if placement.is_shard() and placement.dim < tensor.dim() - 1
-    }
-    if sharded:
-        (first, even), *others = sharded
-        if others or not even:
-            z = product(x.mT, y, alpha, precision, kernel)
-            return sum_to_shape(z, z.shape[-2:])
-        x, y = x.movedim(first, 0), y.movedim(first, 0)
-    x, y = (z.reshape(math.prod(z.shape[:-1]), z.shape[-1]) for z in (x, y))
-    return product(x.mT, y, alpha, precision, kernel)
-
-
-def _grad_a(
-    grad: Tensor, a: Tensor, b: Tensor, alpha: float, precision: int, kernel: int
-) -> Tensor:
-    return sum_to_shape(product(grad, b.mT, alpha, precision, kernel_for_any_k(kernel)), a.shape)
-
-
-def _grad_b(
-    grad: Tensor, a: Tensor, b: Tensor, alpha: float, precision: int, kernel: int
-) -> Tensor:
-    kernel = kernel_for_any_k(kernel)
-    if b.dim() == 2 and a.dim() > 2:
-        return product_over_rows(a, grad, alpha, precision, kernel)
-    return sum_to_shape(product(a.mT, grad, alpha, precision, kernel), b.shape)
+    return summed_product(multiply, x, y, shape)
 
 
 def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> Tensor:

@@ -13,10 +13,11 @@ from torch_smem_gemm.ops._activation import (
     rules_of_both_forms,
 )
 from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after, check_dtype
+from torch_smem_gemm.ops._autocast import autocast
 from torch_smem_gemm.ops._checks import check_codes, check_linear
 from torch_smem_gemm.ops._codes import activation_code, precision_code, resolved
-from torch_smem_gemm.ops._dispatch import Op, autocast, define
-from torch_smem_gemm.ops.gemm import product_over_rows
+from torch_smem_gemm.ops._dispatch import Op, define
+from torch_smem_gemm.ops.gemm import product_summed_to
 
 
 def linear(
@@ -53,7 +54,9 @@ def linear(
         activation_ = activation_code("linear", activation)
         precision_ = precision_code("linear", precision)
         check_dtype("linear", "out_dtype", out_dtype)
-        x, weight, bias = autocast(x, weight, bias)
+        by_aten = x.is_cpu and out_dtype is None and x.dtype == weight.dtype
+        if not (by_aten and (bias is None or x.dtype == bias.dtype)):  # else ATen casts
+            x, weight, bias = autocast(x, weight, bias)
         if x.is_cpu:
             check_linear(x, weight, bias, out_dtype)
             return _aten.linear(x, weight, bias, activation_, out_dtype=out_dtype)
@@ -95,10 +98,16 @@ def _backward(ctx: Any, grad: Tensor | None, grad_z: Tensor | None = None) -> tu
     narrow = dz.to(x.dtype)  # from the result's dtype
     return (
         _linear(narrow, weight.mT, None, 0, precision, None) if needs[0] else None,
-        product_over_rows(narrow, x, precision=precision) if needs[1] else None,
+        _grad_weight(narrow, x, precision) if needs[1] else None,
         None if grad_bias is None else grad_bias.to(x.dtype),
         *(None,) * 3,
     )
+
+
+def _grad_weight(grad: Tensor, x: Tensor, precision: int) -> Tensor:
+    grad, x = (z if z.dim() > 1 else z.unsqueeze(0) for z in (grad, x))
+    shape = grad.shape[-1], x.shape[-1]
+    return product_summed_to(shape, grad.mT, x, precision=precision)
 
 
 def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> Tensor:

@@ -82,13 +82,16 @@ def mean(
     return _mean(x, dim, keepdim, kernel, out, dtype)
 
 
-def sum_to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """Sum ``x`` down to a shape that broadcasts to its own, as a broadcast input's gradient is."""
+def sum_to_shape(x: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
+    """Sum ``x`` down to a shape that broadcasts to its own, as a broadcast input's gradient is.
+
+    The sum has ``dtype``; where there is nothing to sum, ``x`` itself is returned.
+    """
     extra = x.dim() - len(shape)
     stretched = [extra + d for d, size in enumerate(shape) if size == 1 and x.shape[extra + d] != 1]
     dims = [*range(extra), *stretched]
     # Not by sum(), which autocast would have return float32.
-    return _sum(x, dims, True, "auto", None, None).reshape(shape) if dims else x
+    return _sum(x, dims, True, "auto", None, dtype).reshape(shape) if dims else x
 
 
 def _autocast_dtype(x: Tensor) -> torch.dtype | None:
