@@ -290,18 +290,24 @@ def test_demo_on_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 # --- as a process
 
+# Ctrl-C comes while a kernel is traced, if at all.
 AS_A_PROCESS = """
 import os, runpy, signal, sys, threading
 import torch_smem_gemm.cli
-if {interrupt}:
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+from torch_smem_gemm import _C
+begin = _C.begin_trace
+def begin_trace():
+    begin()
+    if {interrupt}:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+_C.begin_trace = begin_trace
 sys.argv = ["torch_smem_gemm", *{arguments}]
 runpy.run_module("torch_smem_gemm", run_name="__main__", alter_sys=True)
 """
 
 
 def process(*arguments: str, interrupt: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, with a Ctrl-C once it is at work."""
+    """Run the command in a process of its own; Ctrl-C comes where ``interrupt`` says so."""
     program = AS_A_PROCESS.format(interrupt=interrupt, arguments=list(arguments))
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
