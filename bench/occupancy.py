@@ -43,7 +43,8 @@ Written by `python bench/occupancy.py`, which needs no GPU: the launches and the
 that `smem.trace` counts, registers are ptxas's for sm_90a, and blocks a multiprocessor follow by
 `torch_smem_gemm.analysis.occupancy`, which a test on the GPU holds against
 `cudaOccupancyMaxActiveBlocksPerMultiprocessor`. The floor is the longest of the least times that
-the problem's arithmetic, its bytes and the kernel's passes through shared memory take on an H200.
+the problem's bytes take on an H200, and its arithmetic and the kernel's passes through shared
+memory on as many of its SMs as the launch has blocks.
 How near each kernel comes at full size is in [performance.md](performance.md).
 """
 HEADS = (

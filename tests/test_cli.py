@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import torch_smem_gemm as smem
-from torch_smem_gemm.cli import _text, info, main
+from torch_smem_gemm.cli import _text, demo, info, main
 from torch_smem_gemm.cli._environment import serving_arch
 from torch_smem_gemm.cli._smoke import Check
 
@@ -34,6 +34,8 @@ def test_runs_as_a_module() -> None:
     ("arguments", "text"),
     [
         ([], "required: COMMAND"),
+        (["explain", "gemm", "--plot", "out"], "ends in .png, .svg, .pdf: out"),
+        (["explain", "gemm", "--plot", "out.foo"], "ends in .png, .svg, .pdf: out.foo"),
         (["demo", "--device", "cuda:99"], "torch sees no cuda:99"),
         (["demo", "--device", "abacus"], "abacus"),
         (["demo", "--device", "meta"], "meta is not served: cpu or cuda"),
@@ -53,6 +55,13 @@ def test_wrong_arguments_are_named(
         main(arguments)
     assert exit_.value.code == 2
     assert text in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out == f"torch_smem_gemm {smem.__version__}\n"
 
 
 def test_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +85,18 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[3].index("1") == lines[4].index("4")
 
 
+@pytest.mark.usefixtures("with_and_without_rich")
+@pytest.mark.parametrize("columns", ["70", "140"])
+def test_columns_are_respected_where_nobody_sees(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert _text.output_width() == int(columns)
+    _text.table("Title", ["name"], [["word " * 20]])
+    if "rich" not in sys.modules or sys.modules["rich"] is not None:
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= int(columns)
+
+
 # --- info
 
 
@@ -86,6 +107,12 @@ def test_info_on_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Everything works." in text
     for kernel in smem.kernels():
         assert kernel.name in text
+    assert len(text.splitlines()) < 150
+    on_cpu = [kernel.name for kernel in smem.kernels("gemm") if kernel.on_cpu]
+    others = [kernel.name for kernel in smem.kernels("gemm") if not kernel.on_cpu]
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert f"cpu gemm {1 + len(on_cpu)} right auto {' '.join(on_cpu)}" in lines
+    assert f"{len(others)} need a GPU {' '.join(others)}" in lines
 
 
 def test_info_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,8 +171,26 @@ def test_info_shows_the_build_report_where_no_gpu_is(
     monkeypatch.setattr(info, "PTXAS_REPORT", path)
     monkeypatch.setattr(info, "gpus", list)
     assert main(["info"]) == 0
+    text = capsys.readouterr().out
+    assert "info --resources" in text
+    assert "tiled_kernel" not in text
+    assert main(["info", "--resources"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["gemm::tiled_kernel<float,", "32>", "40", "38", "8448", "123"] in lines
+    assert ["40", "38", "8448", "123", "gemm::tiled_kernel<float,", "32>"] in lines
+
+
+def test_info_cuts_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"smem::gemm::kernel<{'int, ' * 50}float>"
+    figures = dict.fromkeys(("registers", "shared_bytes", "stack_bytes"), 1)
+    spills = dict.fromkeys(("spill_store_bytes", "spill_load_bytes"), 0)
+    path = tmp_path / "_ptxas.json"
+    path.write_text(json.dumps([{"kernel": name, "arch": "sm_80", **figures, **spills}]))
+    monkeypatch.setattr(info, "PTXAS_REPORT", path)
+    monkeypatch.setattr(info, "gpus", list)
+    assert main(["info", "--resources"]) == 0
+    assert name.removeprefix("smem::") in capsys.readouterr().out
 
 
 def test_problems_say_what_to_do() -> None:
@@ -228,6 +273,19 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("hasty")
+def test_a_short_demo_is_not_held_to_an_accuracy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in ("sklearn", "matplotlib", "rich"):
+        pytest.importorskip(module)
+    assert main(["demo", "--device", "cpu", "--epochs", "1", "--out", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "The accuracy is not judged: that takes 15 epochs or more." in text
+    assert "On a CPU both run ATen's products" in text
+    assert "FAILED" not in text
+
+
+@pytest.mark.usefixtures("hasty")
 def test_demo_fails_where_a_result_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,6 +294,7 @@ def test_demo_fails_where_a_result_is_wrong(
     helpers.break_kernel(monkeypatch, "gemm", "naive", lambda result: result.add_(1))
     forward = smem.Linear.forward
     monkeypatch.setattr(smem.Linear, "forward", lambda self, x: 2 * forward(self, x))
+    monkeypatch.setattr(demo, "EPOCHS", 1)
     assert main(["demo", "--device", "cpu", "--epochs", "1", "--out", str(tmp_path)]) == 1
     failures = [
         line for line in capsys.readouterr().out.splitlines() if line.startswith("FAILED: ")
@@ -256,6 +315,58 @@ def test_demo_on_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     printed = capsys.readouterr().out
     for dtype in ("float32", "bfloat16"):
         assert f"gemm 4096 x 4096 x 4096 {dtype}" in printed
+
+
+# --- as a process
+
+# Ctrl-C comes while a kernel is traced, if at all.
+AS_A_PROCESS = """
+import os, runpy, signal, sys, threading
+import torch_smem_gemm.cli
+from torch_smem_gemm import _C
+begin = _C.begin_trace
+def begin_trace():
+    begin()
+    if {interrupt}:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+_C.begin_trace = begin_trace
+sys.argv = ["torch_smem_gemm", *{arguments}]
+runpy.run_module("torch_smem_gemm", run_name="__main__", alter_sys=True)
+"""
+
+
+def process(*arguments: str, interrupt: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own; Ctrl-C comes where ``interrupt`` says so."""
+    program = AS_A_PROCESS.format(interrupt=interrupt, arguments=list(arguments))
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
+    )
+
+
+def test_ctrl_c_ends_a_command() -> None:
+    """This trace would take hours."""
+    sizes = ["-m", "6000", "-n", "6000", "-k", "6000"]
+    done = process("explain", "gemm", *sizes, "--kernel", "naive", "--force", interrupt=True)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_no_memory_is_one_line() -> None:
+    sizes = ["-m", "100000000", "-n", "100000000"]
+    done = process("explain", "transpose", *sizes, "--force")
+    assert done.returncode == 1
+    assert done.stderr.startswith("not enough memory: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
+    for module in ("sklearn", "matplotlib", "rich"):
+        pytest.importorskip(module)
+    file = tmp_path / "file"
+    file.touch()
+    done = process("demo", "--device", "cpu", "--out", str(file / "folder"))
+    assert done.returncode == 1
+    assert str(file) in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_reader_that_has_seen_enough() -> None:

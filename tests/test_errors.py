@@ -364,6 +364,7 @@ TYPES: list[tuple[Callable[[Tensor, str], Any], str]] = [
         lambda x, k: smem.linear(x, x, out_dtype="float32"),
         "linear: out_dtype is 'float32', expected a torch.dtype or None",
     ),
+    (lambda x, k: smem.plan(x, None), f"gemm: b is None, {NO_TENSOR}"),
     (lambda x, k: smem.linear(x, None), f"linear: weight is None, {NO_TENSOR}"),
     (lambda x, k: smem.linear(None, x), f"linear: x is None, {NO_TENSOR}"),
     (lambda x, k: smem.transpose(2), f"transpose: x is 2, {NO_TENSOR}"),

@@ -152,6 +152,15 @@ def test_ladder_shows_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["padded"][1:11] == ["16.38", "kB", "4", "4", "1", "x", "256", "0", "1", "1"]
 
 
+def test_ladder_of_kernels_that_use_different_tensors(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not all need partial sums."""
+    shown = text(capsys, "sum", "--ladder", "-m", "2", "-n", "20000")
+    rows = {words[0]: " ".join(words) for words in map(str.split, shown.splitlines()) if words}
+    assert "x read partial read" in rows["kernel"]
+    assert " 1 x 1 x " in rows["tree"]
+    assert " 1 x 0 x " in rows["rows"]
+
+
 def test_ladder_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = report(capsys, "sum", "--ladder", *SMALL["sum"])
     assert [kernel["kernel"] for kernel in found["kernels"]] == SUMS
@@ -249,7 +258,7 @@ def test_wrong_arguments_are_named(
     [
         ["gemm", "-m", "4096", "-n", "4096", "-k", "4096"],
         ["gemm", "-m", "1", "-n", "1", "-k", "1000000"],  # a whole tile's work
-        ["gemm", "--ladder", "-m", "512", "-n", "512"],
+        ["gemm", "--ladder", "-m", "512", "-n", "512", "-k", "256"],
         ["transpose", "-m", "100000", "-n", "100000"],
         ["sum", "-m", "100000000", "-n", "1"],
         ["sum", "-m", "1", "-n", "100000000", "--dim", "0"],

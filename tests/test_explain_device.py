@@ -172,7 +172,8 @@ def test_roofline_is_that_of_the_texts(
     """A100: 0.25 FLOP/B give 389 GFLOP/s, tiles of 16 have 4 FLOP/B and 6220. At K = 256 what is
     stored and added besides weighs 2%."""
     found = report(
-        capsys, *("gemm", "--kernel", kernel, "-m", "64", "-n", "64", "--device", "A100")
+        capsys,
+        *("gemm", "--kernel", kernel, *("-m", "64", "-n", "64", "-k", "256"), "--device", "A100"),
     )
     by_threads = found["rooflines"]["threads"]
     assert by_threads["intensity"] == pytest.approx(intensity, rel=0.025)
@@ -187,8 +188,9 @@ def test_least_times(capsys: pytest.CaptureFixture[str]) -> None:
     least = found["least_seconds"]
     assert least["arithmetic"] == 0
     assert least["DRAM"] == pytest.approx(2 * 64 * 64 * 4 / (h200.bandwidth_gbs * 1e9))
-    passes = 128 + 128 * 32
-    assert least["shared memory"] == pytest.approx(passes * 128 / (h200.shared_gbs * 1e9))
+    passes, share = 128 + 128 * 32, 4 / h200.sms  # 4 blocks, each on an SM of its own
+    of_all = passes * 128 / (h200.shared_gbs * 1e9)
+    assert least["shared memory"] == pytest.approx(of_all / share)
     assert found["bottleneck"] == "shared memory"
     naive = report(capsys, "transpose", "--kernel", "naive", "-m", "64", "-n", "64")
     assert naive["bottleneck"] == "DRAM"
@@ -198,6 +200,11 @@ def test_least_times(capsys: pytest.CaptureFixture[str]) -> None:
         "each tensor once": 2 * 16384,
     }
     shown = text(capsys, "transpose", "--kernel", "naive", "-m", "64", "-n", "64")
+    assert "Least times on H200, 4 of 132 SMs at work" in shown
+    assert "Bottleneck: the launch, 1.6 us: the problem is too small." in shown
+    large = text(capsys, "transpose", "--kernel", "naive", "-m", "1100", "-n", "1100")
+    assert "Least times on H200, all SMs at work" in large
+    assert "Bottleneck: DRAM, 2.0" in large
     assert "GFLOP" not in shown
     assert "22.2%" in shown  # of the bandwidth is left: 32 KiB of 144
 

@@ -9,7 +9,7 @@ import pytest
 from explain_command import SMALL, report, text
 
 from torch_smem_gemm.cli import _explain_kernel, main
-from torch_smem_gemm.cli._trace_plots import bank_map
+from torch_smem_gemm.cli._trace_plots import bank_map, shared_map, verdict
 from torch_smem_gemm.trace_report import Line
 
 
@@ -104,6 +104,32 @@ def test_bank_map() -> None:
     }
     # Lane 1 wants words 32 and 33, in the banks of lane 0's.
     assert served == {(0, 0): 1, (0, 1): 1, (1, 0): 2, (1, 1): 2, (2, 4): 1, (2, 5): 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "shared"),
+    [
+        (access([64] * 32, 4), "no conflict: one word, broadcast (orange)", 32),
+        (access([4 * (i // 2) for i in range(32)], 4), "no conflict: 16 words shared by", 32),
+        (access([4 * i for i in range(32)], 4), "no conflict", 0),
+        (access([0, 0, 4], 4), "no conflict: 1 word shared by lanes (orange)", 2),
+        (access([128 * i for i in range(32)], 4), "32-way conflict", 0),
+        (access([0, 0, 128], 4), "2-way conflict", 0),
+    ],
+)
+def test_a_broadcast_is_no_conflict(line: Line, said: str, shared: int) -> None:
+    assert verdict(line).startswith(said)
+    marked = [cell for row in shared_map(line) for cell in row if not math.isnan(cell)]
+    assert len(marked) == shared
+
+
+def test_plot_into_a_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "out.png").mkdir()
+    with pytest.raises(SystemExit) as exit_:
+        main(["explain", "sum", *SMALL["sum"], "--plot", str(tmp_path / "out.png")])
+    assert exit_.value.code == 2
+    assert "Is a directory" in capsys.readouterr().err
 
 
 def test_what_has_no_ways() -> None:

@@ -112,6 +112,11 @@ class Launch:
         return self.static_shared_bytes + self.dynamic_shared_bytes
 
     @property
+    def flop(self) -> int:
+        """Floating-point operations; a fused multiply-add is two."""
+        return 2 * self.fma + self.add + self.multiply + self.divide
+
+    @property
     def barriers(self) -> float:
         """Times that a block waits at a barrier."""
         warps = -(-self.threads // WARP)
@@ -181,10 +186,7 @@ class Trace:
     @property
     def flop(self) -> int:
         """Floating-point operations; a fused multiply-add is two."""
-        return sum(
-            2 * launch.fma + launch.add + launch.multiply + launch.divide
-            for launch in self.launches
-        )
+        return sum(launch.flop for launch in self.launches)
 
     @property
     def global_bytes_loaded(self) -> int:

@@ -7,9 +7,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from torch_smem_gemm._version import __version__
 from torch_smem_gemm.cli import bench, demo, explain, info
 
 COMMANDS = {"info": info, "demo": demo, "bench": bench, "explain": explain}
+INTERRUPTED = bench.INTERRUPTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m torch_smem_gemm",
         description="GEMM, transpose and sum in CUDA shared memory, as PyTorch ops.",
     )
+    parser.add_argument("--version", action="version", version=f"torch_smem_gemm {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
         subparser = subparsers.add_parser(

@@ -49,7 +49,8 @@ class Explained:
 
     ``rooflines`` are by what counts as traffic: what "threads" load and store, the "sectors" that
     warps touch, "each tensor once". ``least_seconds`` are by what would be busy: "arithmetic",
-    "DRAM" (each tensor once), "shared memory".
+    "DRAM" (each tensor once), "shared memory"; the first and the last on as many SMs as a launch
+    has blocks. What the launches themselves take is not among them.
     """
 
     trace: Trace
@@ -86,7 +87,6 @@ def judge(trace: Trace, device: Device) -> Explained:
         "sectors": trace.sector_bytes,
         "each tensor once": compulsory_bytes(trace),
     }
-    passes = trace.count("merged_wavefronts", memory="shared")
     return Explained(
         trace=trace,
         device=device,
@@ -97,11 +97,26 @@ def judge(trace: Trace, device: Device) -> Explained:
         },
         traffic=traffic,
         least_seconds={
-            "arithmetic": trace.flop / device.tflops(dtype) / 1e12,
+            "arithmetic": sum(
+                launch.flop / sms_at_work(launch, device) / device.tflops(dtype) / 1e12
+                for launch in trace.launches
+            ),
             "DRAM": traffic["each tensor once"] / device.bandwidth_gbs / 1e9,
-            "shared memory": passes * WAVEFRONT / device.shared_gbs / 1e9,
+            "shared memory": sum(
+                launch.count("merged_wavefronts", memory="shared")
+                * WAVEFRONT
+                / sms_at_work(launch, device)
+                / device.shared_gbs
+                / 1e9
+                for launch in trace.launches
+            ),
         },
     )
+
+
+def sms_at_work(launch: Launch, device: Device) -> float:
+    """The share of the SMs that get a block."""
+    return min(1.0, launch.blocks / device.sms)
 
 
 def compulsory_bytes(trace: Trace) -> int:

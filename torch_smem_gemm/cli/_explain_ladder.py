@@ -54,7 +54,9 @@ def ladder_names(op: str) -> list[str]:
 def show_ladder(rungs: Sequence[Rung], title: str, device: Device) -> None:
     """Print a row a kernel."""
     explained = [rung.explained for rung in rungs if rung.explained]
-    read = [name for name in explained[0].trace.tensor_bytes if _is_read(explained, name)]
+    traces = [one.trace for one in explained]
+    names = dict.fromkeys(name for trace in traces for name in trace.tensor_bytes)
+    read = [name for name in names if any(_times_read(trace, name) for trace in traces)]
     heads = [
         *("kernel", ">loaded", ">sectors/load", ">/store"),
         *(f">{name} read" for name in read),
@@ -88,8 +90,9 @@ def show_ladder(rungs: Sequence[Rung], title: str, device: Device) -> None:
         print("No faults in any of them.")
 
 
-def _is_read(explained: Sequence[Explained], tensor: str) -> bool:
-    return any(one.trace.count("bytes", actions=LOADS, memory=tensor) for one in explained)
+def _times_read(trace: Trace, tensor: str) -> float:
+    """0 for a kernel that has no such tensor: not every sum goes by partial ones."""
+    return trace.times_read(tensor) if tensor in trace.tensor_bytes else 0.0
 
 
 def _cells(explained: Explained, read: Sequence[str]) -> list[str]:
@@ -99,7 +102,7 @@ def _cells(explained: Explained, read: Sequence[str]) -> list[str]:
         bytes_text(trace.global_bytes_loaded),
         _sectors(trace, LOADS),
         _sectors(trace, STORES),
-        *(f"{trace.times_read(name):.4g} x" for name in read),
+        *(f"{_times_read(trace, name):.4g} x" for name in read),
         f"{trace.wavefronts:,}",
         f"{merged:,}" if merged != trace.wavefronts else "",
         f"{trace.conflicts:,}",

@@ -16,7 +16,8 @@ from torch_smem_gemm._trace_size import gemm_accesses, reduction_accesses, trans
 from torch_smem_gemm.cli._text import positive
 from torch_smem_gemm.trace_report import Trace
 
-SIZES = {"gemm": (256, 256, 256), "transpose": (256, 256), "sum": (64, 8192)}
+# Enough blocks for half the SMs of a large GPU or more, and no more than seconds of tracing.
+SIZES = {"gemm": (512, 512, 64), "transpose": (1024, 1024), "sum": (256, 8192)}
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
-import sys
 from collections.abc import Sequence
 from itertools import groupby
 
-from torch_smem_gemm.cli._explain_kernel import Explained, Residency, largest_launch, ways
-from torch_smem_gemm.cli._text import PIPE_WIDTH, rate_text, table
+from torch_smem_gemm.cli._explain_kernel import (
+    Explained,
+    Residency,
+    largest_launch,
+    sms_at_work,
+    ways,
+)
+from torch_smem_gemm.cli._text import output_width, rate_text, table
 from torch_smem_gemm.trace_report import LOADS, STORES, Launch, Line, Trace
 from torch_smem_gemm.tracing import sources
 
@@ -18,6 +22,8 @@ LINE_HEADS = [
     *(">merged", ">n-way", ">conflicts", ""),
 ]
 LEAST_SOURCE = 24  # characters of source text, however narrow the terminal
+# What the shortest kernel of bench/results/h200.json takes in a CUDA graph, on an H200.
+LAUNCH_US = 1.6
 GAP = 3  # characters that a table has between two columns
 
 
@@ -91,8 +97,7 @@ def _show_lines(launch: Launch, op: str, title: str) -> None:
     heads, rows = without_empty(LINE_HEADS, rows)
     names = [head.removeprefix(">") for head in heads]
     widths = [max(map(len, column)) + GAP for column in zip(names, *rows, strict=True)]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
-    room = max(LEAST_SOURCE, width - (sum(widths) - widths[1]) - 1)
+    room = max(LEAST_SOURCE, output_width() - (sum(widths) - widths[1]) - 1)
     table(title, heads, [[row[0], _shorten(row[1], room), *row[2:]] for row in rows])
 
 
@@ -270,9 +275,18 @@ def _show_ceilings(explained: Explained) -> None:
         for name, seconds in explained.least_seconds.items()
         if seconds
     ]
-    table(f"Least times on {device.name}, all SMs at work", ["", ">us", "for"], rows)
-    longest = explained.bottleneck
-    print(f"Bottleneck: {longest}, {1e6 * explained.least_seconds[longest]:.4g} us.\n")
+    launches = len(explained.trace.launches)
+    launching = LAUNCH_US * launches
+    kernels = f"{launches} kernels" if launches > 1 else "a kernel"
+    rows.append(["launch", f"{launching:.4g}", f"{kernels}, {LAUNCH_US} us each, as on an H200"])
+    blocks = largest_launch(explained.trace).blocks
+    busy = "all" if blocks >= device.sms else f"{blocks} of {device.sms}"
+    table(f"Least times on {device.name}, {busy} SMs at work", ["", ">us", "for"], rows)
+    longest, least = explained.bottleneck, 1e6 * explained.least_seconds[explained.bottleneck]
+    if least < launching:
+        print(f"Bottleneck: the launch, {launching:.4g} us: the problem is too small.\n")
+    else:
+        print(f"Bottleneck: {longest}, {least:.4g} us.\n")
 
 
 def _show_roofline(explained: Explained) -> None:
@@ -321,11 +335,14 @@ def _show_bandwidth(explained: Explained) -> None:
 
 def _least_text(explained: Explained, name: str) -> str:
     trace, device = explained.trace, explained.device
+    whole = ""
+    if sms_at_work(largest_launch(trace), device) < 1:
+        whole = " if all SMs were at work"
     if name == "arithmetic":
-        return f"{trace.flop:,} FLOP, at {device.tflops(trace.dtype):g} TFLOP/s"
+        return f"{trace.flop:,} FLOP, at {device.tflops(trace.dtype):g} TFLOP/s{whole}"
     if name == "DRAM":
         once = bytes_text(explained.traffic["each tensor once"])
         return f"{once}, each tensor once, at {device.bandwidth_gbs:,.0f} GB/s"
     passes = trace.count("merged_wavefronts", memory="shared")
     merged = ", loads merged" if passes != trace.wavefronts else ""
-    return f"{passes:,} wavefronts of 128 B{merged}, at {device.shared_gbs:,.0f} GB/s"
+    return f"{passes:,} wavefronts of 128 B{merged}, at {device.shared_gbs:,.0f} GB/s{whole}"

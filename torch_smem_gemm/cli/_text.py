@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib.util
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
@@ -49,8 +50,13 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         drawn.add_column(head, justify="right" if flush_right else "left")
     for row in rows:
         drawn.add_row(*map(Text, row))
-    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(drawn)
+    Console(width=output_width()).print(drawn)
     print()
+
+
+def output_width() -> int:
+    """Characters in a line of output: COLUMNS where it is set, the terminal's, or a pipe's."""
+    return shutil.get_terminal_size((PIPE_WIDTH, 0)).columns
 
 
 def plain_table(

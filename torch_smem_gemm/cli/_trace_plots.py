@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from torch_smem_gemm.analysis.banks import BANKS, LANES, WORD
 from torch_smem_gemm.cli._explain_kernel import Explained, largest_launch, passes, ways
 from torch_smem_gemm.cli._explain_text import expression
+from torch_smem_gemm.cli._strips import ORANGE
 from torch_smem_gemm.trace_report import Line, Trace
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _shared_lines(trace: Trace) -> list[Line]:
 def _draw_maps(
     figure: SubFigure, maps: Sequence[tuple[str, Line]], rows: int, columns: int
 ) -> None:
+    from matplotlib.colors import ListedColormap
     from matplotlib.ticker import MaxNLocator
 
     grid = figure.subplots(rows, columns, squeeze=False)
@@ -99,13 +101,48 @@ def _draw_maps(
         axes.set_visible(False)
     for axes, (kernel, line) in zip(grid.flat, maps, strict=False):
         image = axes.imshow(bank_map(line), vmin=1, vmax=max(most, 2), cmap="viridis")
-        conflicts = f"{ways(line)}-way conflict" if ways(line) != 1 else "no conflict"
+        axes.imshow(shared_map(line), cmap=ListedColormap([ORANGE]))
         wide = f"{line.action}, {line.bytes_a_lane} B a lane"
-        axes.set_title(f"{kernel}: {wide}\n{expression(line)}\n{conflicts}", fontsize=8)
+        axes.set_title(f"{kernel}: {wide}\n{expression(line)}\n{verdict(line)}", fontsize=8)
         axes.set(xlabel="bank", ylabel="lane", xticks=range(0, 32, 8), yticks=range(0, 32, 8))
         axes.set_facecolor("0.93")
     whole = MaxNLocator(integer=True)
     figure.colorbar(image, ax=grid, label="pass in which it is served", shrink=0.8, ticks=whole)
+
+
+def verdict(line: Line) -> str:
+    """What the map shows: a conflict, a broadcast, or neither."""
+    if ways(line) != 1:
+        return f"{ways(line)}-way conflict"
+    lanes = _lanes_by_word(line)
+    shared = sum(len(wanting) > 1 for wanting in lanes.values())
+    if not shared:
+        return "no conflict"
+    if len(lanes) == 1:
+        return "no conflict: one word, broadcast (orange)"
+    return f"no conflict: {shared} word{'s' * (shared > 1)} shared by lanes (orange)"
+
+
+def shared_map(line: Line) -> list[list[float]]:
+    """For each lane and bank of an access without conflicts, 1 where other lanes get the word too.
+
+    NaN everywhere else. A column of such cells is one pass, and not as many as it has cells.
+    """
+    cells = [[float("nan")] * BANKS for _ in range(LANES)]
+    for word, lanes in _lanes_by_word(line).items() if ways(line) == 1 else ():
+        for lane in lanes if len(lanes) > 1 else ():
+            cells[lane][word % BANKS] = 1
+    return cells
+
+
+def _lanes_by_word(line: Line) -> dict[int, list[int]]:
+    """The lanes that want each word of shared memory."""
+    lanes: dict[int, list[int]] = {}
+    for lane, at in enumerate(line.example):
+        if at is not None:
+            for word in range(at // WORD, (at + line.bytes_a_lane - 1) // WORD + 1):
+                lanes.setdefault(word, []).append(lane)
+    return lanes
 
 
 def bank_map(line: Line) -> list[list[float]]:

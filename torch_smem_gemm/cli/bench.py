@@ -176,7 +176,10 @@ def run_jobs(args: argparse.Namespace) -> int:
         print()
 
         def found(
-            *, ended: bool, state: dict[str, str] | None = None, summary: Summary | None = None
+            *,
+            interrupted: bool,
+            state: dict[str, str] | None = None,
+            summary: Summary | None = None,
         ) -> dict[str, Any]:
             return results.results(
                 rows,
@@ -185,7 +188,7 @@ def run_jobs(args: argparse.Namespace) -> int:
                 gpu_state=state,
                 telemetry=summary,
                 seconds=time.perf_counter() - start,
-                interrupted=not ended,
+                interrupted=interrupted,
             )
 
         goes_to_a_file = args.json and (args.json.is_file() or not args.json.exists())
@@ -194,14 +197,14 @@ def run_jobs(args: argparse.Namespace) -> int:
                 rows += measured
                 if goes_to_a_file:
                     with contextlib.suppress(OSError):  # the last time it is told
-                        results.save(args.json, found(ended=False))
+                        results.save(args.json, found(interrupted=True))
         except KeyboardInterrupt:
             interrupted = True
             print("interrupted: the problem that was being timed is left out")
     _bench_tables.print_summary(rows)
     seconds = time.perf_counter() - start
     print(f"{len(results.problems(rows))} problems in {seconds:.0f} s")
-    whole = found(ended=not interrupted, state=gpu_state(device), summary=telemetry.summary())
+    whole = found(interrupted=interrupted, state=gpu_state(device), summary=telemetry.summary())
     written = _write(args, whole)
     if interrupted:
         return INTERRUPTED

@@ -17,6 +17,7 @@ from torch_smem_gemm.cli._explain_kernel import Explained
 from torch_smem_gemm.cli._explain_ladder import Rung, climb, ladder_names, show_ladder
 from torch_smem_gemm.cli._explain_problem import Problem, add_problem_arguments, problem_of
 from torch_smem_gemm.cli._explain_text import show
+from torch_smem_gemm.cli._files import check_writable, picture_file
 from torch_smem_gemm.cli._text import require_extra
 
 SUMMARY = "show what a kernel does to memory, line by line, and what that costs"
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="the GPU to judge for, by name; it need not be there (default: H200)",
         )
         one.add_argument("--json", action="store_true", help="print everything as JSON")
-        one.add_argument("--plot", type=Path, metavar="OUT", help="draw banks and ceilings")
+        one.add_argument("--plot", type=picture_file, metavar="OUT", help="draw banks and ceilings")
         one.add_argument("--force", action="store_true", help="trace however long it takes")
         one.set_defaults(refuse=one.error)
 
@@ -76,7 +77,10 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.plot:
         require_extra("bench", "matplotlib")
-        args.plot.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            check_writable(args.plot)
+        except OSError as error:
+            args.refuse(str(error))
 
     rungs = climb(problem, names, args.device)
     explained = [rung.explained for rung in rungs if rung.explained]

@@ -76,7 +76,7 @@ def check_after(
         raise reason from None
     if isinstance(error, NotImplementedError):
         for name, value in (*required.items(), *optional.items()):
-            if value is not None and value.layout != torch.strided:
+            if isinstance(value, Tensor) and value.layout != torch.strided:
                 raise RuntimeError(
                     f"smem.{op}: {name} is sparse (its layout is {value.layout}), "
                     "expected a dense tensor"

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_smem_gemm import _C
 from torch_smem_gemm._kernels import code_capability
+from torch_smem_gemm.ops._arguments import check_tensors
 from torch_smem_gemm.ops._checks import check_gemm, check_transpose
 from torch_smem_gemm.ops._codes import PRECISIONS, precision_code, resolved
 
@@ -90,6 +91,7 @@ def _chip(
 
 def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
     """Return what ``smem.gemm(a, b, precision=precision)`` runs; errors as there."""
+    check_tensors("gemm", required={"a": a, "b": b}, optional={})
     code = resolved(precision_code("gemm", precision), a.dtype)
     check_gemm(a, b, None, None, 0.0)
     if a.is_cpu:
