@@ -15,7 +15,7 @@ from torch_smem_gemm.bench.measure import Ceilings, float32_products, measure_ce
 from torch_smem_gemm.bench.rows import Row
 from torch_smem_gemm.bench.suite import Job
 from torch_smem_gemm.bench.telemetry import Telemetry
-from torch_smem_gemm.cli import _bench_plots, _bench_tables, _compare, _plot, _report
+from torch_smem_gemm.cli import _bench_plots, _bench_tables, _compare, _host, _plot, _report
 from torch_smem_gemm.cli._environment import nvidia_smi, versions
 from torch_smem_gemm.cli._text import (
     default_device,
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         lambda args, device: suite.picture(device, quick=args.quick),
         quick="no ladders, the marked problems only, torch as the only peer",
     )
-    for command in (_compare, _plot, _report):
+    for command in (_host, _compare, _plot, _report):
         command.add_parser(what)
 
 
