@@ -2,10 +2,15 @@
 
 A test of kernels is written once and runs on each device: on "cpu" a kernel asked for by name is
 the very CUDA kernel, run by csrc/host_run.
+
+The tests run in several processes (pytest-xdist), each function's cases in one. Functions marked
+``xdist_group`` share a process, because they share what takes long to make, or a GPU's memory.
 """
 
 import os
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +28,44 @@ settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # The processes share the cores: one thread each, and the programs that they start.
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+GIB = 2**30
+# What a process takes of the GPU's memory before it has a tensor, and what small tests add.
+GPU_MEMORY_OF_A_PROCESS = 3 * GIB
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare ``--sweep``."""
+    parser.addoption("--sweep", action="store_true", help="run the wide sweeps, too")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """As many processes as there are cores for this one, and as the GPU has memory for."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if not torch.cuda.is_available():
+        return cores or 1
+    memory = torch.cuda.get_device_properties(0).total_memory
+    return max(1, min(cores or 1, memory // GPU_MEMORY_OF_A_PROCESS))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal out whole functions: by single cases, the dealing takes longer than many a test."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFunction(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return super()._split_scope(nodeid).partition("[")[0]
+
+    return ByFunction(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
 def _can_be(item: pytest.Item) -> bool:
     """Whether its GEMM kernel is one that takes its dtype on its device, newer GPUs included."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
@@ -32,18 +75,22 @@ def _can_be(item: pytest.Item) -> bool:
     return params.get("device") != "cpu" and params.get("dtype", taken[-1]) in taken
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Drop what no machine can run; skip what this one has no GPU for, and say so."""
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Drop what no machine can run; skip what is not asked for or lacks a GPU here, and say so."""
     items[:] = filter(_can_be, items)
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    for marker, needed, reason in (
-        ("gpu", 1, "needs a CUDA GPU"),
-        ("gpu2", 2, "needs two CUDA GPUs"),
+    for marker, runs, reason in (
+        ("gpu", gpus >= 1, "needs a CUDA GPU"),
+        ("gpu2", gpus >= 2, "needs two CUDA GPUs"),
+        ("sweep", config.getoption("sweep"), "a wide sweep: make test-all, or --sweep"),
     ):
-        if gpus < needed:
-            for item in items:
-                if item.get_closest_marker(marker):
-                    item.add_marker(pytest.mark.skip(reason=reason))
+        for item in items:
+            if not runs and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+    for item in items:
+        if item.get_closest_marker("gpu_memory"):
+            item.add_marker(pytest.mark.xdist_group("gpu_memory"))
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -57,6 +104,20 @@ def hopper() -> None:
     """A GPU that the kernels of compute capability 9.0 run on."""
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("needs a GPU of compute capability 9.0")
+
+
+@pytest.fixture(autouse=True)
+def _gpu_memory(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Skip where the GPU has less free memory than a test's marker says; give it back after it."""
+    marker = request.node.get_closest_marker("gpu_memory")
+    if marker is None:
+        yield
+        return
+    torch.cuda.empty_cache()
+    if torch.cuda.mem_get_info()[0] < marker.kwargs["gib"] * GIB:
+        pytest.skip(f"needs {marker.kwargs['gib']} GiB of free GPU memory")
+    yield
+    torch.cuda.empty_cache()
 
 
 @pytest.fixture(autouse=True)

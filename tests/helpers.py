@@ -318,13 +318,6 @@ def assert_accurate(function: Callable[..., Tensor], *runs: tuple[Tensor, Sequen
     )
 
 
-def need_memory(gib: float) -> None:
-    """Skip where the GPU has less free memory."""
-    torch.cuda.empty_cache()
-    if torch.cuda.mem_get_info()[0] < gib * 2**30:
-        pytest.skip(f"needs {gib:g} GiB of free GPU memory")
-
-
 def runs_needed(outputs: int) -> int:
     """How many runs give ``assert_accurate`` enough elements to judge by."""
     return min(24, math.ceil(256 / outputs)) if outputs else 1

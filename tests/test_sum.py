@@ -13,7 +13,6 @@ from helpers import (
     assert_accurate,
     assert_same_specials,
     laid_out,
-    need_memory,
     normal,
     poisoned,
     poisoned_out,
@@ -141,8 +140,20 @@ WAYS_DOWN_COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS_DOWN_COLUMNS)
-@pytest.mark.parametrize("dtype", [*FLOATS, torch.int8], ids=short)
+def _is_wide(way: str, dtype: torch.dtype) -> bool:
+    """Whether a CPU takes long over so many columns; what remains has each way and each dtype."""
+    return way in ("alone by vectors", "alone by pairs") and dtype != torch.float32
+
+
+@pytest.mark.parametrize(
+    ("way", "dtype"),
+    [
+        pytest.param(way, dtype, marks=[pytest.mark.sweep] if _is_wide(way, dtype) else [])
+        for way in WAYS_DOWN_COLUMNS
+        for dtype in (*FLOATS, torch.int8)
+    ],
+    ids=short,
+)
 def test_every_way_down_columns_has_the_bits_of_rows(
     way: str, dtype: torch.dtype, device: str
 ) -> None:
@@ -351,9 +362,9 @@ def test_result_shares_nothing_with_the_input(kernel: str, device: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_memory(gib=8)
 @every_kernel
 def test_more_than_2_31_elements(kernel: str) -> None:
-    need_memory(8)
     x = torch.randint(0, 256, (2**31 + 77,), dtype=torch.uint8, device="cuda")
     assert smem.sum(x, kernel=kernel).item() == x.sum().item()
     matrix = x[: 2**31 + 64].view(64, -1)
@@ -362,9 +373,9 @@ def test_more_than_2_31_elements(kernel: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_memory(gib=12)
 @every_kernel
 def test_more_than_2_31_outputs(kernel: str) -> None:
-    need_memory(12)
     x = torch.randint(0, 256, (2, 2**31 + 5), dtype=torch.uint8, device="cuda")
     out = poisoned((2**31 + 5,), torch.uint8, "cuda")
     smem.sum(x, 0, dtype=torch.uint8, kernel=kernel, out=out)
