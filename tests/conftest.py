@@ -7,6 +7,7 @@ The tests run in several processes (pytest-xdist), each function's cases in one.
 ``xdist_group`` share a process, because they share what takes long to make, or a GPU's memory.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -35,8 +36,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 GIB = 2**30
-# What a process takes of the GPU's memory before it has a tensor, and what small tests add.
-GPU_MEMORY_OF_A_PROCESS = 3 * GIB
+# What a process of tests needs: torch, all tests and their largest tensors; on a GPU, code for it.
+MEMORY_OF_A_PROCESS, GPU_MEMORY_OF_A_PROCESS = 2 * GIB, 3 * GIB
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,12 +47,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """As many processes as there are cores for this one, and as the GPU has memory for."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if not torch.cuda.is_available():
-        return cores or 1
-    memory = torch.cuda.get_device_properties(0).total_memory
-    return max(1, min(cores or 1, memory // GPU_MEMORY_OF_A_PROCESS))
+    """As many processes as there are cores for this one, and as there is memory for."""
+    limits = [len(os.sched_getaffinity(0))]
+    limits += [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MEMORY_OF_A_PROCESS]
+    if torch.cuda.is_available():
+        memory = torch.cuda.get_device_properties(0).total_memory
+        limits += [memory // GPU_MEMORY_OF_A_PROCESS]
+    return max(1, min(limits))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -91,6 +93,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("gpu_memory"):
             item.add_marker(pytest.mark.xdist_group("gpu_memory"))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what imports and collection made out of the collector's way: it lives to the end.
+
+    Tests of lifetimes collect often, which takes half a second where all of it is looked through.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -1,4 +1,4 @@
-"""PyTorch's own test data run ours: OpInfo's samples of ATen's ops, and ModuleInfo's of modules.
+"""PyTorch's own test data, run through ours: OpInfo's samples of ops, ModuleInfo's of modules.
 
 Both are made for whoever implements these ops for another device. They are of torch.testing's
 internal part, and differ a little from version to version.
