@@ -31,7 +31,7 @@ demo: extension  ## train a model on real images with these ops, beside torch's
 	$(PY) -m torch_smem_gemm demo $(ARGS)
 
 # In as many processes as there are cores; ARGS="-n 0" runs them in one, for a debugger, say.
-PYTEST := $(PY) -m pytest -n auto --dist loadgroup
+PYTEST := $(PY) -m pytest -n auto --dist loadscope
 
 .PHONY: test
 test: extension  ## run the test suite but for its wide sweeps: some minutes

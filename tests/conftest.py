@@ -3,14 +3,17 @@
 A test of kernels is written once and runs on each device: on "cpu" a kernel asked for by name is
 the very CUDA kernel, run by csrc/host_run.
 
-The tests run in several processes (pytest-xdist), each function's cases in one. Functions marked
-``xdist_group`` share a process, because they share what takes long to make, or a GPU's memory.
+The tests run in several processes (pytest-xdist), each function's cases in one process, and all
+functions of some files in one.
 """
 
+import fcntl
 import gc
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +42,15 @@ GIB = 2**30
 # What a process of tests needs: torch, all tests and their largest tensors; on a GPU, code for it.
 MEMORY_OF_A_PROCESS, GPU_MEMORY_OF_A_PROCESS = 2 * GIB, 3 * GIB
 
+# Files whose tests share what takes long to make, and what that is: one process is to make it.
+TOGETHER = {
+    "test_bank_rule.py": "a compiled program",
+    "test_claims.py": "traces",
+    "test_torch_suites.py": "the import of torch.testing",
+    "test_trace_divergence.py": "a compiled runtime",
+    "test_trace_faults.py": "a compiled runtime",
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare ``--sweep``."""
@@ -59,13 +71,14 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Deal out whole functions: by single cases, the dealing takes longer than many a test."""
-    from xdist.scheduler import LoadGroupScheduling
+    from xdist.scheduler import LoadScopeScheduling
 
-    class ByFunction(LoadGroupScheduling):
+    class ByFunction(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return super()._split_scope(nodeid).partition("[")[0]
+            file = nodeid.partition("::")[0].rpartition("/")[2]
+            return TOGETHER.get(file, nodeid.partition("[")[0])
 
-    return ByFunction(config, log) if config.getvalue("dist") == "loadgroup" else None
+    return ByFunction(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def _can_be(item: pytest.Item) -> bool:
@@ -77,7 +90,6 @@ def _can_be(item: pytest.Item) -> bool:
     return params.get("device") != "cpu" and params.get("dtype", taken[-1]) in taken
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Drop what no machine can run; skip what is not asked for or lacks a GPU here, and say so."""
     items[:] = filter(_can_be, items)
@@ -90,9 +102,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if not runs and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
-    for item in items:
-        if item.get_closest_marker("gpu_memory"):
-            item.add_marker(pytest.mark.xdist_group("gpu_memory"))
 
 
 def pytest_collection_finish() -> None:
@@ -119,16 +128,21 @@ def hopper() -> None:
 
 @pytest.fixture(autouse=True)
 def _gpu_memory(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Skip where the GPU has less free memory than a test's marker says; give it back after it."""
+    """Keep the GPU's memory for one test at a time of those whose marker says that they need much.
+
+    Skip where not so much is free. The lock is between processes.
+    """
     marker = request.node.get_closest_marker("gpu_memory")
     if marker is None:
         yield
         return
-    torch.cuda.empty_cache()
-    if torch.cuda.mem_get_info()[0] < marker.kwargs["gib"] * GIB:
-        pytest.skip(f"needs {marker.kwargs['gib']} GiB of free GPU memory")
-    yield
-    torch.cuda.empty_cache()
+    with (Path(tempfile.gettempdir()) / "torch_smem_gemm_gpu_memory.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        torch.cuda.empty_cache()
+        if torch.cuda.mem_get_info()[0] < marker.kwargs["gib"] * GIB:
+            pytest.skip(f"needs {marker.kwargs['gib']} GiB of free GPU memory")
+        yield
+        torch.cuda.empty_cache()
 
 
 @pytest.fixture(autouse=True)

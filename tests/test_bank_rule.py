@@ -15,8 +15,6 @@ if not BENCH.exists():
 
 import bank_rule  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("bank_rule")  # the tests share a compiled program
-
 RESULTS = BENCH / "results" / "bank-rule-h200.json"
 Lanes = Sequence[int | None]
 Measured = dict[str, Any]

@@ -26,8 +26,6 @@ from teaching.agreement import agreement  # noqa: E402
 from teaching.claim import CORRECTED, OPEN, TRUE, WRONG, Claim, Part, table  # noqa: E402
 from teaching.evidence import GEMM, Evidence  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("claims")  # the tests share the traces
-
 Change = Callable[[Evidence], Evidence]
 
 

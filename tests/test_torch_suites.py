@@ -17,8 +17,6 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import torch_smem_gemm as smem
 
-# The data takes seconds to import, so the tests stay together: one process does.
-pytestmark = pytest.mark.xdist_group("torch_suites")
 Function = Callable[..., Any]
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from compile_kernels import PROGRAMS, CompileError, compile_object, marked_lines, results
 
-pytestmark = pytest.mark.xdist_group("compiled")  # the tests share a compiled runtime
 SOURCE = PROGRAMS / "divergence.cpp"
 
 

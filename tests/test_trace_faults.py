@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import pytest
 from compile_kernels import CSRC, PROGRAMS, build, folder, marked_lines, results, run
 
-pytestmark = pytest.mark.xdist_group("compiled")  # the tests share a compiled runtime
 SOURCE = PROGRAMS / "faults.cpp"
 
 # kernel: (kind, threads of the first time, how often)
