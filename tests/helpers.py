@@ -13,6 +13,11 @@ from torch.overrides import TorchFunctionMode
 import torch_smem_gemm as smem
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+# For the widest products: float16 goes bfloat16's way but for the conversions of single numbers.
+FLOATS_BUT_FLOAT16_BY_SWEEP = [
+    pytest.param(dtype, marks=[pytest.mark.sweep] if dtype == torch.float16 else [])
+    for dtype in FLOATS
+]
 ACTIVATIONS: dict[str | None, Callable[[Tensor], Tensor]] = {
     None: lambda z: z,
     "relu": torch.relu,

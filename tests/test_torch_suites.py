@@ -55,12 +55,17 @@ MODULES = ("Linear", "TransformerEncoderLayer", "MultiheadAttention")
 @functools.cache
 def databases() -> tuple[list[Any], list[Any]]:
     """torch's OpInfos and ModuleInfos."""
-    from torch.testing._internal.common_methods_invocations import op_db
-    from torch.testing._internal.common_modules import module_db
+    # The import freezes torch.backends' settings, which other tests change.
+    with torch.backends.__allow_nonbracketed_mutation():
+        from torch.testing._internal.common_methods_invocations import op_db
+        from torch.testing._internal.common_modules import module_db
 
-    # The import has frozen torch.backends' settings, which other tests change.
-    setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
     return op_db, module_db
+
+
+def test_torchs_settings_stay_free() -> None:
+    databases()
+    assert not torch.backends.flags_frozen()
 
 
 def op_info(name: str) -> Any:

@@ -157,7 +157,6 @@ def import_time(*, processes: int = IMPORTS) -> ImportTime:
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
     enabled = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield
