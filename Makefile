@@ -34,13 +34,20 @@ help:  ## show this list
 demo: extension  ## train a model on real images with these ops, beside torch's
 	$(PY) -m torch_smem_gemm demo $(ARGS)
 
+# In as many processes as there are cores; ARGS="-n 0" runs them in one, for a debugger, say.
+PYTEST := $(PY) -m pytest -n auto --dist loadscope
+
 .PHONY: test
-test: extension  ## run the test suite
-	$(PY) -m pytest tests $(ARGS)
+test: extension  ## run the test suite but for its wide sweeps: some minutes
+	$(PYTEST) $(ARGS)
+
+.PHONY: test-all
+test-all: extension  ## run the whole test suite
+	$(PYTEST) --sweep $(ARGS)
 
 .PHONY: test-gpu
-test-gpu: extension  ## run the tests that need a GPU
-	$(PY) -m pytest tests -m gpu $(ARGS)
+test-gpu: extension  ## run all tests that need a GPU
+	$(PYTEST) --sweep -m gpu $(ARGS)
 
 .PHONY: other-builds
 other-builds: $(READY)  ## build for other GPUs than this one, to test what is missing then

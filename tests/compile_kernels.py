@@ -101,7 +101,7 @@ def build(
 
 def run(program: Path, given: str = "") -> Any:
     """What the program printed after it was given that to read: mostly results by name."""
-    done = subprocess.run([program], input=given, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program], input=given, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, f"{program.name} ended with {done.returncode}: {done.stderr}"
     return json.loads(done.stdout)
 

@@ -2,10 +2,19 @@
 
 A test of kernels is written once and runs on each device: on "cpu" a kernel asked for by name is
 the very CUDA kernel, run by csrc/host_run.
+
+The tests run in several processes (pytest-xdist), each function's cases in one process, and all
+functions of some files in one.
 """
 
+import fcntl
+import gc
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +32,55 @@ settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # The processes share the cores: one thread each, and the programs that they start.
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+GIB = 2**30
+# What a process of tests needs: torch, all tests and their largest tensors; on a GPU, code for it.
+MEMORY_OF_A_PROCESS, GPU_MEMORY_OF_A_PROCESS = 2 * GIB, 3 * GIB
+
+# Files whose tests share what takes long to make, and what that is: one process is to make it.
+TOGETHER = {
+    "test_bank_rule.py": "a compiled program",
+    "test_claims.py": "traces",
+    "test_torch_suites.py": "the import of torch.testing",
+    "test_trace_divergence.py": "a compiled runtime",
+    "test_trace_faults.py": "a compiled runtime",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare ``--sweep``."""
+    parser.addoption("--sweep", action="store_true", help="run the wide sweeps, too")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """As many processes as there are cores for this one, and as there is memory for."""
+    limits = [len(os.sched_getaffinity(0))]
+    limits += [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MEMORY_OF_A_PROCESS]
+    if torch.cuda.is_available():
+        memory = torch.cuda.get_device_properties(0).total_memory
+        limits += [memory // GPU_MEMORY_OF_A_PROCESS]
+    return max(1, min(limits))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal out whole functions: by single cases, the dealing takes longer than many a test."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFunction(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0].rpartition("/")[2]
+            return TOGETHER.get(file, nodeid.partition("[")[0])
+
+    return ByFunction(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
 def _can_be(item: pytest.Item) -> bool:
     """Whether its GEMM kernel is one that takes its dtype on its device, newer GPUs included."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
@@ -32,18 +90,27 @@ def _can_be(item: pytest.Item) -> bool:
     return params.get("device") != "cpu" and params.get("dtype", taken[-1]) in taken
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Drop what no machine can run; skip what this one has no GPU for, and say so."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Drop what no machine can run; skip what is not asked for or lacks a GPU here, and say so."""
     items[:] = filter(_can_be, items)
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    for marker, needed, reason in (
-        ("gpu", 1, "needs a CUDA GPU"),
-        ("gpu2", 2, "needs two CUDA GPUs"),
+    for marker, runs, reason in (
+        ("gpu", gpus >= 1, "needs a CUDA GPU"),
+        ("gpu2", gpus >= 2, "needs two CUDA GPUs"),
+        ("sweep", config.getoption("sweep"), "a wide sweep: make test-all, or --sweep"),
     ):
-        if gpus < needed:
-            for item in items:
-                if item.get_closest_marker(marker):
-                    item.add_marker(pytest.mark.skip(reason=reason))
+        for item in items:
+            if not runs and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what imports and collection made out of the collector's way: it lives to the end.
+
+    Tests of lifetimes collect often, which takes half a second where all of it is looked through.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -57,6 +124,25 @@ def hopper() -> None:
     """A GPU that the kernels of compute capability 9.0 run on."""
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("needs a GPU of compute capability 9.0")
+
+
+@pytest.fixture(autouse=True)
+def _gpu_memory(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep the GPU's memory for one test at a time of those whose marker says that they need much.
+
+    Skip where not so much is free. The lock is between processes.
+    """
+    marker = request.node.get_closest_marker("gpu_memory")
+    if marker is None:
+        yield
+        return
+    with (Path(tempfile.gettempdir()) / "torch_smem_gemm_gpu_memory.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        torch.cuda.empty_cache()
+        if torch.cuda.mem_get_info()[0] < marker.kwargs["gib"] * GIB:
+            pytest.skip(f"needs {marker.kwargs['gib']} GiB of free GPU memory")
+        yield
+        torch.cuda.empty_cache()
 
 
 @pytest.fixture(autouse=True)

@@ -47,7 +47,7 @@ def main(backend: str, layout: str, rank: int, folder: Path) -> None:
         init_method=f"file://{folder}/store",
         rank=rank,
         world_size=math.prod(sizes.values()),
-        timeout=timedelta(seconds=60),
+        timeout=timedelta(minutes=4),
     )
     mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
     outcome = {}

@@ -13,6 +13,11 @@ from torch.overrides import TorchFunctionMode
 import torch_smem_gemm as smem
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+# For the widest products: float16 goes bfloat16's way but for the conversions of single numbers.
+FLOATS_BUT_FLOAT16_BY_SWEEP = [
+    pytest.param(dtype, marks=[pytest.mark.sweep] if dtype == torch.float16 else [])
+    for dtype in FLOATS
+]
 ACTIVATIONS: dict[str | None, Callable[[Tensor], Tensor]] = {
     None: lambda z: z,
     "relu": torch.relu,
@@ -316,13 +321,6 @@ def assert_accurate(function: Callable[..., Tensor], *runs: tuple[Tensor, Sequen
     assert norm <= 2 * own_norm + allowance, (
         f"norm of the errors {norm:.3g}, torch's {own_norm:.3g}, an ulp {allowance:.3g}"
     )
-
-
-def need_memory(gib: float) -> None:
-    """Skip where the GPU has less free memory."""
-    torch.cuda.empty_cache()
-    if torch.cuda.mem_get_info()[0] < gib * 2**30:
-        pytest.skip(f"needs {gib:g} GiB of free GPU memory")
 
 
 def runs_needed(outputs: int) -> int:

@@ -104,7 +104,7 @@ def assert_flat(run: Callable[[], object], calls: int) -> None:
 @every_call
 def test_calls_leave_no_memory_behind(call: str) -> None:
     x = matrix()
-    assert_flat(lambda: CALLS[call](x), 10_000)
+    assert_flat(lambda: CALLS[call](x), 3000)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -179,8 +179,8 @@ def test_result_and_inputs_die_with_their_last_use(call: str, grad: bool, device
 
 def is_freed(ref: weakref.ref) -> bool:
     """Whether a tensor is gone, or soon: the thread that ran a GPU's backward lets its graph go a
-    moment after the caller has the gradients."""
-    deadline = time.monotonic() + 2
+    moment after the caller has the gradients. What never goes is given up in half a minute."""
+    deadline = time.monotonic() + 30
     while ref() is not None and time.monotonic() < deadline:
         time.sleep(0.001)
     return ref() is None

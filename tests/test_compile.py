@@ -1,5 +1,6 @@
 """torch.compile, torch.export and opcheck."""
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,8 @@ import torch_smem_gemm as smem
 OPS = torch.ops.smem
 close = torch.testing.assert_close
 every_choice = pytest.mark.parametrize("choice", CHOICES)
+# Inductor takes many seconds. A kernel's name and dynamic sizes pass through it independently.
+BY_SWEEP = [("auto", False, "inductor"), ("named", True, "inductor")]
 
 
 def network(kernels: dict[str, str]) -> Callable[..., Tensor]:
@@ -43,9 +46,13 @@ def inputs_of(rows: int, device: str, grad: bool = True) -> list[Tensor]:
     ]
 
 
-@every_choice
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+@pytest.mark.parametrize(
+    ("choice", "dynamic", "backend"),
+    [
+        pytest.param(*case, marks=[pytest.mark.sweep] if case in BY_SWEEP else [])
+        for case in itertools.product(CHOICES, (False, True), ("inductor", "aot_eager"))
+    ],
+)
 def test_compile(choice: str, dynamic: bool, backend: str, device: str) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(

@@ -100,11 +100,3 @@ def test_the_example_learns_the_same_on_one_process_and_on_two() -> None:
     assert len(one) == 8, outputs[0]
     assert two == pytest.approx(one, abs=2e-4), outputs[1]
     assert one[-1] < one[0]
-
-
-def test_no_program_imports_dtensor_that_needs_none() -> None:
-    code = (
-        "import sys, torch; before = set(sys.modules); import torch_smem_gemm;"
-        "print([m for m in set(sys.modules) - before if m.startswith('torch.distributed')])"
-    )
-    assert _output(_run("-c", code)) == "[]\n"

@@ -10,7 +10,6 @@ from helpers import (
     assert_accurate,
     floats_of,
     laid_out,
-    need_memory,
     normal,
     poisoned,
     runs_needed,
@@ -88,9 +87,9 @@ def test_panel_takes_the_k_that_fills_shared_memory(dtype: torch.dtype, device: 
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_memory(gib=12)
 @every_kernel
 def test_operands_that_begin_beyond_2_31_elements(kernel: str) -> None:
-    need_memory(12)
     dtype = floats_of(kernel)[-1]
     m, k, n, start = 70, 50, 90, 2**31 + 5
     buffer = torch.empty(start + m * k + k * n + m * n, dtype=dtype, device="cuda")
@@ -109,12 +108,12 @@ def test_operands_that_begin_beyond_2_31_elements(kernel: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_memory(gib=12)
 @every_kernel
 @pytest.mark.parametrize("operand", ["a", "b", "out"])
 @pytest.mark.parametrize("turned", [False, True])
 def test_rows_more_than_2_31_elements_apart(kernel: str, operand: str, turned: bool) -> None:
     """The last rows of an operand lie beyond 2^31 elements, turned: its last columns."""
-    need_memory(12)
     dtype = floats_of(kernel)[-1]
     step = 2**27 + 1
     buffer = torch.empty(17 * step, dtype=dtype, device="cuda")
@@ -137,9 +136,9 @@ def test_rows_more_than_2_31_elements_apart(kernel: str, operand: str, turned: b
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_memory(gib=20)
 @every_kernel
 def test_result_of_more_than_2_31_elements(kernel: str) -> None:
-    need_memory(20)
     dtype = floats_of(kernel)[-1]
     m, n = 2**16 + 3, 2**15 + 5
     a, b = (small_integers(*s, dtype=dtype, device="cuda") for s in ((m, 2), (2, n)))

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -152,18 +151,6 @@ def test_lack_of_memory_is_torchs_error() -> None:
     ):
         with pytest.raises(RuntimeError, match=r"DefaultCPUAllocator|overflowed"):
             call()
-
-
-def test_fast_enough_for_ci() -> None:
-    """256 x 256 x 256 in float32 by tiled32 takes at most 5 seconds."""
-    a, b = small_integers(256, 256), small_integers(256, 256)
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        result = smem.gemm(a, b, kernel="tiled32")
-        times.append(time.perf_counter() - start)
-    assert torch.equal(result, a @ b)
-    assert min(times) <= 5
 
 
 LEAK = """

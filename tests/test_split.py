@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from helpers import LAYOUTS, any_bits, laid_out, need_memory, normal, poisoned, same_bits, short
+from helpers import LAYOUTS, any_bits, laid_out, normal, poisoned, same_bits, short
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
@@ -397,6 +397,7 @@ def test_opcheck(device: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_memory(gib=40)
 @pytest.mark.parametrize("shape", [(4096, 4096), (4097, 1001), (65_536, 24), (40, 300_000)])
 def test_large_on_the_gpu(shape: tuple[int, int]) -> None:
     x = normal(*shape, device="cuda")
@@ -407,7 +408,6 @@ def test_large_on_the_gpu(shape: tuple[int, int]) -> None:
 
 @pytest.mark.gpu
 def test_more_than_2_31_elements_on_the_gpu() -> None:
-    need_memory(40)
     lines, length = 66_000, 33_000
     x = torch.randint(1, 2**20, (lines, length), device="cuda", dtype=torch.float32)
     some = [0, 1, 65_075, 65_076, lines - 1]  # element 2^31 is in line 65075

@@ -13,7 +13,6 @@ from helpers import (
     assert_accurate,
     assert_same_specials,
     laid_out,
-    need_memory,
     normal,
     poisoned,
     poisoned_out,
@@ -141,8 +140,23 @@ WAYS_DOWN_COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS_DOWN_COLUMNS)
-@pytest.mark.parametrize("dtype", [*FLOATS, torch.int8], ids=short)
+def _is_wide(way: str, dtype: torch.dtype) -> bool:
+    """Whether a CPU takes long over so many columns; what remains has each way and each dtype."""
+    return way in ("alone by vectors", "alone by pairs") and (way, dtype) != (
+        "alone by vectors",
+        torch.float32,
+    )
+
+
+@pytest.mark.parametrize(
+    ("way", "dtype"),
+    [
+        pytest.param(way, dtype, marks=[pytest.mark.sweep] if _is_wide(way, dtype) else [])
+        for way in WAYS_DOWN_COLUMNS
+        for dtype in (*FLOATS, torch.int8)
+    ],
+    ids=short,
+)
 def test_every_way_down_columns_has_the_bits_of_rows(
     way: str, dtype: torch.dtype, device: str
 ) -> None:
@@ -240,8 +254,15 @@ def total(x: Tensor, dim: int) -> Tensor:
 
 @every_float
 @every_kernel
-@pytest.mark.parametrize("n", [1, 2, 33, 257, CHUNK - 1, CHUNK, CHUNK + 1, 70_000])
-@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize(
+    ("n", "data"),
+    [
+        # Long sums of the data that are hardest to add, and short ones of all.
+        pytest.param(n, data, marks=[pytest.mark.sweep] if n > 257 and data != "cancelling" else [])
+        for n in (1, 2, 33, 257, CHUNK - 1, CHUNK, CHUNK + 1, 70_000)
+        for data in DATA
+    ],
+)
 def test_accuracy(kernel: str, dtype: torch.dtype, n: int, data: str, device: str) -> None:
     x = DATA[data](100, n, dtype=dtype, device=device)
     out = poisoned((100,), dtype, device)
@@ -351,9 +372,9 @@ def test_result_shares_nothing_with_the_input(kernel: str, device: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_memory(gib=8)
 @every_kernel
 def test_more_than_2_31_elements(kernel: str) -> None:
-    need_memory(8)
     x = torch.randint(0, 256, (2**31 + 77,), dtype=torch.uint8, device="cuda")
     assert smem.sum(x, kernel=kernel).item() == x.sum().item()
     matrix = x[: 2**31 + 64].view(64, -1)
@@ -362,9 +383,9 @@ def test_more_than_2_31_elements(kernel: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_memory(gib=12)
 @every_kernel
 def test_more_than_2_31_outputs(kernel: str) -> None:
-    need_memory(12)
     x = torch.randint(0, 256, (2, 2**31 + 5), dtype=torch.uint8, device="cuda")
     out = poisoned((2**31 + 5,), torch.uint8, "cuda")
     smem.sum(x, 0, dtype=torch.uint8, kernel=kernel, out=out)

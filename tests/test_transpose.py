@@ -234,12 +234,10 @@ def test_large(kernel: str, dtype: torch.dtype, shape: tuple) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_memory(gib=12)
 @every_kernel
 @pytest.mark.parametrize("shape", [(2**16 + 1, 2**15 + 1), (2, 2**30 + 5), (2**30 + 5, 2)])
 def test_more_than_2_31_elements(kernel: str, shape: tuple) -> None:
-    torch.cuda.empty_cache()
-    if torch.cuda.mem_get_info()[0] < 12 * 2**30:
-        pytest.skip("needs 12 GiB of free GPU memory")
     x = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
     out = poisoned(shape[::-1], torch.uint8, "cuda")
     smem.transpose(x, kernel=kernel, out=out)

@@ -6,11 +6,13 @@ tensor([[3., 3.],
         [3., 3.]])
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from torch_smem_gemm._extension import load as _load
 
 _load()
 
-from torch_smem_gemm import analysis  # noqa: E402
 from torch_smem_gemm._flops import register_when_imported as _register_flops  # noqa: E402
 from torch_smem_gemm._kernels import KernelInfo, kernels  # noqa: E402
 from torch_smem_gemm._version import __version__  # noqa: E402
@@ -19,13 +21,39 @@ from torch_smem_gemm.nn import Linear  # noqa: E402
 from torch_smem_gemm.ops.extrema import amax, amin  # noqa: E402
 from torch_smem_gemm.ops.gemm import gemm  # noqa: E402
 from torch_smem_gemm.ops.linear import linear  # noqa: E402
-from torch_smem_gemm.ops.plan import Plan, plan  # noqa: E402
 from torch_smem_gemm.ops.sum import mean, sum  # noqa: E402
 from torch_smem_gemm.ops.transpose import transpose  # noqa: E402
-from torch_smem_gemm.trace_report import Trace  # noqa: E402
-from torch_smem_gemm.tracing import trace  # noqa: E402
+
+if TYPE_CHECKING:
+    from torch_smem_gemm import analysis
+    from torch_smem_gemm.ops.plan import Plan, plan
+    from torch_smem_gemm.trace_report import Trace
+    from torch_smem_gemm.tracing import trace
 
 _register_flops()
+
+# Tools that a program which only computes never asks for: their modules are imported at first use.
+_LAZY = {
+    "Plan": "torch_smem_gemm.ops.plan",
+    "Trace": "torch_smem_gemm.trace_report",
+    "plan": "torch_smem_gemm.ops.plan",
+    "trace": "torch_smem_gemm.tracing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "analysis":
+        return importlib.import_module("torch_smem_gemm.analysis")
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Converted",

@@ -19,7 +19,7 @@ from torch_smem_gemm.bench.measure import Ceilings, float32_products, measure_ce
 from torch_smem_gemm.bench.rows import Row
 from torch_smem_gemm.bench.suite import Job
 from torch_smem_gemm.bench.telemetry import Summary, Telemetry
-from torch_smem_gemm.cli import _bench_plots, _bench_tables, _compare, _plot, _report
+from torch_smem_gemm.cli import _bench_plots, _bench_tables, _compare, _host, _plot, _report
 from torch_smem_gemm.cli._environment import nvidia_smi, versions
 from torch_smem_gemm.cli._files import check_writable, picture_file
 from torch_smem_gemm.cli._text import (
@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         plan_all,
         quick="no ladders, the marked problems only, torch as the only peer",
     )
-    for command in (_compare, _plot, _report):
+    for command in (_host, _compare, _plot, _report):
         command.add_parser(what)
 
 
