@@ -51,6 +51,9 @@ TOGETHER = {
     "test_trace_faults.py": "a compiled runtime",
 }
 
+# Files whose cases each start an interpreter, which takes longer than dealing them out.
+APART = {"test_fresh_process.py"}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare ``--sweep``."""
@@ -76,6 +79,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFunction(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0].rpartition("/")[2]
+            if file in APART:
+                return nodeid
             return TOGETHER.get(file, nodeid.partition("[")[0])
 
     return ByFunction(config, log) if config.getvalue("dist") == "loadscope" else None
