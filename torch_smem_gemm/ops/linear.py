@@ -17,7 +17,7 @@ from torch_smem_gemm.ops._autocast import autocast
 from torch_smem_gemm.ops._checks import check_codes, check_linear
 from torch_smem_gemm.ops._codes import activation_code, precision_code, resolved
 from torch_smem_gemm.ops._dispatch import Op, define
-from torch_smem_gemm.ops.gemm import product_summed_to
+from torch_smem_gemm.ops.gemm import product_over_rows
 
 
 def linear(
@@ -105,9 +105,9 @@ def _backward(ctx: Any, grad: Tensor | None, grad_z: Tensor | None = None) -> tu
 
 
 def _grad_weight(grad: Tensor, x: Tensor, precision: int) -> Tensor:
-    grad, x = (z if z.dim() > 1 else z.unsqueeze(0) for z in (grad, x))
-    shape = grad.shape[-1], x.shape[-1]
-    return product_summed_to(shape, grad.mT, x, precision=precision)
+    if x.dim() == 1:
+        grad, x = grad.unsqueeze(0), x.unsqueeze(0)
+    return product_over_rows(grad, x, precision=precision)
 
 
 def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> Tensor:
