@@ -268,10 +268,15 @@ def test_vmap_and_compilation(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("batches", [b for b in BATCHES if 0 not in (*b[0], *b[1])], ids=short)
-@pytest.mark.parametrize("sizes", [(1024, 1024, 64), (64, 1024, 1024), (1024, 64, 1024)], ids=short)
+@pytest.mark.parametrize(
+    "sizes", [(2048, 2048, 128), (128, 2048, 2048), (2048, 128, 2048)], ids=short
+)
 @pytest.mark.parametrize("needs", ["a", "b", "both"])
 def test_peak_memory_is_at_most_torchs(batches: tuple, sizes: tuple, needs: str) -> None:
-    """Forward and backward, by the allocator's counts, beside torch.matmul's."""
+    """Forward and backward, by the allocator's counts, beside torch.matmul's.
+
+    What cuBLAS works in counts as ours does: torch would keep it from an earlier product.
+    """
     inputs = product_inputs(batches, sizes, torch.bfloat16, "cuda")
 
     def peak(gemm: Callable[..., Tensor]) -> int:
@@ -279,12 +284,11 @@ def test_peak_memory_is_at_most_torchs(batches: tuple, sizes: tuple, needs: str)
         a = a.detach().requires_grad_(needs != "b")
         b = b.detach().requires_grad_(needs != "a")
         torch.cuda.synchronize()
+        torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         gemm(a, b).backward(grad)
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() - before
 
-    for gemm in (smem.gemm, torch.matmul):
-        peak(gemm)  # workspaces that stay
     assert peak(smem.gemm) <= peak(torch.matmul)

@@ -147,7 +147,8 @@ def test_many_calls_on_the_gpu(call: str) -> None:
         backward(call, "cuda")
     gc.collect()
     torch.cuda.synchronize()
-    assert torch.cuda.memory_allocated() == before
+    # Autograd's thread may still hold the last gradients. A leak would be 512 bytes a call or more.
+    assert torch.cuda.memory_allocated() - before < 2**16
     assert resident_bytes() - resident < 2**21
 
 

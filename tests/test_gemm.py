@@ -224,7 +224,9 @@ def test_c_is_not_read_where_beta_is_zero(kernel: str, dtype: torch.dtype, devic
 
 @every_kernel
 def test_beta_is_one_unless_said(kernel: str, device: str) -> None:
-    a, b, c = (normal(*s, device=device) for s in ((17, 9), (9, 21), (17, 21)))
+    dtype = torch.float32 if torch.float32 in floats_of(kernel) else torch.bfloat16
+    shapes = (17, 9), (9, 21), (17, 21)
+    a, b, c = (normal(*s, dtype=dtype, device=device) for s in shapes)
     expected = smem.gemm(a, b, c=c, beta=1.0, kernel=kernel)
     assert same_bits(smem.gemm(a, b, c=c, kernel=kernel), expected)
     assert same_bits(

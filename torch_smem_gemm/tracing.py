@@ -16,8 +16,9 @@ from torch_smem_gemm import _C
 from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm._trace_size import MAX_ACCESSES, accesses
 from torch_smem_gemm.ops._arguments import check_dims, check_dtype, check_tensors, real_number
+from torch_smem_gemm.ops._autocast import autocast
 from torch_smem_gemm.ops._codes import AUTO, activation_code, precision_code
-from torch_smem_gemm.ops._dispatch import autocast, raise_interruption
+from torch_smem_gemm.ops._dispatch import raise_interruption
 from torch_smem_gemm.ops.extrema import amax, amin
 from torch_smem_gemm.ops.gemm import beta_or_default, gemm
 from torch_smem_gemm.ops.linear import linear
