@@ -90,9 +90,9 @@ def calls(
 
 
 def check(torchs: Function, ours: Function, args: tuple) -> None:
-    """Compare by the sample and, where its result is small, by random numbers of its shape."""
+    """Compare by the sample and by random numbers of its shape: torch may be lucky with one."""
     results = [(ours(*args), args)]
-    for _ in range(runs_needed(results[0][0].numel()) - 1):
+    for _ in range(max(4, runs_needed(results[0][0].numel())) - 1):
         drawn = tuple(torch.randn_like(x) if isinstance(x, Tensor) else x for x in args)
         results.append((ours(*drawn), drawn))
     assert_accurate(torchs, *results)

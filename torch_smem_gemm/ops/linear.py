@@ -51,6 +51,13 @@ def linear(
         torch.OutOfMemoryError: no memory for the result, or for what the kernel works in.
     """
     try:
+        is_plain = activation is None and out_dtype is None and precision is None
+        if is_plain and not x.is_cpu:
+            x, weight, bias = autocast(x, weight, bias)
+            precision_ = resolved(0, x.dtype)
+            return (
+                _linear(x, weight, bias, 0, precision_) if precision_ else _linear(x, weight, bias)
+            )
         activation_ = activation_code("linear", activation)
         precision_ = precision_code("linear", precision)
         check_dtype("linear", "out_dtype", out_dtype)
