@@ -46,6 +46,7 @@ MEMORY_OF_A_PROCESS, GPU_MEMORY_OF_A_PROCESS = 2 * GIB, 3 * GIB
 TOGETHER = {
     "test_bank_rule.py": "a compiled program",
     "test_claims.py": "traces",
+    "test_host_run.py": "a compiled runtime",
     "test_torch_suites.py": "the import of torch.testing",
     "test_trace_divergence.py": "a compiled runtime",
     "test_trace_faults.py": "a compiled runtime",

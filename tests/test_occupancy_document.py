@@ -33,7 +33,10 @@ def test_every_kernel_is_there() -> None:
 
 
 # The slowest to trace: a second dtype of the sums, and tiles without a thread's own registers.
-SLOW = {("sum", "bfloat16"), *(("gemm", name) for name in ("panel", "tiled16", "tiled32_padded"))}
+SLOW = {
+    ("sum", "bfloat16"),
+    *(("gemm", name) for name in ("panel", "tiled16", "tiled32", "tiled32_padded")),
+}
 
 
 @pytest.mark.parametrize(
