@@ -34,12 +34,12 @@ CUDA = TOOLKIT if GENCODE else None
 
 COMMON = [
     "-std=c++20",
+    "-O3",
     "-DTORCH_TARGET_VERSION=0x{:02x}{:02x}000000000000".format(*TORCH_TARGET),
     *(["-DSMEM_WITH_CUDA=1"] if CUDA else []),
 ]
 CXX = [
     *COMMON,
-    "-O2",
     "-g0",
     "-Wall",
     # The CUDA sources that g++ compiles for the CPU say `#pragma unroll`.
@@ -51,7 +51,6 @@ CXX = [
 ]
 NVCC = [
     *COMMON,
-    "-O3",
     "-Xcompiler=-fvisibility=hidden",
     "-Xptxas=-v",
     "-Xfatbin=-compress-all",  # a third of the size

@@ -1,8 +1,8 @@
 """Reads the output of a build from standard input and says how far the build is.
 
 ninja prints whole command lines. Here a line has the file that was compiled, how many of how many
-are done, and the time left, by the mean time of the files so far. A terminal shows one such line,
-written over; what else the build prints is passed on.
+are done, and a guess of the time left, by the mean time of the files so far. A terminal shows one
+such line, written over; what else the build prints is passed on.
 """
 
 import re
@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 DONE = re.compile(r"\[(?P<done>\d+)/(?P<total>\d+)\] .* -c (?P<file>\S+)")
+# Files differ too much in size for a guess after the first few.
+SHARE_TO_JUDGE_BY = 0.2
 SILENT = "ninja: no work to do."
 
 
@@ -28,7 +30,8 @@ def lines_of(build: Iterable[str], root: Path, seconds: Iterable[float]) -> Iter
             done, total = int(found["done"]), int(found["total"])
             left = elapsed / done * (total - done)
             file = found["file"].removeprefix(f"{root}/")
-            yield f"[{done}/{total}] {file}: {elapsed:.0f} s, about {left:.0f} s left"
+            text = f"[{done}/{total}] {file}: {elapsed:.0f} s"
+            yield f"{text}, about {left:.0f} s left" if done >= SHARE_TO_JUDGE_BY * total else text
         elif line.strip() != SILENT:
             yield line.rstrip("\n")
 

@@ -113,13 +113,15 @@ def test_nvidia_smi_says_what_a_torch_without_cuda_cannot(
 def test_progress_in_words() -> None:
     build = [
         "torch_smem_gemm: building\n",
+        "[1/9] c++ -c /a/csrc/first.cpp\n",
         "[1/4] c++ -MMD -MF /a/build/x.o.d -Icsrc -c -c /a/csrc/sum/x.cpp -o x.o -O2\n",
         "/a/csrc/sum/x.cpp:1: warning: [2/4] is no progress\n",
         "[3/4] c++ -c /elsewhere/y.cpp -o y.o\n",
         "ninja: no work to do.\n",
     ]
-    assert list(progress.lines_of(build, Path("/a"), [0, 5, 6, 30, 31])) == [
+    assert list(progress.lines_of(build, Path("/a"), [0, 4, 5, 6, 30, 31])) == [
         "torch_smem_gemm: building",
+        "[1/9] csrc/first.cpp: 4 s",
         "[1/4] csrc/sum/x.cpp: 5 s, about 15 s left",
         "/a/csrc/sum/x.cpp:1: warning: [2/4] is no progress",
         "[3/4] /elsewhere/y.cpp: 30 s, about 10 s left",
