@@ -99,13 +99,16 @@ def _lost_in_pieces(m: int, n: int, k: int, device: torch.device | str) -> Pair:
     return line.repeat(m, 1), line[:, None].repeat(1, n)
 
 
+def _ratio(m: int, k: int, device: str) -> Tensor:
+    above, below = (torch.randn(m, k, device=device) for _ in range(2))
+    return above / (below + torch.copysign(torch.tensor(2.0**-25), below))  # never by zero
+
+
 SERIES: dict[str, MakePair] = {
     "normal": _pair(DATA["normal"]),
     "uniform": _pair(DATA["uniform"]),
     "exp(3 normal)": _pair(lambda m, k, device: (3 * torch.randn(m, k, device=device)).exp()),
-    "ratio of normals": _pair(
-        lambda m, k, device: torch.randn(m, k, device=device) / torch.randn(m, k, device=device)
-    ),
+    "ratio of normals": _pair(_ratio),
     "1 / uniform": _pair(lambda m, k, device: 1 / (torch.rand(m, k, device=device) + 2.0**-25)),
     "constants": _pair(_constants),
     "geometric": _pair(_geometric),
