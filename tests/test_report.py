@@ -213,7 +213,7 @@ def test_highlights_of_nothing() -> None:
 def test_a_missing_marker_is_named(files: list[str]) -> None:
     readme = Path(files[3])
     readme.write_text(MARKED.replace("<!-- highlights:end -->", ""))
-    with pytest.raises(SystemExit, match="README.md: .*<!-- highlights:begin -->.*:end -->"):
+    with pytest.raises(SystemExit, match=r"README.md: .*<!-- highlights:begin -->.*:end -->"):
         main(["bench", "report", *files])
     assert not Path(files[5]).exists()
 
