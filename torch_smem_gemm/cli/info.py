@@ -82,11 +82,12 @@ def missing(archs: Sequence[str], found: Sequence[dict[str, Any]]) -> list[str]:
     """
     texts = []
     for gpu in found:
+        capability = tuple(map(int, gpu["capability"].split(".")))
         own = "sm_" + gpu["capability"].replace(".", "") + "a"
         names = [
             info.name
             for info in kernels()
-            if info.capability_alone and gpu["capability"] == "{}.{}".format(*info.capability)
+            if info.capability_alone and info.capability == capability
         ]
         if gpu["served_by"] and names and own not in archs:
             texts.append(
