@@ -5,6 +5,7 @@ are done, and a guess of the time left, by the mean time of the files so far. A 
 such line, written over; what else the build prints is passed on.
 """
 
+import contextlib
 import re
 import sys
 import time
@@ -55,4 +56,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with contextlib.suppress(KeyboardInterrupt):  # make and ninja say that they were interrupted
+        main()
