@@ -21,7 +21,7 @@ NAMED_SHAPES = 3  # of those that one contender fails on for one reason
 
 # README's claims: op, set and dtype, and what to call them.
 HIGHLIGHTS = (
-    ("gemm", "squares", "float32", "float32 products of square matrices, within a proven error bound"),
+    ("gemm", "squares", "float32", "float32 products of squares, within a proven error bound"),
     ("linear", "llm", "bfloat16", "bfloat16 layers of large models, batch invariant"),
     ("transpose", "transpose", "float32", "float32 transposes"),
     ("sum", "sum", "float32", "float32 sums"),
