@@ -277,7 +277,7 @@ def test_demo_fits_a_screen(
     assert max(map(len, lines)) <= 80
     rows = {line[:24].strip(): line[24:].split() for line in lines}
     assert rows["Linear layers converted"] == ["10", "9"]
-    assert rows["largest difference"] == ["0.0e+00", "0.0e+00"], "both are ATen's"
+    assert rows["largest loss difference"] == ["0.0e+00", "0.0e+00"], "both are ATen's"
     assert rows["torch"][1::2] == rows["torch_smem_gemm"][1::2] == ["images/s", "tokens/s"]
     on_cpu = [kernel for kernel in smem.kernels("gemm") if kernel.on_cpu]
     text = "\n".join(lines)

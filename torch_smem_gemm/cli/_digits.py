@@ -24,7 +24,7 @@ LEAST_ACCURACY = 0.95
 EPOCHS = 15  # with fewer a training has not learnt enough to be held to that
 # Both trainings compute the same sums, rounded in different orders. Trainings whose Linear outputs
 # and gradients were all disturbed by 5e-7 of themselves, some units in the last place of a float32,
-# changed its losses by at most 5e-5 (9 seeds). This is twenty times that; a wrong gradient changes
+# changed the losses by at most 5e-5 (9 seeds). This is twenty times that; a wrong gradient changes
 # them by far more.
 TOLERANCE = 1e-3
 
