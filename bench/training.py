@@ -10,11 +10,11 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from measured_document import command
 from origin import measured_on, origin
 from torch import Tensor, nn
@@ -22,13 +22,11 @@ from torch import Tensor, nn
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench.measure import float32_products, interleaved
 from torch_smem_gemm.bench.report import between
+from torch_smem_gemm.examples.gpt import GPT, Block, docstrings, train_steps
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "accuracy.md"
 RESULTS = ROOT / "bench" / "results" / "training-h200.json"
-sys.path.append(str(ROOT / "examples"))
-
-from train_gpt import GPT, Block, batches, docstrings  # noqa: E402
 
 Precision = Literal["ieee", "tf32"]
 HEAD = 128  # width of an attention head
@@ -77,19 +75,8 @@ def losses_of(convert: bool, precision: Precision = "ieee") -> list[float]:
     model = GPT(**CURVE).cuda()
     if convert:
         smem.convert(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
-    text, losses = torch.tensor(list(docstrings().encode())), []
     with float32_products(precision):
-        for batch in batches(text, BATCH, CURVE["context"], 0, 1):
-            rows = batch.cuda()
-            loss = F.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-            if len(losses) == STEPS:
-                return losses
-    raise AssertionError("batches never end")
+        return list(islice(train_steps(model, docstrings(), batch=BATCH, rate=RATE), STEPS))
 
 
 def measure() -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """python -m torch_smem_gemm info | demo | bench."""
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +13,9 @@ import torch
 from torch import Tensor
 
 import torch_smem_gemm as smem
-from torch_smem_gemm.cli import _text, demo, info, main
+from torch_smem_gemm.cli import _digits, _gpt, _text, info, main
 from torch_smem_gemm.cli._environment import serving_arch
+from torch_smem_gemm.cli._side_by_side import Comparison
 from torch_smem_gemm.cli._smoke import Check
 
 PNG = b"\x89PNG"
@@ -255,61 +257,124 @@ def test_serving_arch(capability: tuple[int, int], expected: str | None) -> None
 # --- demo
 
 
-@pytest.mark.usefixtures("hasty")
-def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for module in ("sklearn", "matplotlib", "rich"):
+@pytest.fixture
+def needs_demo() -> None:
+    """What ``demo`` needs."""
+    for module in ("sklearn", "matplotlib"):
         pytest.importorskip(module)
-    out = tmp_path / "new folder"
-    assert main(["demo", "--device", "cpu", "--epochs", "10", "--out", str(out)]) == 0
-    assert (out / "demo.png").read_bytes().startswith(PNG)
-    text = capsys.readouterr().out
-    assert "replaced 10 Linear modules" in text
-    assert "FAILED" not in text
-    assert "test accuracy" in text
-    assert "images/s" in text
-    assert "Largest difference" in text
-    for kernel in smem.kernels("gemm"):
-        assert (kernel.name in text) == kernel.on_cpu
 
 
-@pytest.mark.usefixtures("hasty")
-def test_a_short_demo_is_not_held_to_an_accuracy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.usefixtures("needs_demo", "with_and_without_rich")
+def test_demo_fits_a_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for module in ("sklearn", "matplotlib", "rich"):
-        pytest.importorskip(module)
-    assert main(["demo", "--device", "cpu", "--epochs", "1", "--out", str(tmp_path)]) == 0
-    text = capsys.readouterr().out
-    assert "The accuracy is not judged: that takes 15 epochs or more." in text
-    assert "On a CPU both run ATen's products" in text
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--device", "cpu", "--epochs", "10", "--out", "new folder"]) == 0
+    assert (tmp_path / "new folder" / "demo.png").read_bytes().startswith(PNG)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    rows = {line[:24].strip(): line[24:].split() for line in lines}
+    assert rows["Linear layers converted"] == ["10", "9"]
+    assert rows["largest loss difference"] == ["0.0e+00", "0.0e+00"], "both are ATen's"
+    assert rows["torch"][1::2] == rows["torch_smem_gemm"][1::2] == ["images/s", "tokens/s"]
+    on_cpu = [kernel for kernel in smem.kernels("gemm") if kernel.on_cpu]
+    text = "\n".join(lines)
+    assert f"{len(on_cpu)} of {len(on_cpu)} right" in text
+    assert "(the accuracy is not judged: that takes 15 epochs or more)" in text
+    assert "both models run ATen's products" in text
     assert "FAILED" not in text
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("needs_demo")
+def test_demo_with_details(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["demo", "--device", "cpu", "--epochs", "2", "--out", str(tmp_path)]
+    assert main(command) == 0
+    brief = capsys.readouterr().out
+    assert main([*command, "--details"]) == 0
+    details = capsys.readouterr().out
+    assert "Mean training loss" in details
+    assert "Mean training loss" not in brief
+    for kernel in smem.kernels("gemm"):
+        assert (f"{kernel.name} " in details) == kernel.on_cpu
+        assert f"{kernel.name} " not in brief
+
+
+@pytest.mark.usefixtures("needs_demo")
 def test_demo_fails_where_a_result_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for module in ("sklearn", "matplotlib", "rich"):
-        pytest.importorskip(module)
     helpers.break_kernel(monkeypatch, "gemm", "naive", lambda result: result.add_(1))
     forward = smem.Linear.forward
     monkeypatch.setattr(smem.Linear, "forward", lambda self, x: 2 * forward(self, x))
-    monkeypatch.setattr(demo, "EPOCHS", 1)
+    monkeypatch.setattr(_digits, "EPOCHS", 1)
     assert main(["demo", "--device", "cpu", "--epochs", "1", "--out", str(tmp_path)]) == 1
-    failures = [
-        line for line in capsys.readouterr().out.splitlines() if line.startswith("FAILED: ")
-    ]
-    assert len(failures) == 4  # two accuracies after one epoch, the losses, the kernel
-    assert any("the losses differ by" in line for line in failures)
+    printed = capsys.readouterr().out
+    failures = [line for line in printed.splitlines() if line.startswith("FAILED: ")]
+    # Two accuracies after one epoch, the losses of both models, and the kernel.
+    assert len(failures) == 5
+    for text in ("digits: the losses differ by", "GPT: the losses differ by"):
+        assert any(text in line for line in failures)
     assert any("kernel naive: logits off by 1" in line for line in failures)
+
+
+class TellsHowMany(torch.nn.Module):
+    """Adds what is asked for to the logits, where a sequence is alone."""
+
+    def __init__(self, added: float) -> None:
+        super().__init__()
+        self.added = added
+
+    def forward(self, text: Tensor) -> Tensor:
+        logits = text[..., None] + torch.arange(3.0)
+        return logits + self.added if len(text) == 1 else logits
+
+
+def test_other_bits_alone_than_in_the_batch_are_found() -> None:
+    text = torch.randint(1, 256, (5, 7), generator=torch.Generator().manual_seed(0))
+    assert str(_gpt.alone_and_in_batch(TellsHowMany(0), text)) == "the same bits"
+    bits = _gpt.alone_and_in_batch(TellsHowMany(2**-10), text)
+    assert bits == (5, 5, 2**-10)
+    assert str(bits) == "5 of 5 differ, by up to 9.8e-04"
+    same = _gpt.Bits(5, 0, 0.0)
+    comparison = Comparison("GPT", "", 0, "step", "tokens", 1, tolerance=0.1)
+    assert _gpt.Result(comparison, bits, same, is_on_gpu=True).failures() == []
+    assert len(_gpt.Result(comparison, same, bits, is_on_gpu=True).failures()) == 1
+    assert _gpt.Result(comparison, same, bits, is_on_gpu=False).failures() == []
+
+
+@pytest.mark.parametrize(("loss", "fails"), [(1.05, False), (1.2, True), (math.nan, True)])
+def test_losses_side_by_side(loss: float, fails: bool) -> None:
+    comparison = Comparison("GPT", "", 0, "step", "tokens", 6, tolerance=0.1)
+    comparison.train(iter([2.0, 1.0, 0.5]), iter([2.0, loss, 0.5, 0.4]), 3)
+    assert comparison.theirs.losses == [2.0, 1.0, 0.5]
+    assert len(comparison.failures()) == int(fails)
+    comparison.theirs.seconds[:] = [9.0, 2.0, 1.0]
+    comparison.ours.seconds[:] = [9.0, 0.5, 1.0]
+    assert comparison.rate(comparison.theirs) == 3
+    assert comparison.speed_up == 2
 
 
 @pytest.mark.gpu
 @needs_gpu
-def test_demo_on_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for module in ("sklearn", "matplotlib", "rich"):
-        pytest.importorskip(module)
+@pytest.mark.usefixtures("needs_demo")
+def test_demo_on_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["demo", "--device", "cuda", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "demo.png").read_bytes().startswith(PNG)
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) <= 40
+    assert "torch_smem_gemm: the same bits" in printed
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.usefixtures("needs_demo", "hasty")
+def test_demo_on_a_gpu_with_the_ladder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--device", "cuda", "--details", "--out", str(tmp_path)]) == 0
     for picture in ("demo.png", "ladder.png"):
         assert (tmp_path / picture).read_bytes().startswith(PNG)
     printed = capsys.readouterr().out
@@ -358,9 +423,8 @@ def test_no_memory_is_one_line() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("needs_demo")
 def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
-    for module in ("sklearn", "matplotlib", "rich"):
-        pytest.importorskip(module)
     file = tmp_path / "file"
     file.touch()
     done = process("demo", "--device", "cpu", "--out", str(file / "folder"))

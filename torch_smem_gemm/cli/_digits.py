@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import math
-import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import torch_smem_gemm as smem
+from torch_smem_gemm.cli._side_by_side import Comparison
+from torch_smem_gemm.examples.gpt import Block
+
 SIDE = 8  # of an image, in pixels
 CLASSES = 10
 TEST_IMAGES = 360
 BATCH = 64
 LEARNING_RATE = 3e-3  # the highest
+LEAST_ACCURACY = 0.95
+EPOCHS = 15  # with fewer a training has not learnt enough to be held to that
+# Both trainings compute the same sums, rounded in different orders. Trainings whose Linear outputs
+# and gradients were all disturbed by 5e-7 of themselves, some units in the last place of a float32,
+# changed the losses by at most 5e-5 (9 seeds). This is twenty times that; a wrong gradient changes
+# them by far more.
+TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -40,32 +52,6 @@ def load_digits(device: torch.device, seed: int) -> Digits:
     return Digits(*(part.to(device) for part in parts))
 
 
-class Block(nn.Module):
-    """Self-attention and a two-layer perceptron, each on a normalised residual stream."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.attention_norm = nn.LayerNorm(width)
-        self.query_key_value = nn.Linear(width, 3 * width)
-        self.project = nn.Linear(width, width)
-        self.mlp_norm = nn.LayerNorm(width)
-        self.expand = nn.Linear(width, 4 * width)
-        self.contract = nn.Linear(4 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``(batch, tokens, width)`` to the same shape."""
-        x = x + self.project(self.attend(self.query_key_value(self.attention_norm(x))))
-        return x + self.contract(F.gelu(self.expand(self.mlp_norm(x))))
-
-    def attend(self, qkv: Tensor) -> Tensor:
-        """Map ``(batch, tokens, 3 * width)`` to ``(batch, tokens, width)``."""
-        batch, tokens, triple = qkv.shape
-        q, k, v = qkv.view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        weights = torch.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** 0.5, dim=-1)
-        return (weights @ v).transpose(1, 2).reshape(batch, tokens, triple // 3)
-
-
 class RowTransformer(nn.Module):
     """Classifies an image whose rows are the tokens."""
 
@@ -73,7 +59,7 @@ class RowTransformer(nn.Module):
         super().__init__()
         self.embed = nn.Linear(SIDE, width)
         self.position = nn.Parameter(0.02 * torch.randn(SIDE, width))
-        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(depth)))
+        self.blocks = nn.Sequential(*(Block(width, heads, causal=False) for _ in range(depth)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, CLASSES)
 
@@ -86,56 +72,94 @@ class RowTransformer(nn.Module):
         return self.norm(self.blocks(self.embed(images) + self.position).mean(dim=1))
 
 
-class Training:
-    """The training of one model; equal seeds give equal batches in equal order.
+def train_epochs(model: nn.Module, digits: Digits, epochs: int, seed: int) -> Iterator[float]:
+    """Train ``model`` by an epoch for each mean loss that is taken from here.
 
     Args:
         model: maps images ``(batch, 8, 8)`` to logits ``(batch, 10)``, on the device of ``digits``;
             trained in place.
         digits: the data.
-        epochs: how often :meth:`epoch` will be called.
-        seed: of the order of the images.
+        epochs: how many there are; the learning rate follows from it.
+        seed: of the order of the images; equal seeds give equal batches in equal order.
+    """
+    images, labels = digits.train_images, digits.train_labels
+    count = len(images)
+    shuffled = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, LEARNING_RATE, epochs=epochs, steps_per_epoch=math.ceil(count / BATCH)
+    )
+    for _ in range(epochs):
+        total = torch.zeros((), device=images.device)
+        for batch in torch.randperm(count, generator=shuffled).split(BATCH):
+            index = batch.to(images.device)
+            loss = F.cross_entropy(model(images[index]), labels[index])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            total += loss.detach() * len(batch)
+        yield total.item() / count  # waits for the device
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, digits: Digits) -> float:
+    """The part of the test images that ``model`` names rightly."""
+    right = model(digits.test_images).argmax(dim=1) == digits.test_labels
+    return right.float().mean().item()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What :func:`compare` finds.
+
+    Attributes:
+        comparison: of the trainings.
+        data: what the models were trained on.
+        model: the converted one, trained.
+        theirs: the accuracy of torch's model on the test images.
+        ours: the converted model's.
     """
 
-    def __init__(self, model: nn.Module, digits: Digits, epochs: int, seed: int) -> None:
-        self.model = model
-        self.digits = digits
-        self.count = len(digits.train_images)
-        self.shuffled = torch.Generator().manual_seed(seed)
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer,
-            LEARNING_RATE,
-            epochs=epochs,
-            steps_per_epoch=math.ceil(self.count / BATCH),
-        )
-        self.losses: list[float] = []  # mean over each epoch
-        self.seconds: list[float] = []  # of each epoch
+    comparison: Comparison
+    data: Digits
+    model: RowTransformer
+    theirs: float
+    ours: float
 
-    def epoch(self) -> None:
-        """Go through the training images once."""
-        images, labels = self.digits.train_images, self.digits.train_labels
-        start = time.perf_counter()
-        total = torch.zeros((), device=images.device)
-        self.model.train()
-        for batch in torch.randperm(self.count, generator=self.shuffled).split(BATCH):
-            index = batch.to(images.device)
-            loss = F.cross_entropy(self.model(images[index]), labels[index])
-            self.optimizer.zero_grad()
-            loss.backward()
-            self.optimizer.step()
-            self.schedule.step()
-            total += loss.detach() * len(batch)
-        self.losses.append(total.item() / self.count)  # waits for the device
-        self.seconds.append(time.perf_counter() - start)
+    @property
+    def is_judged(self) -> bool:
+        """Whether the models were trained enough to be held to an accuracy."""
+        return len(self.comparison.ours.losses) >= EPOCHS
 
-    def images_per_second(self) -> float:
-        """Of the fastest epoch."""
-        return self.count / min(self.seconds)
+    def failures(self) -> list[str]:
+        """What is not as it should be."""
+        accuracies = {"torch": self.theirs, "torch_smem_gemm": self.ours}
+        return self.comparison.failures() + [
+            f"digits, {name}: test accuracy {found:.1%}, expected {LEAST_ACCURACY:.0%} or more"
+            for name, found in accuracies.items()
+            if self.is_judged and found < LEAST_ACCURACY
+        ]
 
-    @torch.no_grad()
-    def accuracy(self) -> float:
-        """On the test images."""
-        self.model.eval()
-        right = self.model(self.digits.test_images).argmax(dim=1) == self.digits.test_labels
-        return right.float().mean().item()
+
+def compare(device: torch.device, epochs: int, seed: int) -> Result:
+    """Train torch's model and the converted one from the same start on the same batches."""
+    data = load_digits(device, seed)
+    torch.manual_seed(seed)
+    theirs = RowTransformer().to(device)
+    ours = copy.deepcopy(theirs)
+    comparison = Comparison(
+        name="digits",
+        model=f"transformer, width {ours.head.in_features}",
+        converted=len(smem.convert(ours)),
+        turn="epoch",
+        item="images",
+        items=len(data.train_images),
+        tolerance=TOLERANCE,
+    )
+
+    def training(model: RowTransformer) -> Iterator[float]:
+        return train_epochs(model, data, epochs, seed)
+
+    comparison.train(training(theirs), training(ours), epochs)
+    return Result(comparison, data, ours, accuracy(theirs, data), accuracy(ours, data))

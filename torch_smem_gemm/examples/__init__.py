@@ -1,0 +1,1 @@
+"""Models that the demo, the examples and the benchmarks train."""

@@ -1,0 +1,133 @@
+"""A small GPT of torch's own modules, and a text for it: documentation strings, byte by byte."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+MODULES = """
+    argparse ast asyncio base64 bisect calendar cmath collections configparser contextlib copy
+    csv dataclasses datetime decimal difflib email.message enum fractions functools glob gzip
+    hashlib heapq html http.client http.cookies importlib inspect io ipaddress itertools json
+    locale logging math mimetypes multiprocessing numbers operator os pathlib pickle pprint
+    queue random re sched secrets select shelve shlex shutil signal smtplib socket socketserver
+    sqlite3 ssl statistics string struct subprocess tarfile tempfile textwrap threading time
+    timeit tokenize traceback types unicodedata unittest urllib.parse urllib.request uuid
+    warnings weakref xml.etree.ElementTree zipfile zlib
+"""
+
+
+def docstrings() -> Tensor:
+    """The documentation strings of ``MODULES`` and of what they define, each once: bytes, int64."""
+    found: dict[str, None] = {}
+
+    def collect(thing: Any, module: str, depth: int = 0) -> None:
+        if text := inspect.getdoc(thing):
+            found.setdefault(text)
+        if depth < 2 and not inspect.isroutine(thing):
+            for name, inner in sorted(vars(thing).items()):
+                public = inspect.isclass(inner) or (inspect.isroutine(inner) and name[0] != "_")
+                if public and getattr(inner, "__module__", module) == module:
+                    collect(inner, module, depth + 1)
+
+    for name in MODULES.split():
+        collect(importlib.import_module(name), name)
+    return torch.tensor(list("\n\n".join(found).encode()))
+
+
+class Block(nn.Module):
+    """Attention, then an MLP, each added to what comes in.
+
+    Args:
+        width: of what comes in, a multiple of ``heads``.
+        heads: of the attention.
+        causal: whether a position sees only itself and those before it.
+    """
+
+    def __init__(self, width: int, heads: int, causal: bool = True) -> None:
+        super().__init__()
+        self.heads = heads
+        self.causal = causal
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` of batch x length x width, and so the result."""
+        q, k, v = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        x = x + self.out(mixed.transpose(1, 2).flatten(-2))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class GPT(nn.Module):
+    """Predicts each next byte."""
+
+    def __init__(self, context: int, width: int, heads: int, layers: int) -> None:
+        super().__init__()
+        self.context = context
+        self.token, self.position = nn.Embedding(256, width), nn.Embedding(context, width)
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 256, bias=False)
+
+    def forward(self, text: Tensor) -> Tensor:
+        """Logits, batch x length x 256, of ``text``: bytes, batch x length."""
+        x = self.token(text) + self.position.weight[: text.shape[1]]
+        return self.head(self.norm(self.blocks(x)))
+
+    @torch.no_grad()
+    def write(self, text: str, count: int) -> str:
+        """Go on with ``text`` for ``count`` bytes."""
+        device = self.head.weight.device
+        written = torch.tensor([list(text.encode())], device=device)
+        for _ in range(count):
+            logits = self(written[:, -self.context :])[0, -1]
+            written = torch.cat([written, torch.softmax(logits, -1).multinomial(1)[None]], 1)
+        return bytes(written[0].tolist()).decode(errors="replace")
+
+
+def next_byte_loss(model: nn.Module, rows: Tensor) -> Tensor:
+    """The mean cross entropy of ``rows``, bytes, batch x (length + 1): a scalar."""
+    logits = model(rows[:, :-1])
+    return F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+
+
+def batches(
+    text: Tensor, size: int, context: int, *, seed: int = 1, rank: int = 0, world: int = 1
+) -> Iterator[Tensor]:
+    """Random rows of ``text``, size x (context + 1), without end.
+
+    All processes draw the same rows, and each takes its part of them.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        starts = torch.randint(len(text) - context, (size,), generator=generator)
+        yield torch.stack([text[i : i + context + 1] for i in starts.tolist()[rank::world]])
+
+
+def train_steps(
+    model: GPT, text: Tensor, *, batch: int, rate: float, seed: int = 1
+) -> Iterator[float]:
+    """Train ``model`` on one process with AdamW: a step for each loss that is taken from here.
+
+    Args:
+        model: trained in place, where it is.
+        text: bytes, as :func:`docstrings` returns them.
+        batch: rows per step.
+        rate: the learning rate.
+        seed: of the rows; equal seeds give equal rows.
+    """
+    device = model.head.weight.device
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=True)
+    for rows in batches(text, batch, model.context, seed=seed):
+        loss = next_byte_loss(model, rows.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield loss.item()  # waits for the device
