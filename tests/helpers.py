@@ -278,10 +278,13 @@ class ExactMatmul(TorchFunctionMode):
     """Within it, products of float64 matrices are exact: torch's own would be no reference."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (torch.matmul, Tensor.matmul, Tensor.__matmul__):
+        if func in (torch.matmul, torch.mm, torch.bmm, Tensor.matmul, Tensor.__matmul__):
             a, b = args
-            if a.dtype == torch.float64 and min(a.dim(), b.dim()) >= 2:
-                return _ExactMatmul.apply(a, b)
+            if a.dtype == torch.float64 and min(a.dim(), b.dim()) >= 1:
+                row, column = a.dim() == 1, b.dim() == 1
+                y = _ExactMatmul.apply(a[None] if row else a, b[:, None] if column else b)
+                y = y.squeeze(-1) if column else y
+                return y.squeeze(-1 if column else -2) if row else y
         return func(*args, **(kwargs or {}))
 
 

@@ -1,5 +1,6 @@
 """smem.gemm: activation(alpha * a @ b + beta * c + bias)."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -209,9 +210,10 @@ def product_over_rows(
     x: Tensor, y: Tensor, alpha: float = 1.0, precision: int = 0, kernel: int = AUTO
 ) -> Tensor:
     """Return alpha * x.mT @ y summed over the batch, which both have: one product of all rows."""
-    # What product_summed_to does in most cases, in less time; a DTensor may not be flattened.
+    # What product_summed_to does in most cases, in less time; a DTensor may not be flattened. Not
+    # by flatten, which batched gradients have no rule for.
     if x.is_contiguous() and y.is_contiguous() and not hasattr(x, "placements"):
-        x, y = x.flatten(0, -2), y.flatten(0, -2)
+        x, y = (z.reshape(math.prod(z.shape[:-1]), z.shape[-1]) for z in (x, y))
     return product_summed_to((x.shape[-1], y.shape[-1]), x.mT, y, alpha, precision, kernel)
 
 
