@@ -16,7 +16,7 @@ import torch_smem_gemm
 from torch_smem_gemm._kernels import build_info, kernel_resources, kernels
 from torch_smem_gemm.cli._environment import gpus, versions
 from torch_smem_gemm.cli._smoke import Check, smoke_test
-from torch_smem_gemm.cli._text import table
+from torch_smem_gemm.cli._text import plain_table, table
 
 SUMMARY = "show versions, GPUs and kernels, and test that everything works"
 
@@ -27,6 +27,11 @@ PTXAS_REPORT = PACKAGE / "_ptxas.json"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument(
+        "--resources",
+        action="store_true",
+        help="also list the registers and the shared memory of every kernel's every instance",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(report, indent=1))
     else:
-        show(report)
+        show(report, resources=args.resources)
     return int(bool(report["problems"]))
 
 
@@ -140,8 +145,8 @@ def problems(
     return texts
 
 
-def show(report: dict[str, Any]) -> None:
-    """Print the report for people."""
+def show(report: dict[str, Any], *, resources: bool = False) -> None:
+    """Print the report for people; ``resources``: also what each instance of a kernel takes."""
     table(
         "Versions",
         ["", ""],
@@ -159,10 +164,13 @@ def show(report: dict[str, Any]) -> None:
             for info in report["kernels"]
         ],
     )
-    for device, resources in report["resources"].items():
-        _show_resources(f"Resources on {device}", resources)
-    if not report["resources"]:
-        _show_ptxas(report["ptxas"])
+    if resources:
+        for device, found in report["resources"].items():
+            _show_resources(f"Resources on {device}", found)
+        if not report["resources"]:
+            _show_ptxas(report["ptxas"])
+    elif report["resources"] or report["ptxas"]:
+        print("Registers and shared memory of every kernel: info --resources\n")
     _show_checks(report["smoke_test"])
     for text in report["missing"]:
         print(f"{text}.\n")
@@ -212,15 +220,19 @@ def _show_ptxas(report: Sequence[dict[str, Any]]) -> None:
         kernels_.setdefault(entry["kernel"], {})[entry["arch"]] = entry
     rows = [
         [
-            re.sub(r"^void |\(.*|smem::|device_build::", "", kernel),
             *(str(entries[arch]["registers"]) if arch in entries else "" for arch in archs),
             str(max(entry["shared_bytes"] for entry in entries.values())),
             str(max(_spilled(entry) for entry in entries.values())),
+            re.sub(r"^void |\(.*|smem::|device_build::", "", kernel),
         ]
         for kernel, entries in kernels_.items()
     ]
     registers = [f">registers {arch}" for arch in archs]
-    table("Resources, from the build", ["kernel", *registers, ">shared B", ">spilled B"], rows)
+    heads = [*registers, ">shared B", ">spilled B", "kernel"]
+    # Names of templates are longer than any terminal is wide, and rich would cut them.
+    right = [head.startswith(">") for head in heads]
+    names = [head.removeprefix(">") for head in heads]
+    print(plain_table("Resources, from the build", names, right, rows), end="\n\n")
 
 
 def _spilled(entry: dict[str, Any]) -> int:
@@ -228,17 +240,22 @@ def _spilled(entry: dict[str, Any]) -> int:
 
 
 def _show_checks(checks: Sequence[dict[str, str]]) -> None:
-    """A line for each op and device, and one for each kernel that did not run right."""
+    """A line for each op and device, and one for each kernel that the device should have run."""
     groups: dict[tuple[str, str], list[dict[str, str]]] = {}
     for check in checks:
         groups.setdefault((check["device"], check["op"]), []).append(check)
     rows = []
     for (device, op), group in groups.items():
         right = [check["kernel"] for check in group if check["status"] == "ok"]
-        rows.append([device, op, f"{len(right)} of {len(group)} right", " ".join(right)])
+        rows.append([device, op, f"{len(right)} right", " ".join(right)])
+        rest = [check for check in group if check["status"] != "ok"]
+        if device == "cpu":
+            elsewhere = [check["kernel"] for check in rest if check["status"] == "n/a"]
+            rest = [check for check in rest if check["status"] != "n/a"]
+            if elsewhere:
+                needs = f"{len(elsewhere)} need{'s' * (len(elsewhere) == 1)} a GPU"
+                rows.append(["", "", needs, " ".join(elsewhere)])
         rows += [
-            ["", "", check["status"], f"{check['kernel']}: {check['detail']}"]
-            for check in group
-            if check["status"] != "ok"
+            ["", "", check["status"], f"{check['kernel']}: {check['detail']}"] for check in rest
         ]
     table("Smoke test", ["device", "op", "result", "kernels"], rows)
