@@ -32,6 +32,9 @@ settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+# pytest-xdist hands its terminal's width on; what the commands print to a pipe is tested.
+os.environ.pop("COLUMNS", None)
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # The processes share the cores: one thread each, and the programs that they start.
     torch.set_num_threads(1)

@@ -79,4 +79,4 @@ class Comparison:
     def failures(self) -> list[str]:
         """A text if the losses differ by more than the tolerance."""
         far = [x for x in self.differences if not x <= self.tolerance]  # NaN among them
-        return [f"{self.name}: the losses differ by {far[0]:.1e}"] if far else []
+        return [f"{self.name}: the losses differ by {max(far):.1e}"] if far else []
