@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import torch_smem_gemm as smem
+from torch_smem_gemm import _kernels
 from torch_smem_gemm.bench import problems, suite
 from torch_smem_gemm.bench.measure import Ceilings
 from torch_smem_gemm.bench.shapes import GemmShape, load
@@ -45,6 +46,7 @@ def test_random_jobs() -> None:
 def _an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs for a GPU are made where there is none, too."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(_kernels, "code_capability", lambda device: (9, 0))
 
 
 def test_what_there_is_not_is_named() -> None:
