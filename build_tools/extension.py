@@ -74,8 +74,9 @@ def make_extension() -> Extension:
         libraries=[*(["cudart_static"] if CUDA else []), "dl", "rt", "pthread"],
         extra_compile_args={"cxx": [*CXX, *system_includes], "nvcc": [*NVCC, *GENCODE]},
         # libtorch.so brings the CUDA half of torch into scope, though no symbol asks for it here;
-        # our copy of the CUDA runtime must stay out of everybody else's.
-        extra_link_args=["-Wl,--no-as-needed", "-ltorch", "-Wl,--exclude-libs,ALL"],
+        # our copy of the CUDA runtime must stay out of everybody else's. The symbols that only a
+        # debugger reads are a twelfth of the binary.
+        extra_link_args=["-Wl,--no-as-needed", "-ltorch", "-Wl,--exclude-libs,ALL", "-Wl,-s"],
         py_limited_api=True,
     )
 
