@@ -74,8 +74,8 @@ def link(name: str, objects: Sequence[Path]) -> Path:
 def runtime() -> dict[str, Path]:
     """The objects of csrc/host_run, and of the traced programs' common main."""
     compiler()
-    folders = ("host_run", "host_run/trace", "gemm/lanes")
-    sources = [source for folder in folders for source in CSRC.glob(f"{folder}/*.cpp")]
+    patterns = "host_run/*.cpp", "host_run/trace/*.cpp", "gemm/lanes/*plan.cpp"
+    sources = [source for pattern in patterns for source in CSRC.glob(pattern)]
     with ThreadPoolExecutor(2) as pool:
         jobs = {
             source.stem: pool.submit(compile_object, source, name=f"runtime_{source.stem}")

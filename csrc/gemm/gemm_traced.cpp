@@ -15,7 +15,6 @@
 #include "gemm/ladder/tensor_core.cu"
 #include "gemm/ladder/tiled.cu"
 #include "gemm/ladder/vectorized.cu"
-#include "gemm/lanes/simt.cu"
 
 namespace smem::gemm {
 

@@ -1,6 +1,6 @@
 // Runs shipped kernels, or a mutant of one, on small ragged problems in float32. The compiler is
 // told which: SHIPPED_FILE="gemm/ladder/tiled.cu" and SHIPPED=smem::gemm::tiled32, or a whole
-// table.
+// table, which may take a SECOND_SHIPPED_FILE.
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
@@ -11,6 +11,9 @@
 #include "transpose/transpose.h"
 // After the standard headers, which loop as they like.
 #include SHIPPED_FILE
+#ifdef SECOND_SHIPPED_FILE
+#include SECOND_SHIPPED_FILE
+#endif
 // Not part of a kernel's file, but its launch asks for it.
 #include "transpose/gather_tile.cpp"
 #include "transpose/tiling.cpp"
