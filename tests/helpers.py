@@ -331,6 +331,15 @@ def runs_needed(outputs: int) -> int:
     return min(24, math.ceil(256 / outputs)) if outputs else 1
 
 
+class Clock:
+    """Stands in for the module ``time``: it moves on when a call says so."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
 # ------------------------------------------------------------------------- torch's own way, calls
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import Clock
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench import host
@@ -17,15 +18,6 @@ from torch_smem_gemm.bench.measure import Spread
 from torch_smem_gemm.cli import main
 
 CPU = torch.device("cpu")
-
-
-class Clock:
-    """Stands in for the module ``time``: it moves on when a call says so."""
-
-    now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
 
 
 @pytest.fixture

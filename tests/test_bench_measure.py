@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers import Clock
 
 from torch_smem_gemm.bench import measure
 from torch_smem_gemm.bench.measure import (
@@ -21,15 +22,6 @@ from torch_smem_gemm.bench.measure import (
 )
 
 CPU = torch.device("cpu")
-
-
-class Clock:
-    """Stands in for the module ``time``: it moves on when a call says so."""
-
-    now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
 
 
 @pytest.fixture
