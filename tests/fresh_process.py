@@ -177,7 +177,7 @@ def check(call_name: str, situation: str, device: str) -> None:
     """Run a call in a situation; raise AssertionError where the result is wrong."""
     call = CALLS[call_name]
     place, work = SITUATIONS[situation]
-    torch.manual_seed(hash((call_name, situation)) % 1000)
+    torch.manual_seed(7)
     inputs = [torch.randn(shape, dtype=call.dtype) for shape in call.shapes]
     results = place(work, call, [x.to(device) for x in inputs])
     exact = Call(call.reference, call.reference, call.shapes, torch.float64)
