@@ -238,7 +238,6 @@ int variant_of(const Arguments& args, const gemm::Kernel& kernel) {
 /// Warns, once per GPU, of kernels that this build lacks for it, in whose place slower ones run.
 void warn_of_missing_code(const gemm::KernelTable& table, const Device& device, int device_index) {
   if (device.code_capability >= device.capability) return;
-  constexpr int MAX_DEVICES = 64;
   static std::array<std::once_flag, MAX_DEVICES> once;
   std::call_once(once.at(device_index), [&] {
     std::string names;

@@ -54,7 +54,6 @@ void make_context_current(int index) {
 }
 
 Device cuda_device(int index) {
-  constexpr int MAX_DEVICES = 64;
   static std::array<std::once_flag, MAX_DEVICES> once;
   static std::array<Device, MAX_DEVICES> devices;
   std::call_once(once.at(index), [&] {

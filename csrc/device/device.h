@@ -10,6 +10,9 @@
 
 namespace smem {
 
+/// As many GPUs as a process may see, for what is kept once per GPU.
+constexpr int MAX_DEVICES = 64;
+
 /// Makes the context of GPU `index` current for the calling thread, which may not have used a GPU
 /// before. `index` is the runtime's current device, but a thread that only inherited that device
 /// has no context, and calls of the driver, such as those that encode tensor maps, need one.

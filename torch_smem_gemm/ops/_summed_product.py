@@ -77,7 +77,7 @@ def _merged(z: Tensor, summed: list[int]) -> Tensor:
 
 def _by_parts(product: Product, x: Tensor, y: Tensor, batch: int, shape: Sequence[int]) -> Tensor:
     """Sum a batch of products; 16-bit ones in float32, a part of the result after the other."""
-    dtype, wide = x.dtype, _wide(x)
+    dtype, wide = x.dtype, wide_dtype(x)
     m, n = x.shape[-2], y.shape[-1]
     parts = 1 if wide is None or 4 * batch * m * n <= _SMALL else _PARTS
     by_rows = m >= n
@@ -90,7 +90,7 @@ def _by_parts(product: Product, x: Tensor, y: Tensor, batch: int, shape: Sequenc
     return sums[0] if len(sums) == 1 else torch.cat(sums, -2 if by_rows else -1)
 
 
-def _wide(x: Tensor) -> torch.dtype | None:
+def wide_dtype(x: Tensor) -> torch.dtype | None:
     """The dtype to sum products in: None where it is their own."""
     return torch.float32 if x.element_size() == 2 else None
 
@@ -108,7 +108,7 @@ def _of_dtensors(product: Product, x: Any, y: Any, into_one: bool, shape: Sequen
         if placement.is_shard() and placement.dim < rows
     }
     if not into_one or len(sharded) > 1 or not all(even for _, even in sharded):
-        return sum_to_shape(product(x, y, _wide(x)), shape).to(x.dtype)
+        return sum_to_shape(product(x, y, wide_dtype(x)), shape).to(x.dtype)
     first = next((dim for dim, _ in sharded), 0)
     x, y = (z.movedim(first, 0).reshape(math.prod(z.shape[:-1]), z.shape[-1]) for z in (x.mT, y))
     return product(x.mT, y, None).reshape(shape)

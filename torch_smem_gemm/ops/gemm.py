@@ -30,7 +30,7 @@ from torch_smem_gemm.ops._dispatch import (
     refuse_grad_with_out,
     register_fake,
 )
-from torch_smem_gemm.ops._summed_product import summed_product
+from torch_smem_gemm.ops._summed_product import summed_product, wide_dtype
 from torch_smem_gemm.ops.sum import sum_to_shape
 
 
@@ -186,8 +186,8 @@ def _grad_c(grad: Tensor, beta: float, shape: torch.Size, dtype: torch.dtype) ->
         return grad.new_zeros(shape, dtype=dtype)
     if beta == 1:
         return sum_to_shape(grad, shape).to(dtype)
-    wide = torch.float32 if grad.element_size() == 2 else None  # rounded after the factor alone
-    return (sum_to_shape(grad, shape, wide) * beta).to(dtype)
+    # Rounded after the factor alone.
+    return (sum_to_shape(grad, shape, wide_dtype(grad)) * beta).to(dtype)
 
 
 def product_summed_to(
