@@ -202,6 +202,21 @@ def test_nested_vmap(choice: str, device: str) -> None:
     close(ours, every_pair(lambda a, b, bias: a @ b + bias))
 
 
+def test_a_tensor_that_escaped_from_a_transform(device: str) -> None:
+    escaped = []
+
+    def leak(x: Tensor) -> Tensor:
+        escaped.append(x)
+        return x.sum()
+
+    x = torch.randn(3, 4, device=device, dtype=torch.double)
+    weight = torch.randn(5, 4, device=device, dtype=torch.double, requires_grad=True)
+    torch.func.grad(leak)(x)
+    y = smem.linear(escaped[0], weight)
+    close(y, F.linear(x, weight))
+    close(torch.autograd.grad(y.sum(), weight)[0], x.sum(0).expand(5, 4))
+
+
 # ------------------------------------------------------------------------- fake and meta tensors
 
 

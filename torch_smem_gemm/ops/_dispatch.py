@@ -4,7 +4,7 @@ There are three ways to the same C++ function, and each call takes the cheapest 
 (host times on torch 2.13, one 1x1 call on the CPU):
 
 - nothing to differentiate: the bare op ``smem::_name`` (1.7 us);
-- eager gradients: the bare op in a classic autograd.Function (5 us; through an op with
+- eager gradients: the bare op in a classic autograd.Function (8 us; through an op with
   register_autograd it takes 10, and every call without gradients 3 us more);
 - torch.compile, torch.func, forward mode, dispatch modes and direct calls: the public op
   ``smem::name``, whose Autograd kernel does the same (register_autograd's refuses to work under
@@ -68,6 +68,7 @@ def define(
     arguments = bare.default._schema.arguments
     bare_call = asking_torch_for_memory(bare.default, describe)
     public_call = asking_torch_for_memory(public.default, describe)
+    defaults = tuple(argument.default_value for argument in arguments)
     names = [argument.name for argument in arguments]
     kernel_at = names.index("kernel_id") if "kernel_id" in names else len(names)
     # The tensors come first: asking the other arguments for gradients takes 0.1 us each.
@@ -96,7 +97,7 @@ def define(
     )
 
     def on_autograd(*args: Any) -> Tensor:
-        args = _with_defaults(arguments, args)
+        args += defaults[len(args) :]
         # torch.func runs an Autograd kernel once a level of its own: a Function of a single level
         # is meant for that, where autograd.Function's apply would ask torch.func again.
         with enable_single_level_autograd_function():
@@ -105,7 +106,7 @@ def define(
             return below_autograd(*args)
 
     torch.library.impl(f"smem::{name}", "Autograd", on_autograd)
-    _register_rules(name, describe, raw, vmap)
+    _register_rules(name, defaults, describe, raw, vmap)
 
     def call(*args: Any) -> Tensor:
         if (
@@ -116,7 +117,7 @@ def define(
         ):
             return public.default(*args)
         if _needs_grad(args[:tensors]):
-            return eager(*_with_defaults(arguments, args))
+            return eager(*args, *defaults[len(args) :])
         return raw(*args) if args[0].is_cpu else bare_call(*args)
 
     return call
@@ -158,8 +159,12 @@ def _function(
     title = "".join(part.capitalize() for part in name.split("_"))
     function = type(base)(f"Smem{title}", (base,), rules)
 
+    # autograd.Function's own apply looks for torch.func's transforms first, which takes 4 us of 12:
+    # where there may be any, the call does not come here.
+    apply = super(torch.autograd.Function, function).apply if jvp is None else function.apply
+
     def differentiate(*args: Any) -> Any:
-        return (differentiable(args) or function.apply)(*args)
+        return (differentiable(args) or apply)(*args)
 
     return differentiate
 
@@ -184,10 +189,11 @@ def _jvp_of_primals(jvp: Jvp) -> Callable[..., Any]:
     return rule
 
 
-def _register_rules(name: str, describe: Describe, raw: Op, vmap: Callable[..., tuple]) -> None:
+def _register_rules(
+    name: str, defaults: tuple, describe: Describe, raw: Op, vmap: Callable[..., tuple]
+) -> None:
     """Register the fake, vmap and CPU rules of ``smem::name`` and ``smem::_name``."""
     packet = getattr(torch.ops.smem, name)
-    arguments = packet.default._schema.arguments
 
     def check_args_and_out(*args: Any, out: Tensor) -> None:
         shape, dtype = describe(*args)
@@ -195,7 +201,7 @@ def _register_rules(name: str, describe: Describe, raw: Op, vmap: Callable[..., 
 
     def on_cpu(*args: Any) -> Tensor:
         describe(*args)
-        return raw(*_with_defaults(arguments, args))
+        return raw(*args, *defaults[len(args) :])
 
     def on_cpu_out(*args: Any, out: Tensor) -> None:
         check_args_and_out(*args, out=out)
@@ -304,10 +310,6 @@ def _has_tangent(tensors: Sequence[Tensor | None]) -> bool:
     return any(
         x is not None and forward_ad.unpack_dual(x, level=0).tangent is not None for x in tensors
     )
-
-
-def _with_defaults(arguments: Sequence[Any], args: tuple) -> tuple:
-    return (*args, *(argument.default_value for argument in arguments[len(args) :]))
 
 
 def refuse_grad_with_out(op: str, *tensors: Tensor | None) -> None:
