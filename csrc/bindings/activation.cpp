@@ -2,6 +2,7 @@
 
 #include "activation/backward.h"
 #include "bindings/passes.h"
+#include "sum/choice.h"
 #include "sum/order.h"
 
 namespace smem::bindings {

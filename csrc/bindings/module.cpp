@@ -6,10 +6,13 @@
 #include "bindings/json.h"
 #include "bindings/trace.h"
 #include "device/device.h"
+#include "gemm/choice.h"
 #include "gemm/gemm.h"
 #include "host_run/interrupt.h"
 #include "smem_build_config.h"
+#include "sum/choice.h"
 #include "sum/sum.h"
+#include "transpose/choice.h"
 #include "transpose/transpose.h"
 
 namespace smem::bindings {
@@ -123,6 +126,13 @@ void for_each_instance(const gemm::KernelTable& gemms, const transpose::KernelTa
   visit("sum", sums);
 }
 
+/// "tiled_kernel<float, 32>" in what symbol_of (device/symbol.h) gives.
+std::string symbol_in(const std::string& text) {
+  const std::string before = "KERNEL = ";
+  const size_t begin = text.find(before) + before.size();
+  return text.substr(begin, text.find_first_of(";]", begin) - begin);
+}
+
 std::string kernel_symbols() {
   std::vector<std::string> rows;
   for_each_instance(
@@ -132,7 +142,7 @@ std::string kernel_symbols() {
         rows.push_back(json_object({{"op", json(op)},
                                     {"name", json(kernel.name)},
                                     {"dtype", json(dtype)},
-                                    {"symbol", json(std::string(kernel.symbol(key)))}}));
+                                    {"symbol", json(symbol_in(kernel.symbol(key)))}}));
       });
   return json_array(rows);
 }

@@ -4,6 +4,7 @@
 
 #include "bindings/layout.h"
 #include "bindings/passes.h"
+#include "sum/choice.h"
 #include "sum/order.h"
 #include "sum/sum.h"
 

@@ -1,6 +1,7 @@
 #include "bindings/transpose.h"
 
 #include "bindings/transpose_layout.h"
+#include "transpose/choice.h"
 
 namespace smem::bindings {
 namespace {

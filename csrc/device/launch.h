@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
-#include <string>
 
 #include "device/platform.h"
 
@@ -41,6 +39,10 @@ struct Device {
 /// host_run stands for an H200: capability 9.0, 227 KiB of shared memory a block.
 constexpr Device HOST_DEVICE{90, 132, 227 * 1024, nullptr, true};
 
+/// Throw. Apart from what calls them, because <string> would be half of a kernel's front end.
+[[noreturn]] void refuse_grid(const char* kernel, int64_t blocks);
+[[noreturn]] void refuse_launch(const char* kernel, const char* error, bool lacks_code);
+
 inline namespace SMEM_BUILD {
 
 struct Geometry {
@@ -54,14 +56,9 @@ struct Geometry {
 inline void check_launch(cudaError_t error, const char* kernel) {
   if (error == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());  // which would tell the next who asks as well
-  std::string text =
-      std::string("smem: launching kernel '") + kernel + "' failed: " + cudaGetErrorString(error);
-  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion) {
-    text +=
-        "; this build holds no code for this GPU: rebuild with TORCH_CUDA_ARCH_LIST set to "
-        "its compute capability (see `python -m torch_smem_gemm info`)";
-  }
-  throw std::runtime_error(text);
+  refuse_launch(
+      kernel, cudaGetErrorString(error),
+      error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion);
 }
 #endif
 
@@ -70,11 +67,7 @@ template <typename Argument>
 void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry,
             const Device& device, const Argument& argument) {
   if (geometry.blocks == 0) return;
-  if (geometry.blocks > MAX_BLOCKS) {
-    throw std::runtime_error(std::string("smem: kernel '") + name + "' would need " +
-                             std::to_string(geometry.blocks) + " blocks, the limit is " +
-                             std::to_string(MAX_BLOCKS));
-  }
+  if (geometry.blocks > MAX_BLOCKS) refuse_grid(name, geometry.blocks);
 #ifdef __CUDACC__
   if (geometry.dynamic_shared_bytes > DEFAULT_SHARED_BYTES) {
     const auto* function = reinterpret_cast<const void*>(kernel);

@@ -225,7 +225,7 @@ constexpr Kernel make_kernel(const char* name, const char* summary,
               return reinterpret_cast<const void*>(Rung::template kernel<T>());
             });
           },
-          [](DType dtype) -> std::string_view {
+          [](DType dtype) -> const char* {
             return with_float_type(dtype, [](auto tag) {
               using T = typename decltype(tag)::type;
               return symbol_of<Rung::template kernel<T>()>();

@@ -2,6 +2,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "gemm/choice.h"
 #include "gemm/gemm.h"
 
 namespace smem::gemm {

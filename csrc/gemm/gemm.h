@@ -1,15 +1,12 @@
-// The GEMM problem, the table of kernels that solve it, and the choice among them.
+// The GEMM problem, and the table of kernels that solve it.
 //
 //   out = activation(alpha * A @ B + beta * C + bias)     A: M x K, B: K x N, C and out: M x N
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <iosfwd>
 
-#include "device/choice.h"
 #include "device/dtype.h"
 #include "device/launch.h"
 #include "device/loop.h"
@@ -85,7 +82,7 @@ struct Kernel {
   void (*launch)(const Problem&, const Device&);
   /// The kernel's function for a dtype, for cudaFuncGetAttributes.
   const void* (*function)(DType);
-  std::string_view (*symbol)(DType);  ///< that function's name; null where it is one of several
+  const char* (*symbol)(DType);  ///< symbol_of that function; null where it is one of several
   /// The largest K the kernel takes with this much shared memory a block; null where there is none.
   int64_t (*largest_k)(DType, size_t shared_bytes);
   unsigned dtypes = FLOATS;
@@ -116,18 +113,5 @@ KernelTable device_kernels();
 KernelTable host_kernels();
 KernelTable traced_kernels();
 KernelTable kernels(Build build);
-
-/// Throws, naming the limit, where the kernel cannot take the problem on that device.
-void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device);
-
-/// Names of the kernels in the table that this GPU could run, if the binary held their code for it.
-std::vector<std::string> kernels_without_code(const KernelTable& table, const Device& device);
-
-/// TORCH_CUDA_ARCH_LIST for a build that holds everything for this GPU: "9.0a".
-std::string arch_list_for(const Device& device);
-
-/// What `auto` runs, and why. A pure function. SIMT kernels all give the same bits, and so do those
-/// on tensor cores: within a kind the choice may look at M, between the two it must not.
-Choice choose(const Problem& problem, const Device& device);
 
 }  // namespace smem::gemm

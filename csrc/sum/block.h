@@ -98,7 +98,7 @@ constexpr Kernel make_kernel(const char* summary) {
               return reinterpret_cast<const void*>(Rung::template kernel<T>());
             });
           },
-          [](DType in_dtype) -> std::string_view {
+          [](DType in_dtype) -> const char* {
             return with_element_type(in_dtype, [](auto tag) {
               using T = typename decltype(tag)::type;
               return symbol_of<Rung::template kernel<T>()>();

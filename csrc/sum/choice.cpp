@@ -1,6 +1,7 @@
 // Which kernel `auto` runs.
 #include <limits>
 
+#include "sum/choice.h"
 #include "sum/layout.h"
 
 namespace smem::sum {

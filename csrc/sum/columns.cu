@@ -322,7 +322,7 @@ const Kernel columns{"columns",
                          return reinterpret_cast<const void*>(aligned_columns_kernel<T, Sum>);
                        });
                      },
-                     [](DType in_dtype) -> std::string_view {
+                     [](DType in_dtype) -> const char* {
                        return with_element_type(in_dtype, [](auto tag) {
                          using T = typename decltype(tag)::type;
                          return symbol_of<aligned_columns_kernel<T, Sum>>();

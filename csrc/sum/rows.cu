@@ -369,7 +369,7 @@ const Kernel rows{
         return reinterpret_cast<const void*>(rows_kernel<T, Sum, int(Lie::aligned)>);
       });
     },
-    [](DType in_dtype) -> std::string_view {
+    [](DType in_dtype) -> const char* {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
         return symbol_of<rows_kernel<T, Sum, int(Lie::aligned)>>();

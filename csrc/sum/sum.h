@@ -1,4 +1,4 @@
-// The reduction problem, the table of kernels that solve it, and what `auto` chooses.
+// The reduction problem, and the table of kernels that solve it.
 //
 //   out[o] = in[o, 0] + in[o, 1] + ...     for every output o; the second index runs over the
 //                                          reduced dimensions, in their logical order
@@ -8,10 +8,7 @@
 
 #include <bit>
 #include <cstdint>
-#include <string>
-#include <string_view>
 
-#include "device/choice.h"
 #include "device/dtype.h"
 #include "device/launch.h"
 #include "device/loop.h"
@@ -48,8 +45,8 @@ struct Kernel {
   bool any_operator;  ///< or sums only
   int64_t (*chunks)(const Problem&, const Device&);
   void (*launch)(const Problem&, const Device&);
-  const void* (*function)(DType in_dtype);     ///< the one that most problems run
-  std::string_view (*symbol)(DType in_dtype);  ///< that function's name
+  const void* (*function)(DType in_dtype);  ///< the one that most problems run
+  const char* (*symbol)(DType in_dtype);    ///< symbol_of that function (device/symbol.h)
 };
 
 struct KernelTable {
@@ -63,9 +60,6 @@ KernelTable device_kernels();
 KernelTable host_kernels();
 KernelTable traced_kernels();
 KernelTable kernels(Build build);
-
-/// What `auto` runs, and why. A pure function.
-Choice choose(const Problem& problem);
 
 /// The type in which a dtype is summed.
 constexpr DType accumulator_of(DType dtype) {

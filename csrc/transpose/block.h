@@ -129,7 +129,7 @@ constexpr Kernel make_kernel(const char* summary) {
               return reinterpret_cast<const void*>(Rung::template kernel<T>());
             });
           },
-          [](size_t element_bytes) -> std::string_view {
+          [](size_t element_bytes) -> const char* {
             return with_element_type(element_bytes, [](auto tag) {
               using T = typename decltype(tag)::type;
               return symbol_of<Rung::template kernel<T>()>();

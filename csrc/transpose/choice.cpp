@@ -1,6 +1,7 @@
 // Which kernel `auto` runs: a function of the problem and the device alone.
 #include <algorithm>
 
+#include "transpose/choice.h"
 #include "transpose/gather_tile.h"
 #include "transpose/tiling.h"
 

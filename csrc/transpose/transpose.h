@@ -1,14 +1,11 @@
-// The transpose problem, the table of kernels that solve it, and the choice among them.
+// The transpose problem, and the table of kernels that solve it.
 //
 //   out(col, row) = in(row, col)     for every member of a batch
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
 
-#include "device/choice.h"
 #include "device/launch.h"
 #include "device/loop.h"
 
@@ -42,7 +39,7 @@ struct Kernel {
   void (*launch)(const Problem&, const Device&);
   /// The kernel's function for an element size, for cudaFuncGetAttributes.
   const void* (*function)(size_t element_bytes);
-  std::string_view (*symbol)(size_t element_bytes);  ///< that function's name
+  const char* (*symbol)(size_t element_bytes);  ///< symbol_of that function (device/symbol.h)
 };
 
 struct KernelTable {
@@ -56,8 +53,5 @@ KernelTable device_kernels();
 KernelTable host_kernels();
 KernelTable traced_kernels();
 KernelTable kernels(Build build);
-
-/// What `auto` runs, and why. A pure function; all kernels write the same bits.
-Choice choose(const Problem& problem, const Device& device);
 
 }  // namespace smem::transpose

@@ -10,6 +10,7 @@
 #include "gemm/hopper/plan.h"
 #include "gemm/hopper/reduce.h"
 #include "gemm/hopper/tensor_map.h"
+#include "transpose/choice.h"
 #include "transpose/transpose.h"
 
 namespace smem::gemm::hopper {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
+#include <iosfwd>
 
 #include "device/major.h"
 #include "gemm/gemm.h"

@@ -12,6 +12,8 @@
 // Every sum is one chain of products with K ascending by 16 (of floats by 8), from zero, as
 // tensor_core's is; where N is at most 256 and K long (plan.cpp), the sums of chunks of K are added
 // in order. Reads: A ceil(N/256) times, B ceil(M/256) times, out of L2 mostly. Writes: out once.
+#include <string>
+
 #include "gemm/hopper/plan.h"
 #include "gemm/ladder.h"
 

@@ -1,7 +1,7 @@
 // How `simt` solves a problem: a pure function of the problem and the device, that needs no GPU.
 #pragma once
 
-#include <string>
+#include <iosfwd>
 
 #include "gemm/lanes/tile.h"
 

@@ -12,6 +12,8 @@
 // and the parts are added in its order. Reads: A ceil(N/128) times, B ceil(M/128) times, out of L2
 // mostly. Writes: out once. 16-bit types, whose products are the tensor cores', are left to
 // register_tiled.
+#include <string>
+
 #include "gemm/ladder.h"
 #include "gemm/lanes/launch.h"
 
