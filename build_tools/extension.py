@@ -53,7 +53,8 @@ NVCC = [
     *COMMON,
     "-Xcompiler=-fvisibility=hidden",
     "-Xptxas=-v",
-    "-Xfatbin=-compress-all",  # a third of the size
+    # To a quarter of the size; nvcc 12 can make it a third.
+    "--compress-mode=size" if CUDA and CUDA.major >= 13 else "-Xfatbin=-compress-all",
     # BuildExtension takes the operators of the 16-bit types away, and kernels want them.
     "-U__CUDA_NO_HALF_OPERATORS__",
     "-U__CUDA_NO_HALF_CONVERSIONS__",

@@ -19,6 +19,10 @@ class CudaToolkit:
     include_dirs: list[str]
     library_dirs: list[str]
 
+    @property
+    def major(self) -> int:
+        return int(self.version.split(".")[0])
+
     @classmethod
     def find(cls) -> "CudaToolkit | None":
         if os.environ.get("SMEM_CUDA") == "0":

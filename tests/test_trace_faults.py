@@ -186,9 +186,9 @@ MUTANTS = {
     "sum tree, barrier": Mutant(
         "sum/ladder/tree.cu", "sum::tree", BARRIER, UNORDERED, "sums(0, thread + stride)"
     ),
-    "rows, barrier": Mutant("sum/rows.cu", "sum::rows", BARRIER, UNORDERED, "nodes(0, lane)"),
+    "rows, barrier": Mutant("sum/rows.h", "sum::rows", BARRIER, UNORDERED, "nodes(0, lane)"),
     "columns, barrier": Mutant(
-        *("sum/columns.cu", "sum::columns"),
+        *("sum/columns.h", "sum::columns"),
         BARRIER,
         UNORDERED,
         "nodes(v, thread) =",

@@ -1,4 +1,4 @@
-// From a problem's operator and dtype to the instance of a kernel.
+// From a problem's dtype to the instance of a kernel.
 #pragma once
 
 #include "sum/order.h"
@@ -28,14 +28,6 @@ auto with_element_type(DType dtype, F&& f) {
     default:
       return with_float_type(dtype, f);
   }
-}
-
-/// Calls `f(operator, TypeTag<T>{})`; minima are maxima (sum/turn.h).
-template <typename F>
-void with_operator(const Problem& problem, F&& f) {
-  with_element_type(problem.in_dtype, [&](auto tag) {
-    return problem.op == Operator::sum ? f(Sum{}, tag) : f(Max{}, tag);
-  });
 }
 
 }  // namespace SMEM_BUILD

@@ -1,13 +1,15 @@
 // The same kernels and the same table, built for host_run.
 
-#pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
+#pragma GCC optimize("Os")  // for the time that compiling takes: bench/NOTES.md
 
 #include <iterator>
 
 #include "sum/columns.cu"
+#include "sum/columns_max.cu"
 #include "sum/ladder/shuffle.cu"
 #include "sum/ladder/tree.cu"
 #include "sum/rows.cu"
+#include "sum/rows_max.cu"
 
 namespace smem::sum {
 

@@ -5,9 +5,11 @@
 #include <iterator>
 
 #include "sum/columns.cu"
+#include "sum/columns_max.cu"
 #include "sum/ladder/shuffle.cu"
 #include "sum/ladder/tree.cu"
 #include "sum/rows.cu"
+#include "sum/rows_max.cu"
 
 namespace smem::sum {
 

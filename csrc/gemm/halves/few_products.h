@@ -1,4 +1,4 @@
-// The products of a tile of few_rows.cu, and their way to out.
+// The products of a tile of few_rows_kernel.h, and their way to out.
 //
 // Operands are swapped: 16 columns of B are the rows of mma's A, and rows of A the columns of its
 // B.

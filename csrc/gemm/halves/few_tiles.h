@@ -1,4 +1,5 @@
-// What a block of few_rows.cu is: its shared memory, and the tiles of columns that it goes through.
+// What a block of few_rows_kernel.h is: its shared memory, and the tiles of columns that it goes
+// through.
 #pragma once
 
 #include "gemm/halves/lines.h"

@@ -2,10 +2,10 @@
 //
 // Each operand is split into two float16 numbers an element and a power of two a line (gemm/split);
 // then the halves are multiplied, and lines that they cannot carry computed by fmas (product.cu).
-// Where A has few rows, one kernel does all but splitting A (few_rows.cu). Where out is narrow and
-// K long, all of that is done for chunks of K, which are added at last (chunks.cu). All kernels but
-// the first begin while the one before still runs (device/programmatic.h). Elements of A and B are
-// read once, their halves M / 128 and N / 128 times, out of L2 mostly.
+// Where A has few rows, one kernel does all but splitting A (few_rows_kernel.h). Where out is
+// narrow and K long, all of that is done for chunks of K, which are added at last (chunks.cu). All
+// kernels but the first begin while the one before still runs (device/programmatic.h). Elements of
+// A and B are read once, their halves M / 128 and N / 128 times, out of L2 mostly.
 #include "gemm/halves/chunks.h"
 #include "gemm/halves/few_rows.h"
 #include "gemm/halves/product.h"

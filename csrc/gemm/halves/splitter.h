@@ -1,4 +1,4 @@
-// Warps that split columns of B on their way to those that multiply (few_rows.cu).
+// Warps that split columns of B on their way to those that multiply (few_rows_kernel.h).
 //
 // The power of two of a column depends on all of it, and B is to be read once. So a column is split
 // by the largest of its elements so far, and whoever multiplies scales what has been added when

@@ -47,6 +47,12 @@ Packing<T> pack_operand(Problem& problem, Tensor tensor, const Operand& X, int64
   return {from, reinterpret_cast<T*>(to), pitch, members, stride};
 }
 
+/// That of a large problem.
+template <typename T>
+const void* large_kernel() {
+  return reinterpret_cast<const void*>(simt_kernel<T, TILE_128X128, BOTH_ALONG_E>);
+}
+
 template <typename T>
 void launch_plan(const Problem& problem, const Plan& plan, const Device& device) {
   const TileShape& tile = TILES[plan.tile];

@@ -18,6 +18,18 @@
 #include "gemm/lanes/launch.h"
 
 namespace smem::gemm {
+namespace lanes {
+inline namespace SMEM_BUILD {
+
+template void launch_plan<float>(const Problem&, const Plan&, const Device&);
+template const void* large_kernel<float>();
+// A file of its own, so that none takes long to compile: simt_float64.cu.
+extern template void launch_plan<double>(const Problem&, const Plan&, const Device&);
+extern template const void* large_kernel<double>();
+
+}  // namespace SMEM_BUILD
+}  // namespace lanes
+
 inline namespace SMEM_BUILD {
 
 void launch_simt(const Problem& problem, const Device& device) {
@@ -35,13 +47,9 @@ size_t simt_workspace_bytes(const Problem& problem, const Device& device) {
   return lanes::workspace_of(problem, lanes::remembered_plan(problem, device)).bytes();
 }
 
-/// That of a large problem.
 const void* simt_function(DType dtype) {
   if (size_of(dtype) < 4) return register_tiled.function(dtype);
-  if (dtype == DType::f64) {
-    return reinterpret_cast<const void*>(lanes::simt_kernel<double, 0, lanes::BOTH_ALONG_E>);
-  }
-  return reinterpret_cast<const void*>(lanes::simt_kernel<float, 0, lanes::BOTH_ALONG_E>);
+  return dtype == DType::f64 ? lanes::large_kernel<double>() : lanes::large_kernel<float>();
 }
 
 bool simt_has_variant(int variant, DType dtype) {

@@ -2,3 +2,4 @@
 #pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
 
 #include "gemm/lanes/simt.cu"
+#include "gemm/lanes/simt_float64.cu"

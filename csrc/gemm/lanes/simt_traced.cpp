@@ -3,3 +3,4 @@
 #define SMEM_TRACED
 
 #include "gemm/lanes/simt.cu"
+#include "gemm/lanes/simt_float64.cu"
