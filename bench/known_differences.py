@@ -115,7 +115,7 @@ REASONS: dict[str, tuple[Reason, ...]] = {
     ),
     "copy wavefronts": (
         Reason(_FITTED, _ragged_gemm, 0.1),
-        Reason(_FITTED, lambda row: row["kernel"] == "gathered", 0.6),
+        Reason(_FITTED, lambda row: row["kernel"] == "unaligned", 0.6),
         Reason(_PADDED, lambda row: row["kernel"] == "simt", 0.35),
     ),
     "copy conflicts": (Reason(_PADDED, lambda row: row["kernel"] == "simt", 0.7),),

@@ -1,6 +1,6 @@
-"""Compiles small kernels against csrc/host_run while the tests run, and runs them.
+"""Compiles small kernels against csrc/cpu_emulator while the tests run, and runs them.
 
-Each test program is one file of tests/host_run; it prints JSON. The runtime is compiled once.
+Each test program is one file of tests/cpu_emulator; it prints JSON. The runtime is compiled once.
 """
 
 import atexit
@@ -21,7 +21,7 @@ from torch.utils import cpp_extension
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
-PROGRAMS = ROOT / "tests" / "host_run"
+PROGRAMS = ROOT / "tests" / "cpu_emulator"
 FLAGS = ["-std=c++20", "-O1", "-Wno-unknown-pragmas", "-pthread"]
 
 
@@ -72,9 +72,9 @@ def link(name: str, objects: Sequence[Path]) -> Path:
 
 @functools.cache
 def runtime() -> dict[str, Path]:
-    """The objects of csrc/host_run, and of the traced programs' common main."""
+    """The objects of csrc/cpu_emulator, and of the traced programs' common main."""
     compiler()
-    patterns = "host_run/*.cpp", "host_run/trace/*.cpp", "gemm/lanes/*plan.cpp"
+    patterns = "cpu_emulator/*.cpp", "cpu_emulator/trace/*.cpp", "gemm/simt/*plan.cpp"
     sources = [source for pattern in patterns for source in CSRC.glob(pattern)]
     with ThreadPoolExecutor(2) as pool:
         jobs = {
@@ -108,7 +108,7 @@ def run(program: Path, given: str = "") -> Any:
 
 @functools.cache
 def results(stem: str, *, traced: bool = True) -> dict[str, Any]:
-    """Build and run tests/host_run/<stem>.cpp, once a session."""
+    """Build and run tests/cpu_emulator/<stem>.cpp, once a session."""
     return run(build(PROGRAMS / f"{stem}.cpp", traced=traced))
 
 

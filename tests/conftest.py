@@ -1,7 +1,7 @@
 """Fixtures and markers of all tests.
 
 A test of kernels is written once and runs on each device: on "cpu" a kernel asked for by name is
-the very CUDA kernel, run by csrc/host_run.
+the very CUDA kernel, run by csrc/cpu_emulator.
 
 The tests run in several processes (pytest-xdist), each function's cases in one process, and all
 functions of some files in one.
@@ -49,7 +49,7 @@ MEMORY_OF_A_PROCESS, GPU_MEMORY_OF_A_PROCESS = 2 * GIB, 3 * GIB
 TOGETHER = {
     "test_bank_rule.py": "a compiled program",
     "test_claims.py": "traces",
-    "test_host_run.py": "a compiled runtime",
+    "test_cpu_emulator.py": "a compiled runtime",
     "test_torch_suites.py": "the import of torch.testing",
     "test_trace_divergence.py": "a compiled runtime",
     "test_trace_faults.py": "a compiled runtime",

@@ -29,7 +29,7 @@ def measured() -> Measured:
 @pytest.fixture(scope="module")
 def by_tracer() -> Rule:
     """Wavefronts and conflicts of each access, by the tracer's rules."""
-    sources = (PROGRAMS / "passes.cpp", CSRC / "host_run" / "trace" / "cost.cpp")
+    sources = (PROGRAMS / "passes.cpp", CSRC / "cpu_emulator" / "trace" / "cost.cpp")
     program = link("passes", [compile_object(source) for source in sources])
     return lambda accesses: run(program, "\n".join(bank_rule.line(*one) for one in accesses))
 

@@ -14,7 +14,7 @@ from build_tools import archs, progress, ptxas, toolchain  # noqa: E402
 
 OLD = "-gencode=arch=compute_80,code=[sm_80,compute_80]"
 HOPPER = "-gencode=arch=compute_90a,code=[sm_90a]"
-INSTANCE = "/a checkout/csrc/gemm/hopper/instances/tile_64x64.cu"
+INSTANCE = "/a checkout/csrc/gemm/sm90/instances/tile_64x64.cu"
 
 
 def test_hopper_kernels_are_compiled_for_hopper_alone() -> None:
@@ -28,7 +28,7 @@ def test_where_hopper_is_not_built_for_they_are_compiled_for_what_is() -> None:
 
 
 def test_other_sources_are_compiled_for_all() -> None:
-    command = ["nvcc", OLD, HOPPER, "-c", "/a checkout/csrc/sum/rows.cu"]
+    command = ["nvcc", OLD, HOPPER, "-c", "/a checkout/csrc/reduce/rows.cu"]
     assert ptxas.for_its_chips(command) == command
 
 
@@ -37,7 +37,7 @@ def test_those_sources_exist_and_cannot_be_launched_on_other_chips() -> None:
     for part in ptxas.HOPPER_SOURCES:
         found = [path for path in csrc.rglob("*.cu") if part in path.as_posix()]
         assert found, part
-    for kernel in ("gemm/hopper/kernel.h", *ptxas.HOPPER_SOURCES[1:]):
+    for kernel in ("gemm/sm90/kernel.h", *ptxas.HOPPER_SOURCES[1:]):
         bound = r"__launch_bounds__\(launch_bound\(TARGET_HAS_SM90A, "
         assert re.search(bound, (csrc / kernel).read_text()), kernel
 
@@ -114,16 +114,16 @@ def test_progress_in_words() -> None:
     build = [
         "torch_smem_gemm: building\n",
         "[1/9] c++ -c /a/csrc/first.cpp\n",
-        "[1/4] c++ -MMD -MF /a/build/x.o.d -Icsrc -c -c /a/csrc/sum/x.cpp -o x.o -O2\n",
-        "/a/csrc/sum/x.cpp:1: warning: [2/4] is no progress\n",
+        "[1/4] c++ -MMD -MF /a/build/x.o.d -Icsrc -c -c /a/csrc/reduce/x.cpp -o x.o -O2\n",
+        "/a/csrc/reduce/x.cpp:1: warning: [2/4] is no progress\n",
         "[3/4] c++ -c /elsewhere/y.cpp -o y.o\n",
         "ninja: no work to do.\n",
     ]
     assert list(progress.lines_of(build, Path("/a"), [0, 4, 5, 6, 30, 31])) == [
         "torch_smem_gemm: building",
         "[1/9] csrc/first.cpp: 4 s",
-        "[1/4] csrc/sum/x.cpp: 5 s, about 15 s left",
-        "/a/csrc/sum/x.cpp:1: warning: [2/4] is no progress",
+        "[1/4] csrc/reduce/x.cpp: 5 s, about 15 s left",
+        "/a/csrc/reduce/x.cpp:1: warning: [2/4] is no progress",
         "[3/4] /elsewhere/y.cpp: 30 s, about 10 s left",
     ]
 

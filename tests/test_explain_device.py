@@ -107,8 +107,8 @@ def test_names_of_kernels_in_both_compilers_agree() -> None:
             "smem::gemm::device_build::f<__half, 32, 0>",
         ),
         ("smem::gemm::host_build::f<c10::BFloat16>", "smem::gemm::device_build::f<__nv_bfloat16>"),
-        ("smem::sum::host_build::f<long int>", "smem::sum::device_build::f<long>"),
-        ("smem::sum::host_build::f<short int>", "smem::sum::device_build::f<short>"),
+        ("smem::reduce::host_build::f<long int>", "smem::reduce::device_build::f<long>"),
+        ("smem::reduce::host_build::f<short int>", "smem::reduce::device_build::f<short>"),
         (
             "smem::transpose::host_build::f<long unsigned int, 1>",
             "smem::transpose::device_build::f<unsigned long, 1>",
@@ -121,13 +121,13 @@ def test_names_of_kernels_in_both_compilers_agree() -> None:
             "smem::transpose::host_build::f<Bits128, 0>",
             "smem::transpose::device_build::f<smem::transpose::device_build::Bits128, 0>",
         ),
-        ("smem::sum::host_build::plain", "smem::sum::device_build::plain"),
+        ("smem::reduce::host_build::plain", "smem::reduce::device_build::plain"),
     ]
     for host, device in pairs:
         assert plain_name(host) == plain_name(f"void {device}(smem::Problem)")
     names = {plain_name(host) for host, _ in pairs}
     assert len(names) == len(pairs)
-    assert plain_name("smem::gemm::a::f<int>") != plain_name("smem::sum::a::f<int>")
+    assert plain_name("smem::gemm::a::f<int>") != plain_name("smem::reduce::a::f<int>")
 
 
 def test_every_kernel_is_in_the_builds_report() -> None:

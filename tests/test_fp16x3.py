@@ -29,7 +29,7 @@ def test_random_data_never_worse_than_sgemm_and_no_growth_with_k(data: str, k: i
     assert largest <= 16
 
 
-# N and K of which K is cut into chunks, and how many: csrc/gemm/halves/chunks.cu.
+# N and K of which K is cut into chunks, and how many: csrc/gemm/fp16x3/split_k.cu.
 CUT = [(16, 2048), (64, 262_144), (255, 9001), (256, 65_536), (511, 8200), (7, 40_000)]
 
 

@@ -65,7 +65,7 @@ def test_tensor_cores_in_the_table() -> None:
     assert wgmma.capability == fp16x3.capability == (9, 0)
     assert wgmma.capability_alone
     assert fp16x3.capability_alone
-    assert "128x256_pair" in wgmma.variants
+    assert "128x256_cluster2" in wgmma.variants
     assert (fp16x3.dtypes, fp16x3.float32_precision) == (("float32",), "fp32")
     assert not row.takes(torch.float16, "cpu")
     assert gemms[0].takes(torch.float16, "cpu")
@@ -180,8 +180,8 @@ PLANS = [
     (torch.bfloat16, (512, 10240, 8192, 1), "wgmma", "; tiles 128x160 by 132 blocks"),
     (torch.float16, (4096, 4096, 4097, 1), "wgmma", ", a packed first"),
     # Rows that begin anywhere, written by a kernel of little code; rows that cut sectors.
-    (torch.bfloat16, (4095, 4097, 4099, 1), "wgmma", "; tiles 128x208_pair by 132 blocks, a and b"),
-    (torch.bfloat16, (1001, 1000, 1000, 1), "wgmma", "; tiles 64x128_pair by 128 blocks"),
+    (torch.bfloat16, (4095, 4097, 4099, 1), "wgmma", "; tiles 128x208_cluster2 by 132 blocks, a and b"),
+    (torch.bfloat16, (1001, 1000, 1000, 1), "wgmma", "; tiles 64x128_cluster2 by 128 blocks"),
     (torch.bfloat16, (1024, 1024, 1024, 1), "wgmma", "; tiles 128x64 by 128 blocks"),
     (torch.bfloat16, (2048, 128, 6144, 1), "wgmma", "; tiles 64x64 by 64 blocks: "),
     (torch.float16, (64, 64, 262144, 1), "wgmma", "K in 64 chunks"),
@@ -301,32 +301,32 @@ def empty(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 COLLAPSED = [
     # x, dimensions, (element bytes, rows, columns, batch sizes), kernel
-    (lambda: empty(70, 50), (0, 1), (4, 70, 50, ()), "gathered"),
-    (lambda: empty(9, 70, 50), (1, 2), (4, 70, 50, (9,)), "gathered"),
-    (lambda: empty(3, 4, 70, 50), (-2, -1), (4, 70, 50, (12,)), "gathered"),
+    (lambda: empty(70, 50), (0, 1), (4, 70, 50, ()), "unaligned"),
+    (lambda: empty(9, 70, 50), (1, 2), (4, 70, 50, (9,)), "unaligned"),
+    (lambda: empty(3, 4, 70, 50), (-2, -1), (4, 70, 50, (12,)), "unaligned"),
     # NCHW to NHWC as two exchanges of one dimension, and back
     (lambda: empty(8, 64, 1, 56 * 56), (1, 3), (4, 64, 3136, (8,)), "vectorized"),
-    (lambda: empty(8, 3, 20, 20).permute(0, 2, 3, 1), (1, 1), (4, 3, 400, (8,)), "gathered"),
+    (lambda: empty(8, 3, 20, 20).permute(0, 2, 3, 1), (1, 1), (4, 3, 400, (8,)), "unaligned"),
     # Outer dimensions that move together
-    (lambda: empty(6, 5, 7).permute(1, 2, 0), (0, 0), (4, 6, 35, ()), "gathered"),
+    (lambda: empty(6, 5, 7).permute(1, 2, 0), (0, 0), (4, 6, 35, ()), "unaligned"),
     # What stays last is a run: of 16-byte elements where it has whole ones
-    (lambda: empty(2, 5, 3, 64), (1, 2), (16, 16, 5, (2, 3)), "runs"),
-    (lambda: empty(2, 5, 3, 7), (1, 2), (4, 7, 5, (2, 3)), "runs"),
-    (lambda: empty(2, 5, 3, 6), (1, 2), (8, 3, 5, (2, 3)), "runs"),
-    (lambda: empty(2, 5, 3, 80, dtype=torch.bfloat16), (1, 2), (16, 10, 5, (2, 3)), "runs"),
+    (lambda: empty(2, 5, 3, 64), (1, 2), (16, 16, 5, (2, 3)), "strided_copy"),
+    (lambda: empty(2, 5, 3, 7), (1, 2), (4, 7, 5, (2, 3)), "strided_copy"),
+    (lambda: empty(2, 5, 3, 6), (1, 2), (8, 3, 5, (2, 3)), "strided_copy"),
+    (lambda: empty(2, 5, 3, 80, dtype=torch.bfloat16), (1, 2), (16, 10, 5, (2, 3)), "strided_copy"),
     # A run that is one larger element vanishes
     (lambda: empty(100, 90, 2), (0, 1), (8, 100, 90, ()), "vectorized"),
-    (lambda: empty(100, 90, 4, dtype=torch.uint8), (0, 1), (4, 100, 90, ()), "gathered"),
+    (lambda: empty(100, 90, 4, dtype=torch.uint8), (0, 1), (4, 100, 90, ()), "unaligned"),
     (lambda: empty(100, 90, 16, dtype=torch.uint8), (0, 1), (16, 100, 90, ()), "vectorized"),
     # No movement at all is a copy
-    (lambda: empty(4, 8, 16), (1, 1), (16, 128, 1, ()), "runs"),
-    (lambda: empty(4, 1, 16), (0, 1), (16, 16, 1, ()), "runs"),
-    (lambda: empty(1, 77), (0, 1), (4, 77, 1, ()), "runs"),
-    (lambda: empty(70, 50).mT, (0, 1), (16, 875, 1, ()), "runs"),
-    (lambda: empty(1, 1, 1), (0, 2), (4, 1, 1, ()), "runs"),
+    (lambda: empty(4, 8, 16), (1, 1), (16, 128, 1, ()), "strided_copy"),
+    (lambda: empty(4, 1, 16), (0, 1), (16, 16, 1, ()), "strided_copy"),
+    (lambda: empty(1, 77), (0, 1), (4, 77, 1, ()), "strided_copy"),
+    (lambda: empty(70, 50).mT, (0, 1), (16, 875, 1, ()), "strided_copy"),
+    (lambda: empty(1, 1, 1), (0, 2), (4, 1, 1, ()), "strided_copy"),
     # Elements that lie apart
     (lambda: empty(70, 100)[:, ::2], (0, 1), (4, 70, 50, ()), "padded"),
-    (lambda: empty(1).expand(33, 40), (0, 1), (4, 1320, 1, ()), "runs"),
+    (lambda: empty(1).expand(33, 40), (0, 1), (4, 1320, 1, ()), "strided_copy"),
 ]
 
 
@@ -382,18 +382,18 @@ TILES = [
     (1 << 20, 8, torch.float32, 1, "vectorized", "tiles of 512x8"),
     (8, 1 << 20, torch.float32, 1, "vectorized", "tiles of 8x512"),
     (64, 64, torch.uint8, 4096, "vectorized", "tiles of 128x128, in registers"),
-    (8191, 8193, torch.float32, 1, "gathered", "tiles of 128x123"),
-    (8191, 8193, torch.bfloat16, 1, "gathered", "tiles of 256x119"),
-    (8191, 8193, torch.uint8, 1, "gathered", "tiles of 256x235"),
+    (8191, 8193, torch.float32, 1, "unaligned", "tiles of 128x123"),
+    (8191, 8193, torch.bfloat16, 1, "unaligned", "tiles of 256x119"),
+    (8191, 8193, torch.uint8, 1, "unaligned", "tiles of 256x235"),
     # So many that the multiprocessors have one, or two, each
-    (1001, 3003, torch.uint8, 1, "gathered", "tiles of 192x137"),
-    (3000, 3001, torch.uint8, 1, "gathered", "tiles of 256x137"),
-    (1023, 1025, torch.float32, 1, "gathered", "tiles of 104x40"),
-    (100003, 17, torch.float32, 1, "gathered", "tiles of 128x32"),  # flat to read
-    (100003, 17, torch.uint8, 1, "gathered", "tiles of 128x32"),
-    (8, 1 << 20, torch.uint8, 1, "gathered", "tiles of 8x2048"),  # flat to write
-    (37, 200003, torch.float64, 1, "gathered", "tiles of 64x64"),
-    (63, 65, torch.bfloat16, 4096, "gathered", "4 matrices a block"),
+    (1001, 3003, torch.uint8, 1, "unaligned", "tiles of 192x137"),
+    (3000, 3001, torch.uint8, 1, "unaligned", "tiles of 256x137"),
+    (1023, 1025, torch.float32, 1, "unaligned", "tiles of 104x40"),
+    (100003, 17, torch.float32, 1, "unaligned", "tiles of 128x32"),  # flat to read
+    (100003, 17, torch.uint8, 1, "unaligned", "tiles of 128x32"),
+    (8, 1 << 20, torch.uint8, 1, "unaligned", "tiles of 8x2048"),  # flat to write
+    (37, 200003, torch.float64, 1, "unaligned", "tiles of 64x64"),
+    (63, 65, torch.bfloat16, 4096, "unaligned", "4 matrices a block"),
 ]
 
 

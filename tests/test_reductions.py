@@ -223,7 +223,7 @@ COUNTS = (1, 7, 64, 65, 100, 256, 257, 2048, 2049, 5000, 16_384, 40_000)
 
 
 def by_any(name: str, x: Tensor, dim: int) -> dict[str, Tensor]:
-    """One reduction by each kernel and by what ``auto`` chooses, on the CPU by host_run."""
+    """One reduction by each kernel and by what ``auto`` chooses, on the CPU by cpu_emulator."""
     rest = (None, 0) if name in ("sum", "mean") else (0,)
     results = {kernel: getattr(smem, name)(x, dim, kernel=kernel) for kernel in KERNELS}
     return {**results, "auto": getattr(OPS, f"_{name}")(x, [dim], False, *rest)}
@@ -308,7 +308,7 @@ def test_sums_that_follow_on_what_came_before(kernel: str) -> None:
 
 
 def test_the_order_is_the_one_that_is_written_down(device: str) -> None:
-    """csrc/sum/order.h, step by step in float32, then float64."""
+    """csrc/reduce/reduction_tree.h, step by step in float32, then float64."""
     for n in (5, 300, 2048, 7000):
         x = normal(n, device=device)
         padded = torch.zeros(-(-n // 2048) * 2048, device=device)

@@ -51,7 +51,7 @@ def binade(magnitude: Tensor) -> Tensor:
 
 
 def expected(x: Tensor) -> Split:
-    """What csrc/gemm/split/scale.h says, in float64."""
+    """What csrc/gemm/fp16x3/scale.h says, in float64."""
     wide = x.cpu().double()
     magnitude = wide.abs()
     largest = magnitude.amax(-1)

@@ -57,7 +57,7 @@ def test_problems() -> None:
 
 
 def test_variants() -> None:
-    assert "wgmma:128x256_pair" in sweep.variants("wgmma")
+    assert "wgmma:128x256_cluster2" in sweep.variants("wgmma")
     with pytest.raises(ValueError, match="no GEMM kernel 'naive' that chooses among variants"):
         sweep.variants("naive")
 

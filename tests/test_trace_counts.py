@@ -28,7 +28,7 @@ def test_transpose_reads_and_writes_every_element_once(kernel: str) -> None:
     for m, n in ((64, 64), (33, 45), (1, 100)):
         trace = transpose(kernel, m, n)
         assert trace.global_bytes_stored == 4 * m * n
-        if kernel == "gathered" and (m, n) != (1, 100):
+        if kernel == "unaligned" and (m, n) != (1, 100):
             # Whole vectors, each once; at the ends of a tile's rows also by its neighbours.
             assert 4 * m * n <= trace.global_bytes_loaded < 1.25 * 4 * m * n
         else:
@@ -154,7 +154,7 @@ def test_squares_need_no_shared_memory(dtype: torch.dtype) -> None:
 def test_gathered_moves_16_bytes_outside_wherever_rows_begin(dtype: torch.dtype) -> None:
     """Single elements only at the ends of columns and of the tensor; no conflict there either."""
     m, n, width = 1031, 517, 16 // dtype.itemsize
-    trace = transpose("gathered", m, n, dtype)
+    trace = transpose("unaligned", m, n, dtype)
     assert trace.conflicts == 0
     assert not trace.faults
     stores = lines(trace, STORES, "out")
@@ -168,7 +168,7 @@ def test_gathered_moves_16_bytes_outside_wherever_rows_begin(dtype: torch.dtype)
 
 def test_gathered_reads_sectors_once() -> None:
     """But for those at the ends of a tile's rows: cp.async would read twice what it must halve."""
-    for line in transpose("gathered", 1031, 517, torch.float32).launches[0].lines:
+    for line in transpose("unaligned", 1031, 517, torch.float32).launches[0].lines:
         if line.action == "copy_from" and line.requests > 1000:
             assert line.sectors < 1.1 * line.lanes / 2
             break
@@ -189,7 +189,7 @@ def test_gathered_takes_flat_runs_almost_without_conflicts(
     m: int, n: int, batch: int, ways_: int
 ) -> None:
     x = torch.ones(batch, m, n, dtype=torch.uint8)
-    trace = smem.trace("transpose", x, kernel="gathered")
+    trace = smem.trace("transpose", x, kernel="unaligned")
     (gather,) = [line for line in lines(trace, LOADS, "shared") if "elements" in line.text]
     assert gather.wavefronts <= ways_ * gather.requests
     assert not trace.faults
@@ -198,7 +198,7 @@ def test_gathered_takes_flat_runs_almost_without_conflicts(
 def test_runs_need_no_shared_memory() -> None:
     x = torch.ones(2, 16, 6, 64)
     trace = smem.trace("transpose", x, 1, 2)
-    assert trace.kernel == "runs"
+    assert trace.kernel == "strided_copy"
     assert trace.barriers == trace.wavefronts == 0
     (load,), (store,) = lines(trace, LOADS, "x"), lines(trace, STORES, "out")
     assert load.bytes_a_lane == store.bytes_a_lane == 16

@@ -1,7 +1,7 @@
 """Where lanes of a warp go different ways, the tracer counts requests as a GPU makes them.
 
 A GPU runs the lanes that stand at the same line in the same iteration together, and all lanes are
-together again behind an `if` or a loop. host_run runs one lane after the other, so the tracer has
+together again behind an `if` or a loop. cpu_emulator runs one lane after the other, so the tracer has
 to find out which accesses were one. Each number below is derived by hand.
 """
 

@@ -127,7 +127,7 @@ def run_shipped(
 
 @pytest.mark.parametrize("op", ["gemm", "transpose", "sum"])
 def test_every_shipped_kernel_is_clean(op: str) -> None:
-    second_file = "gemm/lanes/simt_traced.cpp" if op == "gemm" else ""
+    second_file = "gemm/simt/simt_traced.cpp" if op == "gemm" else ""
     reports = run_shipped(
         f"{op}/{op}_traced.cpp", f"{op}::KERNELS", name=f"all_{op}", second_file=second_file
     )
@@ -165,7 +165,7 @@ UNORDERED = {"race", "uninitialised"}  # some threads read before the store, oth
 TILED = ("gemm/ladder/tiled.cu", "gemm::tiled32")
 REGISTER_TILED = ("gemm/ladder/register_tiled.cu", "gemm::register_tiled")
 DOUBLE_BUFFERED = ("gemm/ladder/double_buffered.cu", "gemm::double_buffered")
-TWO_STAGES = "gemm/two_stages.h"
+TWO_STAGES = "gemm/mainloop_double_buffered.h"
 MUTANTS = {
     "tiled32, first barrier": Mutant(*TILED, BARRIER, UNORDERED, "As(ty, k)"),
     "tiled32, second barrier": Mutant(*TILED, BARRIER, RACE, "As(ty, tx) =", nth=1),
@@ -184,18 +184,18 @@ MUTANTS = {
         "transpose/ladder/tiled.cu", "transpose::tiled", BARRIER, UNORDERED, "tile(tx, i)"
     ),
     "sum tree, barrier": Mutant(
-        "sum/ladder/tree.cu", "sum::tree", BARRIER, UNORDERED, "sums(0, thread + stride)"
+        "reduce/ladder/tree.cu", "reduce::tree", BARRIER, UNORDERED, "sums(0, thread + stride)"
     ),
-    "rows, barrier": Mutant("sum/rows.h", "sum::rows", BARRIER, UNORDERED, "nodes(0, lane)"),
+    "rows, barrier": Mutant("reduce/rows.h", "reduce::rows", BARRIER, UNORDERED, "nodes(0, lane)"),
     "columns, barrier": Mutant(
-        *("sum/columns.h", "sum::columns"),
+        *("reduce/columns.h", "reduce::columns"),
         BARRIER,
         UNORDERED,
         "nodes(v, thread) =",
-        header="sum/column_block.h",
+        header="reduce/column_thread_map.h",
     ),
     "sum shuffle, barrier": Mutant(
-        "sum/ladder/shuffle.cu", "sum::shuffle", BARRIER, UNORDERED, "sums(0, warp) ="
+        "reduce/ladder/shuffle.cu", "reduce::shuffle", BARRIER, UNORDERED, "sums(0, warp) ="
     ),
     "tiled32, bounds of A": Mutant(*TILED, "at_or_zero", BOUNDS, "block.A", new="operator()"),
     "tiled32, bounds of B": Mutant(

@@ -15,8 +15,8 @@ TILES = [f"wgmma:{variant}" for variant in WGMMA.variants]
 OF_FLOATS = [
     f"wgmma:{variant}"
     for variant in (
-        *("128x256_pair", "128x192_pair", "128x128", "128x64"),
-        *("64x128", "64x64", "64x64_thrice"),
+        *("128x256_cluster2", "128x192_cluster2", "128x128", "128x64"),
+        *("64x128", "64x64", "64x64_3cta"),
     )
 ]
 

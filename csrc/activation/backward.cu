@@ -1,15 +1,15 @@
-// A thread runs down the columns of dz (sum/column_block.h), which it makes, stores and sums: dy
+// A thread runs down the columns of dz (reduce/column_thread_map.h), which it makes, stores and sums: dy
 // and z are read once, dz is written once and never read again.
 #include "activation/backward.h"
 #include "activation/gradient.h"
 #include "device/symbol.h"
-#include "sum/column_block.h"
-#include "sum/result.h"
+#include "reduce/column_thread_map.h"
+#include "reduce/store.h"
 
 namespace smem::activation {
 inline namespace SMEM_BUILD {
 
-using sum::ColumnsShape;
+using reduce::ColumnsShape;
 
 struct Argument {
   Problem problem;
@@ -47,17 +47,17 @@ struct RowsOfGradient {
 };
 
 template <typename T, int VEC, gemm::Activation ACTIVATION>
-__global__ void __launch_bounds__(sum::THREADS, sum::COLUMN_BLOCKS_AT_ONCE)
+__global__ void __launch_bounds__(reduce::THREADS, reduce::COLUMN_BLOCKS_AT_ONCE)
     backward_kernel(const __grid_constant__ Argument argument) {
-  using Acc = sum::Node<sum::Sum, T>;
+  using Acc = reduce::Node<reduce::Sum, T>;
   using Rows = RowsOfGradient<T, VEC, ACTIVATION>;
-  __shared__ Tile<Acc, VEC, sum::THREADS> nodes;
+  __shared__ Tile<Acc, VEC, reduce::THREADS> nodes;
   const Problem& problem = argument.problem;
-  const sum::Problem& sums = problem.sums;
-  const sum::ColumnThread<VEC> thread(argument.shape);
+  const reduce::Problem& sums = problem.sums;
+  const reduce::ColumnThread<VEC> thread(argument.shape);
   const bool exists = thread.output < sums.output_count;
 
-  sum::Leaf<T> run[VEC] = {};
+  reduce::Leaf<T> run[VEC] = {};
   if (exists) {
     const int64_t rows = sums.count, cols = sums.output_count;
     const auto view = [&](const gemm::Operand& operand) {
@@ -65,18 +65,18 @@ __global__ void __launch_bounds__(sum::THREADS, sum::COLUMN_BLOCKS_AT_ONCE)
                              operand.col_stride};
     };
     const Matrix<T> dz{static_cast<T*>(problem.dz), rows, cols, cols, 1};
-    thread.template reduce<T, sum::Sum>(
-        sum::LeafGroup<T, sum::Sum, VEC, Rows>{
+    thread.template reduce<T, reduce::Sum>(
+        reduce::LeafGroup<T, reduce::Sum, VEC, Rows>{
             sums, {view(problem.grad), view(problem.z), dz, thread.output}},
         run);
   }
   Acc node[VEC] = {};
 #pragma unroll
   for (int v = 0; v < VEC; ++v) node[v] = Acc(run[v]);
-  thread.template join<T, sum::Sum>(node, nodes);
+  thread.template join<T, reduce::Sum>(node, nodes);
   if (thread.y > 0 || !exists) return;
 #pragma unroll
-  for (int v = 0; v < VEC; ++v) sum::put_result(sums, thread.output + v, thread.chunk, node[v]);
+  for (int v = 0; v < VEC; ++v) reduce::put_result(sums, thread.output + v, thread.chunk, node[v]);
 }
 
 namespace {
@@ -117,7 +117,7 @@ void with_activation(gemm::Activation activation, const F& f) {
 template <typename F>
 auto with_instance(const Problem& problem, const F& f) {
   return with_float_type(problem.sums.in_dtype, [&](auto tag) {
-    constexpr int WIDTH = sum::COLUMN_WIDTH<typename decltype(tag)::type>;
+    constexpr int WIDTH = reduce::COLUMN_WIDTH<typename decltype(tag)::type>;
     if (rows_are_wide(problem, WIDTH)) return f(tag, std::integral_constant<int, WIDTH>{});
     return f(tag, std::integral_constant<int, 1>{});
   });
@@ -125,18 +125,18 @@ auto with_instance(const Problem& problem, const F& f) {
 
 int64_t chunks_of(const Problem& problem, const Device& device) {
   return with_instance(problem, [&](auto, auto width) {
-    return sum::columns_shape(problem.sums, device, width).chunks;
+    return reduce::columns_shape(problem.sums, device, width).chunks;
   });
 }
 
 void launch_backward(const Problem& problem, const Device& device) {
   with_instance(problem, [&](auto tag, auto width) {
     using T = typename decltype(tag)::type;
-    const ColumnsShape shape = sum::columns_shape(problem.sums, device, width);
+    const ColumnsShape shape = reduce::columns_shape(problem.sums, device, width);
     with_activation(problem.activation, [&](auto activation) {
       launch("activation_backward",
              backward_kernel<T, decltype(width)::value, decltype(activation)::value>,
-             {shape.blocks(), {sum::THREADS}}, device, Argument{problem, shape});
+             {shape.blocks(), {reduce::THREADS}}, device, Argument{problem, shape});
     });
   });
 }

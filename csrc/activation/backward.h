@@ -1,18 +1,18 @@
 // The gradient through an activation and the bias before it, in one pass over memory:
 //
 //   dz = dy * activation'(z)        dy, z, dz: rows x cols
-//   bias_gradient = the sums of dz's columns, in the order of sum/order.h
+//   bias_gradient = the sums of dz's columns, in the order of reduce/reduction_tree.h
 #pragma once
 
 #include "gemm/gemm.h"
-#include "sum/sum.h"
+#include "reduce/reduce.h"
 
 namespace smem::activation {
 
 struct Problem {
   /// The sums: of `sums.count` rows in `sums.output_count` columns; all of one dtype. Its `in` is
   /// not read.
-  sum::Problem sums;
+  reduce::Problem sums;
   gemm::Operand grad;  ///< dy
   gemm::Operand z;
   void* dz;  ///< contiguous

@@ -2,8 +2,8 @@
 
 #include "activation/backward.h"
 #include "bindings/passes.h"
-#include "sum/choice.h"
-#include "sum/order.h"
+#include "reduce/dispatch.h"
+#include "reduce/reduction_tree.h"
 
 namespace smem::bindings {
 namespace {
@@ -54,27 +54,27 @@ std::tuple<Tensor, Tensor> activation_backward(const Tensor& grad, const Tensor&
   trace_tensor("dz", dz);
   trace_tensor("bias_gradient", bias_gradient);
 
-  sum::Problem sums{};
-  sums.op = sum::Operator::sum;
+  reduce::Problem sums{};
+  sums.op = reduce::Operator::sum;
   sums.in_dtype = sums.out_dtype = *dtype_of(z.scalar_type());
   sums.out = bias_gradient.mutable_data_ptr();
   sums.count = rows;
-  sums.chain = sum::CHAIN;
+  sums.chain = reduce::CHAIN;
   sums.output_count = cols;
   sums.outputs.rank = 1;
   sums.outputs.size[0] = cols;
-  sums.outputs.stride[sum::OUT][0] = 1;
+  sums.outputs.stride[reduce::OUT][0] = 1;
   activation::Problem problem{sums, operand_of(grad_rows), operand_of(z_rows),
                               dz.mutable_data_ptr(), static_cast<Activation>(activation)};
   const activation::Backward& backward = activation::backward(place.build());
-  const auto table = sum::kernels(place.build());
+  const auto table = reduce::kernels(place.build());
   const Device& device = place.device();
   bool first = true;
-  run_passes(OP, sums, z, [&](const sum::Problem& pass) {
-    const sum::Kernel& next = *table.kernels[sum::choose(pass).kernel];
+  run_passes(OP, sums, z, [&](const reduce::Problem& pass) {
+    const reduce::Kernel& next = *table.kernels[reduce::choose(pass).kernel];
     const bool of_gradient = std::exchange(first, false);
     return Pass{of_gradient ? backward.chunks(problem, device) : next.chunks(pass, device),
-                sum::partial_of(next, pass), [&, of_gradient](const sum::Problem& cut) {
+                reduce::partial_of(next, pass), [&, of_gradient](const reduce::Problem& cut) {
                   if (!of_gradient) return next.launch(cut, device);
                   problem.sums = cut;
                   backward.launch(problem, device);

@@ -1,4 +1,4 @@
-// torch.ops.smem._activation_backward, on CUDA tensors and, by host_run, on CPU tensors.
+// torch.ops.smem._activation_backward, on CUDA tensors and, by cpu_emulator, on CPU tensors.
 #pragma once
 
 #include <tuple>

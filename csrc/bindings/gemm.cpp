@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "bindings/layout.h"
-#include "gemm/choice.h"
+#include "gemm/dispatch.h"
 #include "gemm/gemm.h"
 
 namespace smem::bindings {

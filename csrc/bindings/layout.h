@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "bindings/tensors.h"
-#include "device/loop.h"
+#include "device/offset_calculator.h"
 
 namespace smem::bindings {
 

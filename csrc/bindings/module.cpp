@@ -6,13 +6,13 @@
 #include "bindings/json.h"
 #include "bindings/trace.h"
 #include "device/device.h"
-#include "gemm/choice.h"
+#include "gemm/dispatch.h"
 #include "gemm/gemm.h"
-#include "host_run/interrupt.h"
+#include "cpu_emulator/interrupt.h"
 #include "smem_build_config.h"
-#include "sum/choice.h"
-#include "sum/sum.h"
-#include "transpose/choice.h"
+#include "reduce/dispatch.h"
+#include "reduce/reduce.h"
+#include "transpose/dispatch.h"
 #include "transpose/transpose.h"
 
 namespace smem::bindings {
@@ -22,21 +22,21 @@ constexpr DType GEMM_DTYPES[] = {DType::f64, DType::f32, DType::f16, DType::bf16
 
 bool takes_any_k(const gemm::Kernel& kernel) { return !kernel.largest_k; }
 bool takes_any_k(const transpose::Kernel&) { return true; }
-bool takes_any_k(const sum::Kernel&) { return true; }
+bool takes_any_k(const reduce::Kernel&) { return true; }
 
 bool takes_any_operator(const gemm::Kernel&) { return true; }
 bool takes_any_operator(const transpose::Kernel&) { return true; }
-bool takes_any_operator(const sum::Kernel& kernel) { return kernel.any_operator; }
+bool takes_any_operator(const reduce::Kernel& kernel) { return kernel.any_operator; }
 
 const char* float32_precision_of(const gemm::Kernel& kernel) {
   return gemm::name_of(kernel.float32);
 }
 const char* float32_precision_of(const transpose::Kernel&) { return "ieee"; }
-const char* float32_precision_of(const sum::Kernel&) { return "ieee"; }
+const char* float32_precision_of(const reduce::Kernel&) { return "ieee"; }
 
 gemm::TensorCores tensor_cores_of(const gemm::Kernel& kernel) { return kernel.tensor_cores; }
 gemm::TensorCores tensor_cores_of(const transpose::Kernel&) { return {}; }
-gemm::TensorCores tensor_cores_of(const sum::Kernel&) { return {}; }
+gemm::TensorCores tensor_cores_of(const reduce::Kernel&) { return {}; }
 
 std::vector<std::string> variants_of(const gemm::Kernel& kernel) {
   std::vector<std::string> names;
@@ -44,7 +44,7 @@ std::vector<std::string> variants_of(const gemm::Kernel& kernel) {
   return names;
 }
 std::vector<std::string> variants_of(const transpose::Kernel&) { return {}; }
-std::vector<std::string> variants_of(const sum::Kernel&) { return {}; }
+std::vector<std::string> variants_of(const reduce::Kernel&) { return {}; }
 
 /// What a kernel is built for, by name, and the argument of its `function` and `symbol` for that.
 template <typename Key>
@@ -64,7 +64,7 @@ Instances<size_t> instances(const transpose::Kernel&) {
   }
   return found;
 }
-Instances<DType> instances(const sum::Kernel&) {
+Instances<DType> instances(const reduce::Kernel&) {
   Instances<DType> found;
   for (int code = 0; code <= static_cast<int>(DType::boolean); ++code) {
     const auto dtype = static_cast<DType>(code);
@@ -98,7 +98,7 @@ std::string kernel_table() {
   std::vector<std::string> rows;
   describe("gemm", gemm::host_kernels(), rows);
   describe("transpose", transpose::host_kernels(), rows);
-  describe("sum", sum::host_kernels(), rows);
+  describe("sum", reduce::host_kernels(), rows);
   return json_array(rows);
 }
 
@@ -114,7 +114,7 @@ std::string build_info() {
 /// of the three tables.
 template <typename F>
 void for_each_instance(const gemm::KernelTable& gemms, const transpose::KernelTable& transposes,
-                       const sum::KernelTable& sums, const F& f) {
+                       const reduce::KernelTable& sums, const F& f) {
   const auto visit = [&](const char* op, const auto& table) {
     for (int i = 0; i < table.count; ++i) {
       const auto& kernel = *table.kernels[i];
@@ -136,7 +136,7 @@ std::string symbol_in(const std::string& text) {
 std::string kernel_symbols() {
   std::vector<std::string> rows;
   for_each_instance(
-      gemm::host_kernels(), transpose::host_kernels(), sum::host_kernels(),
+      gemm::host_kernels(), transpose::host_kernels(), reduce::host_kernels(),
       [&](const char* op, const auto& kernel, const std::string& dtype, auto key) {
         if (!kernel.symbol) return;
         rows.push_back(json_object({{"op", json(op)},
@@ -174,14 +174,14 @@ std::string active_blocks(int64_t op, int64_t kernel, int64_t key, int64_t max_t
     return active_blocks_in(transpose::device_kernels(), kernel, static_cast<size_t>(key),
                             max_threads, dynamic_shared_bytes);
   }
-  return active_blocks_in(sum::device_kernels(), kernel, dtype, max_threads, dynamic_shared_bytes);
+  return active_blocks_in(reduce::device_kernels(), kernel, dtype, max_threads, dynamic_shared_bytes);
 }
 
 /// On the current GPU.
 std::string kernel_resources() {
   std::vector<std::string> rows;
   for_each_instance(
-      gemm::device_kernels(), transpose::device_kernels(), sum::device_kernels(),
+      gemm::device_kernels(), transpose::device_kernels(), reduce::device_kernels(),
       [&](const char* op, const auto& kernel, const std::string& dtype, auto key) {
         const auto found = cuda_kernel_resources(kernel.function(key));
         if (!found) return;
@@ -408,6 +408,6 @@ PyModuleDef module = {
 }  // namespace smem::bindings
 
 extern "C" __attribute__((visibility("default"))) PyObject* PyInit__C() {
-  smem::host_run::set_interrupt_check(smem::bindings::run_signal_handlers);
+  smem::cpu_emulator::set_interrupt_check(smem::bindings::run_signal_handlers);
   return PyModule_Create(&smem::bindings::module);
 }

@@ -16,7 +16,7 @@
 #include "bindings/ceilings.h"
 #include "bindings/gemm.h"
 #include "bindings/split.h"
-#include "bindings/sum.h"
+#include "bindings/reduce.h"
 #include "bindings/transpose.h"
 
 namespace smem::bindings {

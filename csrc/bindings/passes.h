@@ -1,10 +1,10 @@
-// A reduction in several launches: each leaves a node (sum/order.h) of every chunk, which the next
+// A reduction in several launches: each leaves a node (reduce/reduction_tree.h) of every chunk, which the next
 // goes on from.
 #pragma once
 
 #include "bindings/layout.h"
 #include "bindings/tensors.h"
-#include "sum/sum.h"
+#include "reduce/reduce.h"
 
 namespace smem::bindings {
 
@@ -27,8 +27,8 @@ inline ScalarType node_type(DType dtype) {
 
 /// Solves `problem` by the passes that `pass_of(problem)` gives, until a single chunk is left.
 template <typename PassOf>
-void run_passes(const char* op, sum::Problem problem, const Tensor& like, const PassOf& pass_of) {
-  sum::Problem whole = problem;
+void run_passes(const char* op, reduce::Problem problem, const Tensor& like, const PassOf& pass_of) {
+  reduce::Problem whole = problem;
   OptionalTensor source, partial;
   for (bool last = false; !last;) {
     const auto pass = pass_of(problem);
@@ -39,7 +39,7 @@ void run_passes(const char* op, sum::Problem problem, const Tensor& like, const 
       problem.out_dtype = whole.out_dtype;
       problem.divisor = whole.divisor;
       for (int d = 0; d < problem.outputs.rank; ++d) {
-        problem.outputs.stride[sum::OUT][d] = whole.outputs.stride[sum::OUT][d];
+        problem.outputs.stride[reduce::OUT][d] = whole.outputs.stride[reduce::OUT][d];
       }
     } else {
       Sizes sizes;
@@ -51,7 +51,7 @@ void run_passes(const char* op, sum::Problem problem, const Tensor& like, const 
       problem.divisor = 1;
       int64_t step = problem.chunks;
       for (int d = problem.outputs.rank - 1; d >= 0; --d) {
-        problem.outputs.stride[sum::OUT][d] = step;
+        problem.outputs.stride[reduce::OUT][d] = step;
         step *= problem.outputs.size[d];
       }
     }
@@ -68,11 +68,11 @@ void run_passes(const char* op, sum::Problem problem, const Tensor& like, const 
     problem.reduced.size[0] = problem.count;
     problem.reduced.stride[0][0] = 1;
     // Nodes lie side by side: what kept two dimensions of the outputs apart in x is over.
-    Dims<sum::TENSORS> outputs;
+    Dims<reduce::TENSORS> outputs;
     for (int d = 0; d < problem.outputs.rank; ++d) {
       outputs.push_merged(
           {problem.outputs.size[d],
-           {problem.outputs.stride[sum::OUT][d], whole.outputs.stride[sum::OUT][d]}});
+           {problem.outputs.stride[reduce::OUT][d], whole.outputs.stride[reduce::OUT][d]}});
     }
     problem.outputs = whole.outputs = outputs.loop();
   }

@@ -1,12 +1,12 @@
 #include "bindings/split.h"
 
-#include "gemm/split/split.h"
+#include "gemm/fp16x3/split.h"
 
 namespace smem::bindings {
 namespace {
 
-using gemm::split::Split;
-using gemm::split::Workspace;
+using gemm::fp16x3::split::Split;
+using gemm::fp16x3::split::Workspace;
 
 constexpr const char* OP = "_split";
 
@@ -19,9 +19,9 @@ void check(const Tensor& x, int64_t part_length) {
     fail(std::string("smem.") + OP + ": x has dtype " + dtype_text(x.scalar_type()) +
          ", expected float32");
   }
-  if (part_length < 0 || part_length % gemm::split::PIECE != 0) {
+  if (part_length < 0 || part_length % gemm::fp16x3::split::PIECE != 0) {
     fail(std::string("smem.") + OP + ": part_length is " + std::to_string(part_length) +
-         ", expected a multiple of " + std::to_string(gemm::split::PIECE));
+         ", expected a multiple of " + std::to_string(gemm::fp16x3::split::PIECE));
   }
 }
 
@@ -63,9 +63,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool l
   }
   of_lines.push(split.lines);
   Sizes of_halves = of_lines;
-  of_halves.push(split.padded_length() / gemm::split::PIECE);
+  of_halves.push(split.padded_length() / gemm::fp16x3::split::PIECE);
   of_halves.push(2);
-  of_halves.push(gemm::split::PIECE);
+  of_halves.push(gemm::fp16x3::split::PIECE);
   Sizes of_extremes;
   of_extremes.push(static_cast<int64_t>(Workspace(split).extremes_bytes));
 
@@ -89,7 +89,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool l
   split.position = static_cast<int64_t*>(position.mutable_data_ptr());
   split.rest = static_cast<float*>(rest.mutable_data_ptr());
   split.extremes = extremes.mutable_data_ptr();
-  gemm::split::run(split, place.device(), place.build());
+  gemm::fp16x3::split::run(split, place.device(), place.build());
   return {halves, exponent, mark, position, rest};
 }
 

@@ -1,4 +1,4 @@
-// torch.ops.smem._split, on CUDA tensors and, by host_run, on CPU tensors.
+// torch.ops.smem._split, on CUDA tensors and, by cpu_emulator, on CPU tensors.
 #pragma once
 
 #include <tuple>
@@ -7,7 +7,7 @@
 
 namespace smem::bindings {
 
-/// halves, exponent, mark, position and rest of gemm/split/split.h for the lines of x: (..., lines,
+/// halves, exponent, mark, position and rest of gemm/fp16x3/split.h for the lines of x: (..., lines,
 /// K), or (..., K, lines) where the lines are last. halves is (..., lines, pieces, hi and lo,
 /// elements of a piece), the others (..., lines). With a part_length above 0 lines are cut into
 /// parts, and all results are (..., parts, lines ...).

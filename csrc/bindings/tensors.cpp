@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "host_run/trace/session.h"
+#include "cpu_emulator/trace/session.h"
 
 // Which of the two a torch offers depends on its version and build, so both are looked up weakly.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t, void**);
@@ -234,7 +234,7 @@ int kernel_index(const char* op, int64_t kernel_id, int kernels, int automatic) 
 }
 
 void trace_tensor(const char* name, const Tensor& tensor) {
-  if (auto* session = host_run::trace::Session::active()) {
+  if (auto* session = cpu_emulator::trace::Session::active()) {
     const auto offset = static_cast<uint64_t>(tensor.storage_offset()) * tensor.element_size();
     session->add_buffer(name, tensor.const_data_ptr(), bytes_spanned(tensor), offset);
   }
@@ -281,7 +281,7 @@ OnDeviceOf::OnDeviceOf(const char* op, const Tensor& tensor) : device_(HOST_DEVI
 
 Build OnDeviceOf::build() const {
   if (guard_) return Build::device;
-  return host_run::trace::Session::active() ? Build::traced : Build::host;
+  return cpu_emulator::trace::Session::active() ? Build::traced : Build::host;
 }
 
 }  // namespace smem::bindings

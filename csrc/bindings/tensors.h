@@ -96,12 +96,12 @@ constexpr int64_t VARIANT_STEP = 256;
 void trace_tensor(const char* name, const Tensor& tensor);
 
 /// Runs on the device of a tensor: makes it current, and gives its description and current stream.
-/// On the CPU: what host_run stands for.
+/// On the CPU: what cpu_emulator stands for.
 class OnDeviceOf {
  public:
   explicit OnDeviceOf(const char* op, const Tensor& tensor);
   const Device& device() const { return device_; }
-  /// Whose kernels run there: host_run's are traced while a trace is in progress.
+  /// Whose kernels run there: cpu_emulator's are traced while a trace is in progress.
   Build build() const;
 
  private:

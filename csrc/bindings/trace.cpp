@@ -4,12 +4,12 @@
 #include <stdexcept>
 
 #include "bindings/json.h"
-#include "host_run/trace/session.h"
+#include "cpu_emulator/trace/session.h"
 
 namespace smem::bindings {
 namespace {
 
-using host_run::trace::Session;
+using cpu_emulator::trace::Session;
 
 thread_local std::unique_ptr<Session> session;
 
@@ -24,7 +24,7 @@ std::string json_list(const std::vector<T>& values, const ToJson& to_json) {
   return json_array(items);
 }
 
-std::string row_json(const host_run::trace::Row& row) {
+std::string row_json(const cpu_emulator::trace::Row& row) {
   return json_object({{"file", json(row.file)},
                       {"function", json(row.function)},
                       {"line", json(uint64_t{row.line})},
@@ -46,7 +46,7 @@ std::string row_json(const host_run::trace::Row& row) {
                       {"example", json_numbers(row.example)}});
 }
 
-std::string fault_json(const host_run::trace::Fault& fault) {
+std::string fault_json(const cpu_emulator::trace::Fault& fault) {
   return json_object({{"kind", json(fault.kind)},
                       {"file", json(fault.file)},
                       {"line", json(uint64_t{fault.line})},
@@ -56,7 +56,7 @@ std::string fault_json(const host_run::trace::Fault& fault) {
                       {"count", json(fault.count)}});
 }
 
-std::string launch_json(const host_run::trace::Launch& launch) {
+std::string launch_json(const cpu_emulator::trace::Launch& launch) {
   const auto& a = launch.arithmetic;
   return json_object({{"kernel", json(launch.kernel)},
                       {"grid", json_numbers(launch.grid)},

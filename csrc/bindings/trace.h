@@ -7,7 +7,7 @@ namespace smem::bindings {
 
 void begin_trace();
 
-/// JSON: {"launches": [...], "tensors": {name: bytes}}, as host_run/trace/report.h has them.
+/// JSON: {"launches": [...], "tensors": {name: bytes}}, as cpu_emulator/trace/report.h has them.
 std::string end_trace();
 
 }  // namespace smem::bindings

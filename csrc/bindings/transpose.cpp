@@ -1,7 +1,7 @@
 #include "bindings/transpose.h"
 
 #include "bindings/transpose_layout.h"
-#include "transpose/choice.h"
+#include "transpose/dispatch.h"
 
 namespace smem::bindings {
 namespace {

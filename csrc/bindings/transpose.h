@@ -1,4 +1,4 @@
-// torch.ops.smem.transpose, on CUDA tensors and, by host_run, on CPU tensors.
+// torch.ops.smem.transpose, on CUDA tensors and, by cpu_emulator, on CPU tensors.
 #pragma once
 
 #include <vector>

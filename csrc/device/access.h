@@ -3,10 +3,10 @@
 // between the builds.
 #pragma once
 
-#include "device/number.h"
+#include "device/numeric_types.h"
 
 #ifdef SMEM_TRACED
-#include "host_run/trace/access.h"
+#include "cpu_emulator/trace/access.h"
 #endif
 
 namespace smem {
@@ -14,14 +14,14 @@ inline namespace SMEM_BUILD {
 
 #ifdef SMEM_TRACED
 
-using host_run::Site;
-using host_run::trace::copy_run;
-using host_run::trace::element;
-using host_run::trace::expect_inside;
-using host_run::trace::load;
-using host_run::trace::note_shared;
-using host_run::trace::Ref;
-using host_run::trace::store;
+using cpu_emulator::Site;
+using cpu_emulator::trace::copy_run;
+using cpu_emulator::trace::element;
+using cpu_emulator::trace::expect_inside;
+using cpu_emulator::trace::load;
+using cpu_emulator::trace::note_shared;
+using cpu_emulator::trace::Ref;
+using cpu_emulator::trace::store;
 
 template <typename T>
 Accumulator<std::remove_const_t<T>> to_accumulator(Ref<T>&& element) {
@@ -66,7 +66,7 @@ __device__ __forceinline__ void expect_inside(int64_t /*row*/, int64_t /*rows*/,
 #ifndef __CUDACC__
 /// Starts a copy that lands at the next wait for it.
 inline void copy_run(void* shared, const void* global, int bytes, int bytes_read, Site) {
-  host_run::copy_async({shared, bytes}, global, bytes_read);
+  cpu_emulator::copy_async({shared, bytes}, global, bytes_read);
 }
 #endif
 

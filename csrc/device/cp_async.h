@@ -48,7 +48,7 @@ __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 #endif
 #elif !defined(__CUDACC__)
-  host_run::commit_copies();
+  cpu_emulator::commit_copies();
 #endif
 }
 
@@ -61,7 +61,7 @@ __device__ __forceinline__ void wait_for_groups() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(GROUPS_LEFT) : "memory");
 #endif
 #elif !defined(__CUDACC__)
-  host_run::wait_for_groups(GROUPS_LEFT);
+  cpu_emulator::wait_for_groups(GROUPS_LEFT);
 #endif
 }
 
@@ -72,7 +72,7 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_all;\n" ::: "memory");
 #endif
 #elif !defined(__CUDACC__)
-  host_run::wait_for_copies();
+  cpu_emulator::wait_for_copies();
 #endif
 }
 

@@ -1,4 +1,4 @@
-// One call that launches a kernel: on a CUDA stream, or on the CPU under host_run.
+// One call that launches a kernel: on a CUDA stream, or on the CPU under cpu_emulator.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include "device/platform.h"
 
 #ifdef SMEM_TRACED
-#include "host_run/trace/session.h"
+#include "cpu_emulator/trace/session.h"
 #endif
 
 namespace smem {
@@ -19,13 +19,13 @@ constexpr size_t DEFAULT_SHARED_BYTES = 48 * 1024;
 /// The most blocks a one-dimensional grid can have.
 constexpr int64_t MAX_BLOCKS = INT32_MAX;
 
-/// What the device (or, for host_run, the device it stands for) offers to a launch.
+/// What the device (or, for cpu_emulator, the device it stands for) offers to a launch.
 struct Device {
   int capability;       ///< 10 * major + minor
   int multiprocessors;  ///< SMs
   size_t shared_bytes;  ///< the most shared memory a block may opt in to
-  void* stream;         ///< cudaStream_t; not used by host_run
-  bool host = false;    ///< host_run, which has no tensor cores
+  void* stream;         ///< cudaStream_t; not used by cpu_emulator
+  bool host = false;    ///< cpu_emulator, which has no tensor cores
   /// What the code was compiled for that the GPU runs of this binary: less than `capability` where
   /// the binary holds code for older GPUs only, 0 where it holds none that this GPU can run.
   int code_capability = capability;
@@ -36,7 +36,7 @@ struct Device {
   }
 };
 
-/// host_run stands for an H200: capability 9.0, 227 KiB of shared memory a block.
+/// cpu_emulator stands for an H200: capability 9.0, 227 KiB of shared memory a block.
 constexpr Device HOST_DEVICE{90, 132, 227 * 1024, nullptr, true};
 
 /// Throw. Apart from what calls them, because <string> would be half of a kernel's front end.
@@ -49,7 +49,7 @@ struct Geometry {
   int64_t blocks;
   dim3 threads;
   size_t dynamic_shared_bytes = 0;
-  bool early = false;  ///< it waits for the kernel before by itself (device/programmatic.h)
+  bool early = false;  ///< it waits for the kernel before by itself (device/pdl.h)
 };
 
 #ifdef __CUDACC__
@@ -95,9 +95,9 @@ void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry
   const dim3 grid{static_cast<unsigned>(geometry.blocks)};
   const auto body = [&] { kernel(argument); };
 #ifdef SMEM_TRACED
-  host_run::trace::run(name, grid, geometry.threads, geometry.dynamic_shared_bytes, body);
+  cpu_emulator::trace::run(name, grid, geometry.threads, geometry.dynamic_shared_bytes, body);
 #else
-  host_run::run(grid, geometry.threads, geometry.dynamic_shared_bytes, body);
+  cpu_emulator::run(grid, geometry.threads, geometry.dynamic_shared_bytes, body);
 #endif
 #endif
 }

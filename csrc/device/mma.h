@@ -6,7 +6,7 @@
 // of row l / 4. So such a part is 8 x 8 elements of 2 bytes, or 8 x 4 floats.
 #pragma once
 
-#include "device/number.h"
+#include "device/numeric_types.h"
 
 #ifdef __CUDACC__
 

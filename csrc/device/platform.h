@@ -1,8 +1,8 @@
-// One kernel source, three builds: nvcc compiles it for the GPU; a plain C++ compiler for host_run,
+// One kernel source, three builds: nvcc compiles it for the GPU; a plain C++ compiler for cpu_emulator,
 // once to be fast and once to be traced.
 //
 // The builds instantiate the same templates, so each lives in an inline namespace of its own:
-// without it the linker would merge a kernel's host stub with its host_run functions.
+// without it the linker would merge a kernel's host stub with its cpu_emulator functions.
 #pragma once
 
 #ifdef __CUDACC__
@@ -10,10 +10,10 @@
 #define SMEM_BUILD device_build
 #define SMEM_MAY_ALIAS
 #else
-#include "host_run/cuda_language.h"
+#include "cpu_emulator/cuda_language.h"
 #define SMEM_MAY_ALIAS [[gnu::may_alias]]
 #ifdef SMEM_TRACED
-#include "host_run/trace/language.h"
+#include "cpu_emulator/trace/language.h"
 #define SMEM_BUILD traced_build
 #else
 #define SMEM_BUILD host_build

@@ -104,7 +104,7 @@ __device__ __forceinline__ T* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];
   return reinterpret_cast<T*>(dynamic_shared_bytes);
 #else
-  const auto [begin, bytes] = host_run::dynamic_shared();
+  const auto [begin, bytes] = cpu_emulator::dynamic_shared();
   note_shared(begin, bytes, sizeof(T));
   return static_cast<T*>(begin);
 #endif

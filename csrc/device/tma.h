@@ -1,6 +1,6 @@
 // TMA: one thread has the copy engine move a box of a tensor between global and shared memory. What
 // lies outside the tensor comes as zeros and is not written. The tensor map (host side:
-// gemm/hopper/tensor_map.h) holds address, sizes, strides, box and swizzle; coordinates are in
+// gemm/sm90/tensor_map.h) holds address, sizes, strides, box and swizzle; coordinates are in
 // elements, the contiguous dimension first.
 // PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk.tensor". sm_90.
 #pragma once

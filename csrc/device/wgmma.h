@@ -7,7 +7,7 @@
 
 #include "device/major.h"
 #include "device/mbarrier.h"
-#include "device/number.h"
+#include "device/numeric_types.h"
 
 namespace smem {
 inline namespace SMEM_BUILD {

@@ -1,7 +1,7 @@
 // What is applied to z = alpha A B + beta C + bias, by the formulas of torch.nn.functional.
 #pragma once
 
-#include "device/number.h"
+#include "device/numeric_types.h"
 #include "gemm/gemm.h"
 
 namespace smem::gemm {

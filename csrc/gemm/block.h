@@ -5,7 +5,7 @@
 #include "device/tile.h"
 #include "device/vector.h"
 #include "gemm/activation.h"
-#include "gemm/chunk.h"
+#include "gemm/accumulation_order.h"
 #include "gemm/ladder.h"
 
 namespace smem::gemm {

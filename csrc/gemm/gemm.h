@@ -9,7 +9,7 @@
 
 #include "device/dtype.h"
 #include "device/launch.h"
-#include "device/loop.h"
+#include "device/offset_calculator.h"
 
 namespace smem::gemm {
 
@@ -56,7 +56,7 @@ struct Problem {
 };
 
 /// The GPUs whose tensor cores a kernel is written for. Without any it runs on all, and by
-/// host_run.
+/// cpu_emulator.
 struct TensorCores {
   int capability = 0;  ///< 10 * major + minor of the oldest that has them; 0: none needed
   bool alone = false;  ///< and no newer one: code for sm_90a, say, runs on 9.0 only

@@ -1,11 +1,11 @@
-// The same kernels and the same table, built for host_run.
+// The same kernels and the same table, built for cpu_emulator.
 
 #pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
 
 #include <iterator>
 
-#include "gemm/halves/fp16x3.cu"
-#include "gemm/hopper/wgmma.cu"
+#include "gemm/fp16x3/fp16x3.cu"
+#include "gemm/sm90/wgmma.cu"
 #include "gemm/ladder/double_buffered.cu"
 #include "gemm/ladder/naive.cu"
 #include "gemm/ladder/panel.cu"

@@ -6,8 +6,8 @@
 
 #include <iterator>
 
-#include "gemm/halves/fp16x3.cu"
-#include "gemm/hopper/wgmma.cu"
+#include "gemm/fp16x3/fp16x3.cu"
+#include "gemm/sm90/wgmma.cu"
 #include "gemm/ladder/double_buffered.cu"
 #include "gemm/ladder/naive.cu"
 #include "gemm/ladder/panel.cu"

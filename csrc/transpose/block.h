@@ -1,7 +1,7 @@
 // What the transpose kernels share: the block's tile, the element types, the row of the table.
 #pragma once
 
-#include "device/number.h"
+#include "device/numeric_types.h"
 #include "device/symbol.h"
 #include "device/tile.h"
 #include "transpose/ladder.h"

@@ -7,10 +7,10 @@
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
-extern const Kernel naive, tiled, padded, swizzled, runs, gathered, vectorized;
+extern const Kernel naive, tiled, padded, swizzled, strided_copy, unaligned, vectorized;
 
 inline constexpr const Kernel* KERNELS[] = {&naive, &tiled,    &padded,    &swizzled,
-                                            &runs,  &gathered, &vectorized};
+                                            &strided_copy,  &unaligned, &vectorized};
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::transpose

@@ -21,12 +21,12 @@ constexpr int MAX_THREADS = 256;
 /// And at least these, for tiles of 8 KiB where elements have 1 or 2 bytes, of 4 KiB where more.
 constexpr int min_threads(size_t element_bytes) { return element_bytes == 1 ? 32 : 64; }
 
-/// Matrices of middling size are turned in registers alone (`squares.h`). Threads of a block;
+/// Matrices of middling size are turned in registers alone (`register_transpose.h`). Threads of a block;
 /// squares below each other and side by side that a warp has.
 constexpr int squares_threads(size_t element_bytes) { return element_bytes == 1 ? 64 : 128; }
 constexpr int LOG2_SQUARES_DOWN = 2, LOG2_SQUARES_ACROSS = 3;
 
-/// `runs`: threads of a block, and elements that each has under way.
+/// `strided_copy`: threads of a block, and elements that each has under way.
 constexpr int RUNS_THREADS = 256;
 constexpr int RUNS_A_THREAD = 4;
 
@@ -61,7 +61,7 @@ constexpr int squares_cols(size_t element_bytes) {
   return static_cast<int>(16 / element_bytes) << LOG2_SQUARES_ACROSS;
 }
 
-/// The elements of a run, as a power of two, that `runs` gives to a block.
+/// The elements of a run, as a power of two, that `strided_copy` gives to a block.
 int log2_run(const Problem& problem);
 
 /// What lies along a line of a matrix: vectors of 16 bytes at multiples of 16 bytes, elements side

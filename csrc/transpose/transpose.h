@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "device/launch.h"
-#include "device/loop.h"
+#include "device/offset_calculator.h"
 
 namespace smem::transpose {
 

@@ -1,14 +1,14 @@
-// The same kernels and the same table, built for host_run.
+// The same kernels and the same table, built for cpu_emulator.
 
 #pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
 
 #include <iterator>
 
-#include "transpose/gathered.cu"
+#include "transpose/unaligned.cu"
 #include "transpose/ladder/naive.cu"
 #include "transpose/ladder/swizzled.cu"
 #include "transpose/ladder/tiled.cu"
-#include "transpose/runs.cu"
+#include "transpose/strided_copy.cu"
 #include "transpose/vectorized.cu"
 
 namespace smem::transpose {

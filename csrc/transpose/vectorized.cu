@@ -12,13 +12,13 @@
 // of up to 8 sub-blocks side by side: at one place without the XOR, at 8 with it. They read 8
 // units in a row, whose x is the same.
 //
-// Bytes, and narrow matrices of small elements, come by cp.async instead (vectorized_copies.h), and
-// matrices of middling size need no shared memory (squares.h).
+// Bytes, and narrow matrices of small elements, come by cp.async instead (vectorized_cp_async.h), and
+// matrices of middling size need no shared memory (register_transpose.h).
 //
-// Rows must begin at multiples of 16 bytes on both sides; `gathered` is for all others. Asked for
+// Rows must begin at multiples of 16 bytes on both sides; `unaligned` is for all others. Asked for
 // by name, this kernel takes them element by element.
-#include "transpose/squares.h"
-#include "transpose/vectorized_copies.h"
+#include "transpose/register_transpose.h"
+#include "transpose/vectorized_cp_async.h"
 
 namespace smem::transpose {
 inline namespace SMEM_BUILD {

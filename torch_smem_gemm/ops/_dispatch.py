@@ -269,7 +269,7 @@ def raise_interruption(error: RuntimeError) -> None:
 
     Ctrl-C's handler raises KeyboardInterrupt. C++ cannot throw it through torch's dispatcher.
     """
-    if str(error).startswith("host_run: interrupted"):
+    if str(error).startswith("cpu_emulator: interrupted"):
         interruption = _C.take_interruption()
         if interruption is not None:
             raise interruption from None

@@ -319,7 +319,7 @@ def _describe_split(
 ) -> list[tuple[Any, torch.dtype]]:
     """Pieces of each line, 32 fp16 hi and their lo; exponent, mark, position and rest of lines.
 
-    Or of each part of each line. See csrc/gemm/split.
+    Or of each part of each line. See csrc/gemm/fp16x3.
     """
     check_split(x, part_length)
     *of_lines, length = (x.mT if lines_last else x).shape

@@ -1,6 +1,6 @@
 // double_buffered: the next step's tiles arrive by cp.async while this step multiplies.
 //
-// Over register_tiled: two stages of shared memory (gemm/two_stages.h). Copies into one run in the
+// Over register_tiled: two stages of shared memory (gemm/mainloop_double_buffered.h). Copies into one run in the
 // background (cp.async needs no register and no thread waits for it) while the products of the
 // other are made, so the latency of global memory hides behind 16 * 64 FMAs a thread. One barrier a
 // step is enough: it says both that the stage to read has landed and that the stage to overwrite is
@@ -8,7 +8,7 @@
 // cp.async may put each where it likes. Two-byte elements, and chips before sm_80, have no
 // cp.async: there the copies pass through registers. Reads: A ceil(N/128) times, B ceil(M/128)
 // times. Writes: out once.
-#include "gemm/two_stages.h"
+#include "gemm/mainloop_double_buffered.h"
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {

@@ -17,7 +17,7 @@
 
 #include "device/target.h"
 #include "gemm/block.h"
-#include "gemm/operand_tile.h"
+#include "gemm/smem_layout.h"
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {

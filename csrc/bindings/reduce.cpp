@@ -1,0 +1,269 @@
+#include "bindings/reduce.h"
+
+#include <algorithm>
+
+#include "bindings/layout.h"
+#include "bindings/passes.h"
+#include "reduce/dispatch.h"
+#include "reduce/reduction_tree.h"
+#include "reduce/reduce.h"
+
+namespace smem::bindings {
+namespace {
+
+/// What one of the ops is, and by which name it speaks.
+struct Reduction {
+  const char* name;
+  reduce::Operator op;
+  bool divides;
+
+  [[noreturn]] void fail(const std::string& message) const {
+    bindings::fail(std::string("smem.") + name + ": " + message);
+  }
+};
+
+constexpr Reduction SUM{"sum", reduce::Operator::sum, false};
+constexpr Reduction MEAN{"mean", reduce::Operator::sum, true};
+constexpr Reduction AMAX{"amax", reduce::Operator::max, false};
+constexpr Reduction AMIN{"amin", reduce::Operator::min, false};
+
+bool is_complex(ScalarType type) {
+  return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat ||
+         type == ScalarType::ComplexDouble;
+}
+
+/// A complex number is two reals side by side.
+ScalarType real_of(ScalarType type) {
+  switch (type) {
+    case ScalarType::ComplexHalf:
+      return ScalarType::Half;
+    case ScalarType::ComplexFloat:
+      return ScalarType::Float;
+    case ScalarType::ComplexDouble:
+      return ScalarType::Double;
+    default:
+      return type;
+  }
+}
+
+/// Throws unless the op takes x's dtype and can give the one asked for.
+void check_dtypes(const Reduction& reduction, ScalarType in, const OptionalType& asked) {
+  const auto check = [&](const std::string& subject, ScalarType type) {
+    const bool known = dtype_of(real_of(type)).has_value();
+    if (reduction.op == reduce::Operator::sum ? known : known && !is_complex(type)) return;
+    reduction.fail(subject + dtype_text(type) + ", expected a float, " +
+                   (reduction.op == reduce::Operator::sum ? "complex, " : "") +
+                   "bool, uint8 or signed integer dtype of torch." + reduction.name);
+  };
+  check("x has dtype ", in);
+  if (asked) check("dtype is ", *asked);
+  if (reduction.divides && *dtype_of(real_of(asked.value_or(in))) >= DType::i64) {
+    reduction.fail(std::string(asked ? "dtype is " : "x has dtype ") +
+                   dtype_text(asked.value_or(in)) +
+                   (asked ? ", expected a float or complex dtype"
+                          : ", expected a float or complex dtype, or one as dtype"));
+  }
+}
+
+/// As torch.sum: integers and bool are summed to int64 unless asked otherwise.
+ScalarType result_type(const Reduction& reduction, ScalarType in, const OptionalType& asked) {
+  if (asked) return *asked;
+  const bool is_integer = *dtype_of(real_of(in)) >= DType::i64;
+  return reduction.op == reduce::Operator::sum && is_integer ? ScalarType::Long : in;
+}
+
+/// Whether the kernels sum `in` to `out` as if each element had first been converted.
+bool sums_directly(ScalarType in, ScalarType out) {
+  if (in == out) return true;
+  const DType from = *dtype_of(real_of(in)), to = *dtype_of(real_of(out));
+  if (is_complex(in) != is_complex(out)) return false;
+  if (to == DType::f32) return from == DType::f16 || from == DType::bf16;
+  return from >= DType::i64 && to >= DType::i64 && to != DType::boolean;
+}
+
+struct Plan {
+  std::array<bool, MAX_DIMS> reduced{};
+  Sizes result;
+
+  Plan(const Reduction& reduction, const Sizes& sizes, const OptionalDims& dim, bool keepdim) {
+    const int64_t limit = std::max(sizes.count, 1);
+    const bool all = !dim || dim->empty();
+    for (int d = 0; d < sizes.count; ++d) reduced[d] = all;
+    std::array<bool, MAX_DIMS> seen{};
+    for (int64_t d : all ? std::vector<int64_t>{} : *dim) {
+      if (d < -limit || d >= limit) {
+        reduction.fail("dim holds " + std::to_string(d) + ", expected " + std::to_string(-limit) +
+                       " to " + std::to_string(limit - 1));
+      }
+      const int64_t wrapped = d < 0 ? d + limit : d;
+      if (seen[wrapped]) {
+        reduction.fail("dim holds dimension " + std::to_string(wrapped) + " more than once");
+      }
+      seen[wrapped] = true;
+      reduced[wrapped] = true;
+    }
+    for (int d = 0; d < sizes.count; ++d) {
+      if (reduced[d] && sizes.at[d] == 0 && reduction.op != reduce::Operator::sum) {
+        reduction.fail("x is " + shape_text(sizes) + ", expected elements along dimension " +
+                       std::to_string(d) + ", which is reduced");
+      }
+      if (!reduced[d]) {
+        result.push(sizes.at[d]);
+      } else if (keepdim) {
+        result.push(1);
+      }
+    }
+  }
+};
+
+Tensor permuted(const Tensor& x, const std::vector<int64_t>& order) {
+  std::array<StableIValue, 2> stack{torch::stable::detail::from(x),
+                                    torch::stable::detail::from(order)};
+  TORCH_ERROR_CODE_CHECK(
+      torch_call_dispatcher("aten::permute", "", stack.data(), TORCH_ABI_VERSION));
+  return torch::stable::detail::to<Tensor>(stack[0]);
+}
+
+/// A copy of x with the reduced dimensions last, for one whose dimensions need too many loops.
+Tensor packed(const Tensor& x, const Plan& plan, int dims) {
+  std::vector<int64_t> order;
+  for (const bool reduced : {false, true}) {
+    for (int d = 0; d < dims; ++d) {
+      if (plan.reduced[d] == reduced) order.push_back(d);
+    }
+  }
+  int64_t outputs = 1;
+  for (int d = 0; d < dims; ++d) outputs *= plan.reduced[d] ? 1 : x.size(d);
+  return torch::stable::reshape(permuted(x, order), {outputs, x.numel() / outputs});
+}
+
+void run(const Reduction& reduction, const Tensor& x, const Plan& plan, int64_t kernel_code,
+         const Tensor& out) {
+  if (out.numel() == 0) return;
+  const OnDeviceOf place(reduction.name, x);
+  const Sizes sizes = sizes_of(x), strides = strides_of(x), out_strides = strides_of(out);
+  const bool kept = out_strides.count == sizes.count;
+  const int64_t parts = is_complex(x.scalar_type()) ? 2 : 1;
+
+  // The reduced dimensions stay in their order, which is the elements'; the outputs may come in
+  // any, and the nearest ones come last.
+  Dims<reduce::TENSORS> given, outputs;
+  Dims<1> reduced;
+  int o = 0;
+  for (int d = 0; d < sizes.count; ++d) {
+    if (plan.reduced[d]) {
+      reduced.push_merged({sizes.at[d], {strides.at[d] * parts}});
+      o += kept;
+    } else {
+      given.push({sizes.at[d], {strides.at[d] * parts, out_strides.at[o++] * parts}});
+    }
+  }
+  if (parts == 2) given.push({2, {1, 1}});
+  std::stable_sort(given.at.begin(), given.at.begin() + given.count,
+                   [](const auto& a, const auto& b) { return a.stride[0] > b.stride[0]; });
+  for (int d = 0; d < given.count; ++d) outputs.push_merged(given.at[d]);
+
+  if (outputs.count > MAX_RANK || reduced.count > MAX_RANK) {
+    Sizes flat;
+    const Tensor matrix = packed(x, plan, sizes.count);
+    flat.push(matrix.size(0));
+    const Tensor result = empty(reduction.name, flat, out.scalar_type(), x);
+    run(reduction, matrix, Plan(reduction, sizes_of(matrix), std::vector<int64_t>{1}, false),
+        kernel_code, result);
+    Tensor target = out;
+    torch::stable::copy_(target,
+                         torch::stable::reshape(
+                             result, std::vector<int64_t>(out.sizes().begin(), out.sizes().end())));
+    return;
+  }
+
+  const auto table = reduce::kernels(place.build());
+  const int index = kernel_index(reduction.name, kernel_code, table.count, -1);
+  const reduce::Kernel* const named = index < 0 ? nullptr : table.kernels[index];
+  if (named && !named->any_operator && (reduction.divides || reduction.op != SUM.op)) {
+    reduction.fail(std::string("kernel '") + named->name + "' only sums");
+  }
+  trace_tensor("x", x);
+  trace_tensor("out", out);
+  reduce::Problem problem{};
+  problem.op = reduction.op;
+  problem.in_dtype = *dtype_of(real_of(x.scalar_type()));
+  problem.out_dtype = *dtype_of(real_of(out.scalar_type()));
+  problem.in = x.const_data_ptr();
+  problem.out = out.mutable_data_ptr();
+  problem.count = 1;
+  for (int d = 0; d < sizes.count; ++d) problem.count *= plan.reduced[d] ? sizes.at[d] : 1;
+  problem.divisor = reduction.divides ? problem.count : 1;
+  problem.chain = reduce::CHAIN;
+  problem.outputs = outputs.loop();
+  problem.output_count = problem.outputs.count();
+  problem.reduced = reduced.loop();
+  run_passes(reduction.name, problem, x, [&](const reduce::Problem& pass) {
+    const reduce::Kernel& kernel = named ? *named : *table.kernels[reduce::choose(pass).kernel];
+    return Pass{kernel.chunks(pass, place.device()), reduce::partial_of(kernel, pass),
+                [&](const reduce::Problem& cut) { kernel.launch(cut, place.device()); }};
+  });
+}
+
+Tensor converted(const Tensor& x, ScalarType type) {
+  return sums_directly(x.scalar_type(), type) ? x : torch::stable::to(x, type);
+}
+
+Tensor reduce(const Reduction& reduction, const Tensor& x, const OptionalDims& dim, bool keepdim,
+              const OptionalType& dtype, int64_t kernel) {
+  check_dtypes(reduction, x.scalar_type(), dtype);
+  const ScalarType type = result_type(reduction, x.scalar_type(), dtype);
+  const Plan plan(reduction, sizes_of(x), dim, keepdim);
+  const Tensor out = empty(reduction.name, plan.result, type, x);
+  run(reduction, converted(x, type), plan, kernel, out);
+  return out;
+}
+
+void reduce_out(const Reduction& reduction, const Tensor& x, const OptionalDims& dim, bool keepdim,
+                const OptionalType& dtype, int64_t kernel, const Tensor& out) {
+  check_dtypes(reduction, x.scalar_type(), dtype);
+  const ScalarType type = result_type(reduction, x.scalar_type(), dtype);
+  const Plan plan(reduction, sizes_of(x), dim, keepdim);
+  check_out(reduction.name, out, plan.result, type, x);
+  write_out(reduction.name, out, may_overlap(x, out), [&](const Tensor& target) {
+    run(reduction, converted(x, type), plan, kernel, target);
+  });
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+           int64_t kernel) {
+  return reduce(SUM, x, dim, keepdim, dtype, kernel);
+}
+void sum_out(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+             int64_t kernel, const Tensor& out) {
+  reduce_out(SUM, x, dim, keepdim, dtype, kernel, out);
+}
+
+Tensor mean(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+            int64_t kernel) {
+  return reduce(MEAN, x, dim, keepdim, dtype, kernel);
+}
+void mean_out(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
+              int64_t kernel, const Tensor& out) {
+  reduce_out(MEAN, x, dim, keepdim, dtype, kernel, out);
+}
+
+Tensor amax(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel) {
+  return reduce(AMAX, x, dim, keepdim, {}, kernel);
+}
+void amax_out(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel,
+              const Tensor& out) {
+  reduce_out(AMAX, x, dim, keepdim, {}, kernel, out);
+}
+
+Tensor amin(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel) {
+  return reduce(AMIN, x, dim, keepdim, {}, kernel);
+}
+void amin_out(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel,
+              const Tensor& out) {
+  reduce_out(AMIN, x, dim, keepdim, {}, kernel, out);
+}
+
+}  // namespace smem::bindings

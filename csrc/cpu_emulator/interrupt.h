@@ -1,0 +1,17 @@
+// Lets the program that runs a kernel on the CPU stop it.
+#pragma once
+
+#include <stdexcept>
+
+namespace smem::cpu_emulator {
+
+/// The run was stopped between two blocks.
+struct Interrupted : std::runtime_error {
+  Interrupted() : std::runtime_error("cpu_emulator: interrupted by a signal") {}
+};
+
+/// Sets the function that `run` calls now and then between two blocks, on the thread that called
+/// `run`. Where it returns true, `run` throws Interrupted. Null, the default: `run` never asks.
+void set_interrupt_check(bool (*is_interrupted)());
+
+}  // namespace smem::cpu_emulator

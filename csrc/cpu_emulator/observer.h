@@ -1,0 +1,47 @@
+// What a block tells of its threads while they run; the tracer listens.
+#pragma once
+
+#include "cpu_emulator/cpu_emulator.h"
+
+namespace smem::cpu_emulator {
+
+/// A shuffle is two: all have given their values, all have taken theirs. Nobody hears of the
+/// second.
+enum class WarpSync { barrier, shuffle, shuffle_end };
+
+struct Copy {
+  void* to;
+  int bytes;
+  unsigned char data[16];
+};
+
+class Observer {
+ public:
+  virtual ~Observer() = default;
+
+  /// `block_number` counts through the grid, x first.
+  virtual void block_begins(dim3 block_index, uint64_t block_number, unsigned threads,
+                            SharedRun dynamic_shared) = 0;
+  virtual void thread_ends(unsigned thread) = 0;
+
+  virtual void thread_at_barrier(unsigned thread, Site site) = 0;
+  /// `arrived` threads go on; where they are fewer than `threads`, the others have ended.
+  virtual void barrier_opens(unsigned arrived, unsigned threads) = 0;
+
+  /// `bytes` that the lane gives, 0 at a barrier.
+  virtual void lane_at_warp_sync(unsigned thread, WarpSync kind, int bytes, unsigned mask,
+                                 Site site) = 0;
+  /// The lanes in `passed` go on; `alive` are those of the warp that have not ended.
+  virtual void warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed, unsigned alive) = 0;
+  /// A shuffle asks for the value of a lane that gives none.
+  virtual void shuffle_without_source(unsigned thread, unsigned source, Site site) = 0;
+
+  /// The thread has waited: the copy's bytes are being written.
+  virtual void copy_lands(unsigned thread, const Copy& copy) = 0;
+
+  /// Some threads' waiting never ends. `text` says which and where.
+  virtual void deadlock(const char* text, Site site) = 0;
+  virtual void block_ends() = 0;
+};
+
+}  // namespace smem::cpu_emulator

@@ -1,0 +1,66 @@
+// What a trace says of one launch.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cpu_emulator/trace/counted.h"
+
+namespace smem::cpu_emulator::trace {
+
+enum class Action { load, store, copy_from, copy_to, barrier, warp_barrier, shuffle };
+
+constexpr const char* name_of(Action action) {
+  constexpr const char* NAMES[] = {"load",    "store",        "copy_from", "copy_to",
+                                   "barrier", "warp_barrier", "shuffle"};
+  return NAMES[static_cast<int>(action)];
+}
+
+constexpr int64_t INACTIVE = -1;
+
+/// One line of the source, one thing that it does there: to one tensor or to shared memory.
+struct Row {
+  std::string file, function;
+  unsigned line, column;
+  Action action;
+  std::string memory;           ///< the tensor's name, "shared", or empty for barriers and shuffles
+  int bytes_a_lane;             ///< 0 for barriers and shuffles
+  uint64_t requests = 0;        ///< one for each warp and execution
+  uint64_t lanes = 0;           ///< threads over all requests
+  uint64_t distinct_bytes = 0;  ///< over requests; what lanes share is counted once
+  uint64_t sectors = 0;         ///< of 32 bytes, global memory
+  uint64_t wavefronts = 0;      ///< passes through the banks, shared memory
+  uint64_t conflicts = 0;       ///< passes beyond those that the width asks for
+  uint64_t worst = 0;           ///< most sectors, or wavefronts, of one request
+  /// The same, where the compiler merges this line's loads: see MergedLoads. Equal to the above
+  /// where it cannot.
+  uint64_t merged_requests = 0, merged_wavefronts = 0, merged_conflicts = 0;
+  bool ambiguous = false;  ///< lanes came here a different number of times: see WarpLog
+  uint64_t example_block = 0;
+  std::array<int64_t, 32> example;  ///< byte offsets of the worst request's lanes, or INACTIVE
+};
+
+/// Something that would be wrong on the GPU.
+struct Fault {
+  std::string kind;  ///< "race", "out of bounds", ...
+  std::string file;
+  unsigned line;
+  unsigned block[3];
+  std::string threads;  ///< "17", "3 and 35"
+  std::string detail;
+  uint64_t count = 1;  ///< how often, the first time being described
+};
+
+struct Launch {
+  std::string kernel;
+  unsigned grid[3], block[3];
+  uint64_t dynamic_shared_bytes;
+  uint64_t static_shared_bytes = 0;  ///< of the tiles that were used
+  std::vector<Row> rows{};           ///< by file and line
+  Arithmetic arithmetic{};
+  std::vector<Fault> faults{};
+};
+
+}  // namespace smem::cpu_emulator::trace

@@ -1,0 +1,130 @@
+// Which kernel `auto` runs, and what a kernel asked for by name requires.
+#include <stdexcept>
+#include <string>
+
+#include "gemm/dispatch.h"
+#include "gemm/gemm.h"
+
+namespace smem::gemm {
+
+namespace {
+
+std::string capability_text(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
+/// "float16 and bfloat16"
+std::string dtypes_text(const Kernel& kernel) {
+  std::string text;
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
+    if (!kernel.takes(dtype)) continue;
+    const char* separator = text.empty() ? "" : text.find(' ') == text.npos ? " and " : ", ";
+    text = name_of(dtype) + (separator + text);
+  }
+  return text;
+}
+
+}  // namespace
+
+void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device) {
+  const auto refuse = [&](const std::string& why) {
+    throw std::runtime_error(std::string("smem.gemm: kernel '") + kernel.name + "' " + why);
+  };
+  if (const TensorCores& needed = kernel.tensor_cores; needed.capability > 0) {
+    const std::string capability = capability_text(needed.capability);
+    if (device.host || !needed.fit(device.capability)) {
+      refuse("runs on tensor cores and needs a GPU of compute capability " + capability +
+             (needed.alone ? ", got " : " or newer, got ") +
+             (device.host ? "CPU tensors" : capability_text(device.capability)));
+    }
+    if (!needed.fit(device.code_capability)) {
+      refuse("needs code for compute capability " + capability + (needed.alone ? "" : " or newer") +
+             ", which this build does not hold for this GPU (" +
+             capability_text(device.capability) +
+             "); rebuild with TORCH_CUDA_ARCH_LIST=" + arch_list_for(device));
+    }
+  }
+  if (!kernel.takes(problem.dtype)) {
+    refuse("takes " + dtypes_text(kernel) + ", got " + name_of(problem.dtype));
+  }
+  if (problem.dtype == DType::f32 && !kernel.keeps(problem.precision)) {
+    refuse(std::string("computes float32 in ") + name_of(kernel.float32) + ", got precision " +
+           name_of(problem.precision));
+  }
+  if (problem.variant >= 0 && kernel.has_variant &&
+      !kernel.has_variant(problem.variant, problem.dtype)) {
+    refuse(std::string("has no variant '") + kernel.variants[problem.variant] + "' for " +
+           name_of(problem.dtype));
+  }
+  if (!kernel.largest_k) return;
+  const int64_t largest = kernel.largest_k(problem.dtype, device.shared_bytes);
+  if (problem.K <= largest) return;
+  refuse("needs shared memory in proportion to K; with " + std::to_string(device.shared_bytes) +
+         " bytes a block the largest K is " + std::to_string(largest) + " for " +
+         name_of(problem.dtype) + ", got " + std::to_string(problem.K));
+}
+
+std::string arch_list_for(const Device& device) {
+  return capability_text(device.capability) + (device.capability == 90 ? "a" : "");
+}
+
+std::vector<std::string> kernels_without_code(const KernelTable& table, const Device& device) {
+  std::vector<std::string> names;
+  for (int i = 0; i < table.count; ++i) {
+    const TensorCores& needed = table.kernels[i]->tensor_cores;
+    if (needed.fit(device.capability) && !needed.fit(device.code_capability)) {
+      names.emplace_back(table.kernels[i]->name);
+    }
+  }
+  return names;
+}
+
+Choice choose(const Problem& problem, const Device& device) {
+  // A function of N and K alone: fp16x3 has other bits than the SIMT kernels. Torch | simt | fp16x3
+  // in us: 256^3 12 | 12 | 18, 512^3 18 | 23 | 22, 1024^3 64 | 76 | 35; with few columns
+  // 16 x 16 x 1048576 224 | 98 | 177; with a short K, where out is most of the work,
+  // 64 x 32768 x 64 14 | 15 | 41. Below these limits it gains at the largest M alone. Not even
+  // there with 64 columns and a long K: 8192 and 32,768 x 64 x 8192 208 | 223 | 231 and 754 | 842 |
+  // 845, 64 x 64 x 262,144 91 | 89 | 114.
+  constexpr int64_t FEWEST_COLUMNS = 64, SHORTEST_K = 128, SMALLEST_B = 1 << 17, LONG_K = 8192;
+  const bool is_wide =
+      problem.N > FEWEST_COLUMNS || (problem.N == FEWEST_COLUMNS && problem.K < LONG_K);
+  if (problem.dtype == DType::f32 && problem.precision == Precision::fp32 && device.runs_sm90a() &&
+      is_wide && problem.K >= SHORTEST_K && problem.N * problem.K >= SMALLEST_B) {
+    return {index_of(host_kernels(), "fp16x3"),
+            "float32 by three float16 products on Hopper's tensor cores"};
+  }
+  const bool tf32 = problem.dtype == DType::f32 && problem.precision == Precision::tf32;
+  if ((size_of(problem.dtype) == 2 || tf32) && device.runs_sm90a()) {
+    return {index_of(host_kernels(), "wgmma"),
+            (tf32 ? "tf32" : name_of(problem.dtype)) + std::string(" on Hopper's tensor cores")};
+  }
+  if ((size_of(problem.dtype) == 2 || tf32) && device.code_capability >= 80 && !device.host) {
+    return {index_of(host_kernels(), "tensor_core"),
+            (tf32 ? "tf32" : name_of(problem.dtype)) +
+                std::string(" on tensor cores, the same bits at every M")};
+  }
+  // Its bits are those of all SIMT kernels, so it may choose its tile, and cut K, as M suits it.
+  if (size_of(problem.dtype) >= 4 && device.code_capability >= 80) {
+    return {index_of(host_kernels(), "simt"), std::string("IEEE ") + name_of(problem.dtype)};
+  }
+  const int64_t tile = problem.dtype == DType::f64 ? 64 : 128;
+  const int64_t tiles =
+      ceil_div(problem.M, tile) * ceil_div(problem.N, tile) * problem.batch.count();
+  const std::string size = std::to_string(tile) + "x" + std::to_string(tile);
+
+  if (4 * problem.M <= tile || 4 * problem.N <= tile) {
+    return {index_of(host_kernels(), "vectorized"),
+            "M or N fills at most a quarter of a tile of " + size};
+  }
+  // Measured on an H200: 16 and 32 tiles of 128x128 are 2.5 and 1.1 times faster as smaller ones,
+  // 64 are 1.3 times slower.
+  if (3 * tiles < device.multiprocessors) {
+    return {index_of(host_kernels(), "vectorized"),
+            "only " + std::to_string(tiles) + " tiles of " + size + " for " +
+                std::to_string(device.multiprocessors) + " multiprocessors"};
+  }
+  return {index_of(host_kernels(), "register_tiled"), std::to_string(tiles) + " tiles of " + size};
+}
+
+}  // namespace smem::gemm

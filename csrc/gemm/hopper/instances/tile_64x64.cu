@@ -1,4 +1,0 @@
-#include "gemm/hopper/instances.h"
-
-template const void* smem::gemm::hopper::kernel_of<13>(smem::gemm::hopper::Exit, smem::DType,
-                                                       smem::Major, smem::Major);

@@ -1,5 +1,0 @@
-// simt, built for host_run: apart from the ladder's kernels, for the time that an edit takes.
-#pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
-
-#include "gemm/lanes/simt.cu"
-#include "gemm/lanes/simt_float64.cu"

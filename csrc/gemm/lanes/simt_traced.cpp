@@ -1,6 +1,0 @@
-// simt, built to be traced: apart from the ladder's kernels, for the time that an edit takes.
-#pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
-#define SMEM_TRACED
-
-#include "gemm/lanes/simt.cu"
-#include "gemm/lanes/simt_float64.cu"

@@ -1,0 +1,11 @@
+// simt for float64.
+#include "gemm/simt/launch.h"
+
+namespace smem::gemm::simt {
+inline namespace SMEM_BUILD {
+
+template void launch_plan<double>(const Problem&, const Plan&, const Device&);
+template const void* large_kernel<double>();
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::simt

@@ -1,0 +1,4 @@
+#include "gemm/sm90/instances.h"
+
+template const void* smem::gemm::sm90::kernel_of<9>(smem::gemm::sm90::Exit, smem::DType,
+                                                      smem::Major, smem::Major);

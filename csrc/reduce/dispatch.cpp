@@ -1,0 +1,37 @@
+// Which kernel `auto` runs.
+#include <limits>
+
+#include "reduce/dispatch.h"
+#include "reduce/layout.h"
+
+namespace smem::reduce {
+namespace {
+
+/// Up to this many elements a thread does alone what would keep a warp half idle.
+constexpr int64_t FEW_ELEMENTS = 64;
+
+/// The step of the innermost loop; a loop that stays in place is no neighbourhood.
+template <int TENSORS>
+int64_t innermost_step(const Loop<TENSORS>& loop) {
+  const int64_t step = loop.rank > 0 ? loop.stride[0][loop.rank - 1] : 0;
+  return step == 0 ? std::numeric_limits<int64_t>::max() : step;
+}
+
+}  // namespace
+
+Choice choose(const Problem& problem) {
+  const int64_t along = innermost_step(problem.reduced), across = innermost_step(problem.outputs);
+  if (across < along) {
+    return {index_of(host_kernels(), "columns"),
+            "outputs are nearer to each other than their elements"};
+  }
+  const int width = 16 / static_cast<int>(size_of(problem.in_dtype));
+  if (problem.count <= FEW_ELEMENTS && problem.output_count > 1 &&
+      !(problem.count % width == 0 && rows_are_vectors(problem, width))) {
+    return {index_of(host_kernels(), "columns"),
+            "too few elements for a warp, and not in whole vectors"};
+  }
+  return {index_of(host_kernels(), "rows"), "an output's elements are nearest to each other"};
+}
+
+}  // namespace smem::reduce

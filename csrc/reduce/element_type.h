@@ -1,0 +1,34 @@
+// From a problem's dtype to the instance of a kernel.
+#pragma once
+
+#include "reduce/reduction_tree.h"
+#include "reduce/reduce.h"
+
+namespace smem::reduce {
+inline namespace SMEM_BUILD {
+
+/// Threads of a block of rows and columns.
+constexpr int THREADS = 256, WARPS = THREADS / 32;
+
+/// Calls `f(TypeTag<T>{})`; a bool is a uint8_t that is 0 or 1.
+template <typename F>
+auto with_element_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::i64:
+      return f(TypeTag<int64_t>{});
+    case DType::i32:
+      return f(TypeTag<int32_t>{});
+    case DType::i16:
+      return f(TypeTag<int16_t>{});
+    case DType::i8:
+      return f(TypeTag<int8_t>{});
+    case DType::u8:
+    case DType::boolean:
+      return f(TypeTag<uint8_t>{});
+    default:
+      return with_float_type(dtype, f);
+  }
+}
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::reduce

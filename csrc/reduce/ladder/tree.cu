@@ -1,0 +1,38 @@
+// tree: the threads' sums are added as a tree in shared memory.
+//
+// The stride halves each round: thread t adds the sum of thread t + stride, for t < stride. The
+// active threads are neighbours, so that no bank is asked twice and whole warps fall idle; a
+// barrier separates the rounds, 8 of them for 256 threads. In the last five only one warp works,
+// and all wait for it.
+#include "reduce/block.h"
+
+namespace smem::reduce {
+inline namespace SMEM_BUILD {
+
+template <typename T>
+__global__ void __launch_bounds__(MAX_THREADS)
+    tree_kernel(const __grid_constant__ Problem problem) {
+  __shared__ Tile<Accumulator<T>, 1, MAX_THREADS> sums;
+  const Block<T> block(problem);
+  const unsigned thread = threadIdx.x;
+
+  sums(0, thread) = block.thread_sum(problem);
+  for (unsigned stride = blockDim.x / 2; stride > 0; stride /= 2) {
+    __syncthreads();
+    if (thread < stride) sums(0, thread) += sums(0, thread + stride);
+  }
+  if (thread == 0) block.store(problem, sums(0, 0));
+}
+
+struct Tree {
+  static constexpr const char* NAME = "tree";
+  template <typename T>
+  static constexpr auto kernel() {
+    return tree_kernel<T>;
+  }
+};
+
+const Kernel tree = make_kernel<Tree>("a tree in shared memory, a barrier each round");
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::reduce

@@ -1,0 +1,37 @@
+// rows in the kernel table, and what it is compiled to for sums; for extrema rows_max.cu.
+#include "reduce/rows.h"
+
+#include "device/symbol.h"
+#include "reduce/ladder.h"
+
+namespace smem::reduce {
+inline namespace SMEM_BUILD {
+
+template void launch_rows<Sum>(const Problem&, const Device&);
+extern template void launch_rows<Max>(const Problem&, const Device&);
+
+const Kernel rows{
+    "rows",
+    "warps along an output's elements, 16 bytes a load",
+    "any shape, any strides",
+    true,
+    [](const Problem& problem, const Device& device) { return shape_of(problem, device).chunks; },
+    [](const Problem& problem, const Device& device) {
+      problem.op == Operator::sum ? launch_rows<Sum>(problem, device)
+                                  : launch_rows<Max>(problem, device);
+    },
+    [](DType in_dtype) -> const void* {
+      return with_element_type(in_dtype, [](auto tag) {
+        using T = typename decltype(tag)::type;
+        return reinterpret_cast<const void*>(rows_kernel<T, Sum, int(Lie::aligned)>);
+      });
+    },
+    [](DType in_dtype) -> const char* {
+      return with_element_type(in_dtype, [](auto tag) {
+        using T = typename decltype(tag)::type;
+        return symbol_of<rows_kernel<T, Sum, int(Lie::aligned)>>();
+      });
+    }};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::reduce

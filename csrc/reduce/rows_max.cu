@@ -1,0 +1,10 @@
+// rows for extrema: a file of its own, so that none takes long to compile.
+#include "reduce/rows.h"
+
+namespace smem::reduce {
+inline namespace SMEM_BUILD {
+
+template void launch_rows<Max>(const Problem&, const Device&);
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::reduce
