@@ -45,8 +45,8 @@ struct Dims {
 
   /// The innermost MAX_RANK dimensions; there must be no more unless the caller loops over the
   /// rest.
-  Loop<TENSORS> loop() const {
-    Loop<TENSORS> result;
+  OffsetCalculator<TENSORS> loop() const {
+    OffsetCalculator<TENSORS> result;
     const int first = std::max(0, count - MAX_RANK);
     result.rank = count - first;
     for (int d = first; d < count; ++d) {

@@ -154,7 +154,7 @@ int64_t code_capability(int64_t index) {
   return cuda_device(static_cast<int>(index)).code_capability;
 }
 
-/// For block sizes 1 to `max_threads`, how many blocks a multiprocessor of the current GPU holds.
+/// For block sizes 1 to `max_threads`, how many blocks an SM of the current GPU holds.
 template <typename Table, typename Key>
 std::string active_blocks_in(const Table& table, int64_t kernel, Key key, int64_t max_threads,
                              int64_t dynamic_shared_bytes) {
@@ -281,11 +281,11 @@ std::vector<int64_t> numbers_of(PyObject* list) {
 
 /// A GPU as Python describes it: capability, SMs, shared bytes, capability of the code.
 struct Chip {
-  long long capability, multiprocessors, shared_bytes, code_capability;
+  long long capability, sm_count, shared_bytes, code_capability;
 
   Device device() const {
     return {static_cast<int>(capability),
-            static_cast<int>(multiprocessors),
+            static_cast<int>(sm_count),
             static_cast<size_t>(shared_bytes),
             nullptr,
             /*host=*/false,
@@ -297,7 +297,7 @@ PyObject* py_plan_gemm(PyObject*, PyObject* arguments) {
   PyObject* list;
   Chip chip;
   long long dtype, precision;
-  if (!PyArg_ParseTuple(arguments, "O(LLLL)LL", &list, &chip.capability, &chip.multiprocessors,
+  if (!PyArg_ParseTuple(arguments, "O(LLLL)LL", &list, &chip.capability, &chip.sm_count,
                         &chip.shared_bytes, &chip.code_capability, &dtype, &precision)) {
     return nullptr;
   }
@@ -312,7 +312,7 @@ PyObject* py_plan_gemm(PyObject*, PyObject* arguments) {
 PyObject* py_plan_transpose(PyObject*, PyObject* arguments) {
   PyObject* list;
   Chip chip;
-  if (!PyArg_ParseTuple(arguments, "O(LLLL)", &list, &chip.capability, &chip.multiprocessors,
+  if (!PyArg_ParseTuple(arguments, "O(LLLL)", &list, &chip.capability, &chip.sm_count,
                         &chip.shared_bytes, &chip.code_capability)) {
     return nullptr;
   }
@@ -382,7 +382,7 @@ PyMethodDef methods[] = {
     {"kernel_symbols", py_kernel_symbols, METH_NOARGS,
      "JSON: the name of each kernel's function, for each dtype or element size."},
     {"active_blocks", py_active_blocks, METH_VARARGS,
-     "JSON: blocks a multiprocessor of the current GPU holds, by the driver, for block sizes of 1 "
+     "JSON: blocks an SM of the current GPU holds, by the driver, for block sizes of 1 "
      "to (op, kernel, dtype code or element bytes, THREADS, dynamic shared bytes)."},
     {"begin_trace", py_begin_trace, METH_NOARGS,
      "From now on kernels that this thread runs on CPU tensors are traced."},

@@ -62,7 +62,7 @@ void run_passes(const char* op, reduce::Problem problem, const Tensor& like, con
     problem.in_dtype = problem.out_dtype;
     problem.count = problem.chunks;
     problem.chain = 1;
-    problem.early = true;
+    problem.launch_with_pdl = true;
     problem.reduced = {};
     problem.reduced.rank = 1;
     problem.reduced.size[0] = problem.count;

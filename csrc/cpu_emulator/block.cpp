@@ -25,14 +25,14 @@ std::pair<void*, size_t> dynamic_shared() {
   const SharedRun shared = current_thread->block->dynamic_shared();
   return {shared.to, shared.bytes};
 }
-void copy_async(SharedRun shared, const void* global, int bytes_read) {
-  current_thread->block->copy_async(shared, global, bytes_read);
+void cp_async(SharedRun shared, const void* global, int bytes_read) {
+  current_thread->block->cp_async(shared, global, bytes_read);
 }
-void commit_copies() { current_thread->block->commit_copies(); }
-void wait_for_groups(int groups_left) { current_thread->block->wait_for_groups(groups_left); }
-void wait_for_copies() {
-  current_thread->block->commit_copies();
-  current_thread->block->wait_for_groups(0);
+void cp_async_commit() { current_thread->block->cp_async_commit(); }
+void cp_async_wait(int groups_left) { current_thread->block->cp_async_wait(groups_left); }
+void cp_async_wait_all() {
+  current_thread->block->cp_async_commit();
+  current_thread->block->cp_async_wait(0);
 }
 
 Block::Block(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body, void* context,
@@ -213,15 +213,15 @@ uint64_t Block::shuffle_bits(unsigned mask, uint64_t bits, int bytes, unsigned s
   return result;
 }
 
-void Block::copy_async(SharedRun shared, const void* global, int bytes_read) {
+void Block::cp_async(SharedRun shared, const void* global, int bytes_read) {
   Copy copy{shared.to, shared.bytes, {}};
   std::memcpy(copy.data, global, static_cast<size_t>(bytes_read));
   running().groups.back().push_back(copy);
 }
 
-void Block::commit_copies() { running().groups.emplace_back(); }
+void Block::cp_async_commit() { running().groups.emplace_back(); }
 
-void Block::wait_for_groups(size_t groups_left) {
+void Block::cp_async_wait(size_t groups_left) {
   auto& groups = running().groups;
   const size_t closed = groups.size() - 1;
   if (closed <= groups_left) return;

@@ -26,9 +26,9 @@ class Block {
     return {dynamic_shared_.data(), static_cast<int>(dynamic_shared_bytes_)};
   }
 
-  void copy_async(SharedRun shared, const void* global, int bytes_read);
-  void commit_copies();
-  void wait_for_groups(size_t groups_left);
+  void cp_async(SharedRun shared, const void* global, int bytes_read);
+  void cp_async_commit();
+  void cp_async_wait(size_t groups_left);
 
  private:
   /// Where a fiber stands while others run.

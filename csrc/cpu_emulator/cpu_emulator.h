@@ -50,10 +50,10 @@ struct SharedRun {
 
 /// As cp.async: reads the first `bytes_read` bytes (the others become zero) and writes them at the
 /// wait for the copy's group.
-void copy_async(SharedRun shared, const void* global, int bytes_read);
-void commit_copies();
-void wait_for_groups(int groups_left);
-void wait_for_copies();
+void cp_async(SharedRun shared, const void* global, int bytes_read);
+void cp_async_commit();
+void cp_async_wait(int groups_left);
+void cp_async_wait_all();
 
 /// Every lane in `mask` gives its bytes (up to 8) and takes those of `source`, or its own where
 /// `source` is not in the mask.

@@ -66,7 +66,7 @@ __device__ __forceinline__ void expect_inside(int64_t /*row*/, int64_t /*rows*/,
 #ifndef __CUDACC__
 /// Starts a copy that lands at the next wait for it.
 inline void copy_run(void* shared, const void* global, int bytes, int bytes_read, Site) {
-  cpu_emulator::copy_async({shared, bytes}, global, bytes_read);
+  cpu_emulator::cp_async({shared, bytes}, global, bytes_read);
 }
 #endif
 

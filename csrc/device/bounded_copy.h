@@ -20,7 +20,7 @@ __device__ __forceinline__ void copy_readable(T* to, const T* from, const Span& 
   constexpr int W = VECTOR_WIDTH<T>;
   const auto* const begin = reinterpret_cast<const T*>(readable.begin);
   const auto* const end = reinterpret_cast<const T*>(readable.end);
-  if (from >= begin && from + W <= end) return copy_async<W>(to, from, W, site);
+  if (from >= begin && from + W <= end) return cp_async<W>(to, from, W, site);
 #pragma unroll 1
   for (int e = 0; e < W; ++e) {
     const bool inside = from + e >= begin && from + e < end;

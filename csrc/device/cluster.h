@@ -1,4 +1,4 @@
-// Blocks that run at the same time on neighbouring multiprocessors and reach each other's shared
+// Blocks that run at the same time on neighbouring SMs and reach each other's shared
 // memory. PTX ISA, "barrier.cluster" and "Special Registers: %cluster_ctarank". sm_90.
 #pragma once
 
@@ -9,7 +9,7 @@
 namespace smem {
 inline namespace SMEM_BUILD {
 
-__device__ __forceinline__ uint32_t rank_in_cluster() {
+__device__ __forceinline__ uint32_t block_rank_in_cluster() {
   uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;

@@ -8,10 +8,10 @@ namespace smem {
 inline namespace SMEM_BUILD {
 
 /// Copies a run of N elements to shared memory, of which the first `inside` are read and the others
-/// become zero. They are there after `wait_for_copies` and a barrier. cp.async moves 4, 8 or 16
+/// become zero. They are there after `cp_async_wait_all` and a barrier. cp.async moves 4, 8 or 16
 /// bytes: two-byte elements, and chips before sm_80, go through registers instead.
 template <int N, typename T>
-__device__ __forceinline__ void copy_async(T* shared, const T* global, int inside,
+__device__ __forceinline__ void cp_async(T* shared, const T* global, int inside,
                                            Site site = Site::here()) {
   constexpr int BYTES = N * sizeof(T);
   static_assert(BYTES <= 16, "a thread copies at most 16 bytes at once");
@@ -42,37 +42,37 @@ __device__ __forceinline__ void copy_async(T* shared, const T* global, int insid
 }
 
 /// Closes the calling thread's current group of copies.
-__device__ __forceinline__ void commit_copies() {
+__device__ __forceinline__ void cp_async_commit() {
 #if defined(__CUDA_ARCH__)
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 #endif
 #elif !defined(__CUDACC__)
-  cpu_emulator::commit_copies();
+  cpu_emulator::cp_async_commit();
 #endif
 }
 
 /// Waits until of the calling thread's groups all but the GROUPS_LEFT newest have landed; a barrier
 /// shows them to the other threads.
 template <int GROUPS_LEFT>
-__device__ __forceinline__ void wait_for_groups() {
+__device__ __forceinline__ void cp_async_wait() {
 #if defined(__CUDA_ARCH__)
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;\n" ::"n"(GROUPS_LEFT) : "memory");
 #endif
 #elif !defined(__CUDACC__)
-  cpu_emulator::wait_for_groups(GROUPS_LEFT);
+  cpu_emulator::cp_async_wait(GROUPS_LEFT);
 #endif
 }
 
 /// Waits until all of the calling thread's copies have landed, committed or not.
-__device__ __forceinline__ void wait_for_copies() {
+__device__ __forceinline__ void cp_async_wait_all() {
 #if defined(__CUDA_ARCH__)
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;\n" ::: "memory");
 #endif
 #elif !defined(__CUDACC__)
-  cpu_emulator::wait_for_copies();
+  cpu_emulator::cp_async_wait_all();
 #endif
 }
 

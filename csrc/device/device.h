@@ -18,7 +18,7 @@ constexpr int MAX_DEVICES = 64;
 /// has no context, and calls of the driver, such as those that encode tensor maps, need one.
 void make_context_current(int index);
 
-/// Capability, multiprocessors and shared memory of GPU `index`, and what this binary holds for it;
+/// Capability, SMs and shared memory of GPU `index`, and what this binary holds for it;
 /// read once per device, with the device's context current.
 Device cuda_device(int index);
 
@@ -30,7 +30,7 @@ struct KernelResources {
 /// None of a kernel that this build holds no code of for that GPU.
 std::optional<KernelResources> cuda_kernel_resources(const void* function);
 
-/// For block sizes 1 to `max_threads`: how many blocks of the kernel a multiprocessor of the
+/// For block sizes 1 to `max_threads`: how many blocks of the kernel an SM of the
 /// current GPU holds at once, as the driver computes it.
 std::vector<int> cuda_active_blocks(const void* function, int max_threads,
                                     size_t dynamic_shared_bytes);

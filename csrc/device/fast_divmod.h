@@ -9,11 +9,11 @@
 namespace smem {
 
 /// Divides numbers below 2^31.
-struct Divisor {
+struct FastDivmod {
   uint32_t by = 1, multiplier = 1, shift = 0;
 
-  Divisor() = default;
-  explicit Divisor(int64_t divisor) : by(static_cast<uint32_t>(divisor)) {
+  FastDivmod() = default;
+  explicit FastDivmod(int64_t divisor) : by(static_cast<uint32_t>(divisor)) {
     for (; (uint64_t{1} << shift) < by; ++shift) {
     }
     multiplier = static_cast<uint32_t>((((uint64_t{1} << shift) - by) << 32) / by + 1);
@@ -22,7 +22,7 @@ struct Divisor {
 
 inline namespace SMEM_BUILD {
 
-__device__ __forceinline__ uint32_t quotient(uint32_t number, const Divisor& divisor) {
+__device__ __forceinline__ uint32_t quotient(uint32_t number, const FastDivmod& divisor) {
   const auto high = static_cast<uint32_t>(uint64_t{number} * divisor.multiplier >> 32);
   return (high + number) >> divisor.shift;
 }
@@ -31,7 +31,7 @@ struct Division {
   int quotient, rest;
 };
 
-__device__ __forceinline__ Division divide(int number, const Divisor& divisor) {
+__device__ __forceinline__ Division divide(int number, const FastDivmod& divisor) {
   const uint32_t whole = quotient(static_cast<uint32_t>(number), divisor);
   return {static_cast<int>(whole),
           static_cast<int>(static_cast<uint32_t>(number) - whole * divisor.by)};

@@ -22,7 +22,7 @@ constexpr int64_t MAX_BLOCKS = INT32_MAX;
 /// What the device (or, for cpu_emulator, the device it stands for) offers to a launch.
 struct Device {
   int capability;       ///< 10 * major + minor
-  int multiprocessors;  ///< SMs
+  int sm_count;  ///< SMs
   size_t shared_bytes;  ///< the most shared memory a block may opt in to
   void* stream;         ///< cudaStream_t; not used by cpu_emulator
   bool host = false;    ///< cpu_emulator, which has no tensor cores
@@ -49,7 +49,7 @@ struct Geometry {
   int64_t blocks;
   dim3 threads;
   size_t dynamic_shared_bytes = 0;
-  bool early = false;  ///< it waits for the kernel before by itself (device/pdl.h)
+  bool launch_with_pdl = false;  ///< it waits for the kernel before by itself (device/pdl.h)
 };
 
 #ifdef __CUDACC__
@@ -78,17 +78,17 @@ void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry
                                       cudaSharedmemCarveoutMaxShared),
                  name);
   }
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute pdl{};
+  pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  pdl.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(geometry.blocks));
   config.blockDim = geometry.threads;
   config.dynamicSmemBytes = geometry.dynamic_shared_bytes;
   config.stream = static_cast<cudaStream_t>(device.stream);
-  config.attrs = &early;
+  config.attrs = &pdl;
   // Code compiled for older GPUs does not wait.
-  config.numAttrs = geometry.early && device.code_capability >= 90 ? 1 : 0;
+  config.numAttrs = geometry.launch_with_pdl && device.code_capability >= 90 ? 1 : 0;
   check_launch(cudaLaunchKernelEx(&config, kernel, argument), name);
 #else
   (void)device;

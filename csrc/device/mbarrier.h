@@ -19,7 +19,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
 struct alignas(8) Barrier {
   uint64_t state;
 
-  /// By one thread; others see it after `publish_barriers` and a barrier of the block or cluster.
+  /// By one thread; others see it after `fence_barrier_init` and a barrier of the block or cluster.
   __device__ __forceinline__ void init(uint32_t count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(count));
   }
@@ -29,7 +29,7 @@ struct alignas(8) Barrier {
   }
 
   /// Arrives, and makes the phase wait for so many bytes of copies.
-  __device__ __forceinline__ void arrive_expecting(uint32_t bytes) {
+  __device__ __forceinline__ void arrive_and_expect_tx(uint32_t bytes) {
     asm volatile(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
         "r"(bytes)
@@ -66,8 +66,8 @@ struct alignas(8) Barrier {
   }
 };
 
-/// Lets other blocks of the cluster and the copy engine see what `init` wrote.
-__device__ __forceinline__ void publish_barriers() {
+/// Lets other blocks of the cluster and TMA see what `init` wrote.
+__device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

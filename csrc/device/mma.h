@@ -16,7 +16,7 @@ inline namespace SMEM_BUILD {
 /// Loads four parts: fragment[i] from the 8 rows of 16 bytes whose addresses in shared memory the
 /// lanes 8 * i to 8 * i + 7 give. TURNED: 2-byte elements are transposed on the way.
 template <bool TURNED>
-__device__ __forceinline__ void load_matrices(unsigned (&fragment)[4], unsigned address) {
+__device__ __forceinline__ void ldmatrix(unsigned (&fragment)[4], unsigned address) {
 #if __CUDA_ARCH__ >= 800
   if constexpr (TURNED) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
@@ -55,7 +55,7 @@ __device__ __forceinline__ unsigned round_to_tf32(unsigned bits) {
 /// B, each held as its transpose. Of the sums, lane l has (l / 4, l % 4 * 2), the one to its right,
 /// and the two that lie 8 rows below.
 template <typename T>
-__device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0,
+__device__ __forceinline__ void mma_sync(float (&sums)[4], const unsigned (&a)[4], unsigned b0,
                                              unsigned b1) {
 #if __CUDA_ARCH__ >= 800
   if constexpr (std::is_same_v<T, float>) {

@@ -11,7 +11,7 @@ constexpr int MAX_RANK = 8;
 
 /// `rank` loops, the last one fastest; stride[t][d] is tensor t's step in elements along loop d.
 template <int TENSORS>
-struct Loop {
+struct OffsetCalculator {
   int rank = 0;
   int64_t size[MAX_RANK] = {};
   int64_t stride[TENSORS][MAX_RANK] = {};
@@ -33,7 +33,7 @@ struct Offsets {
 /// Each tensor's offset in elements at iteration `index` of the nest. A single loop, by far the
 /// most frequent nest, costs no division.
 template <int TENSORS>
-__device__ __forceinline__ Offsets<TENSORS> offsets_at(const Loop<TENSORS>& loop, int64_t index) {
+__device__ __forceinline__ Offsets<TENSORS> offsets_at(const OffsetCalculator<TENSORS>& loop, int64_t index) {
   Offsets<TENSORS> offsets{};
   const auto step = [&](int d, int64_t i) {
 #pragma unroll
@@ -56,7 +56,7 @@ __device__ __forceinline__ Offsets<TENSORS> offsets_at(const Loop<TENSORS>& loop
 /// The same as a call. For kernels that unroll their loads: a division takes some hundred
 /// instructions, and each load would have its own.
 template <int TENSORS>
-__device__ __noinline__ Offsets<TENSORS> call_offsets_at(const Loop<TENSORS>& loop, int64_t index) {
+__device__ __noinline__ Offsets<TENSORS> call_offsets_at(const OffsetCalculator<TENSORS>& loop, int64_t index) {
   return offsets_at(loop, index);
 }
 
@@ -66,7 +66,7 @@ struct Run {
 };
 
 /// As a call, too: for kernels that ask once a run.
-__device__ __noinline__ inline Run call_run_at(const Loop<1>& loop, int64_t index) {
+__device__ __noinline__ inline Run call_run_at(const OffsetCalculator<1>& loop, int64_t index) {
   const int64_t size = loop.rank > 0 ? loop.size[loop.rank - 1] : 1;
   return {offsets_at(loop, index).of[0], size - index % size};
 }

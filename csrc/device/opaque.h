@@ -10,7 +10,7 @@ namespace smem {
 inline namespace SMEM_BUILD {
 
 template <typename T>
-__device__ __forceinline__ void keep(T& value) {
+__device__ __forceinline__ void opaque(T& value) {
 #ifdef __CUDA_ARCH__
   if constexpr (std::is_same_v<T, float>) {
     asm volatile("" : "+f"(value));

@@ -12,7 +12,7 @@ inline namespace SMEM_BUILD {
 /// Has all of a parameter's lines fetched at the same time: each costs some 300 cycles where it is
 /// waited for at its first use.
 template <typename Parameter>
-__device__ __forceinline__ void bring(const Parameter& parameter) {
+__device__ __forceinline__ void prefetch_param(const Parameter& parameter) {
   constexpr size_t LINE = 64;
   const auto* bytes = reinterpret_cast<const unsigned char*>(&parameter);
 #pragma unroll

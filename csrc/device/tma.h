@@ -1,4 +1,4 @@
-// TMA: one thread has the copy engine move a box of a tensor between global and shared memory. What
+// TMA: one thread has TMA move a box of a tensor between global and shared memory. What
 // lies outside the tensor comes as zeros and is not written. The tensor map (host side:
 // gemm/sm90/tensor_map.h) holds address, sizes, strides, box and swizzle; coordinates are in
 // elements, the contiguous dimension first.
@@ -17,12 +17,12 @@ struct Coordinates {
 };
 
 /// Hides the first access to the map, which lies in the kernel's parameters.
-__device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
+__device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 /// The bytes of the box, inside the tensor or not, count on `barrier`.
-__device__ __forceinline__ void load_box(void* shared, const CUtensorMap& map, Coordinates at,
+__device__ __forceinline__ void tma_load(void* shared, const CUtensorMap& map, Coordinates at,
                                          Barrier& barrier) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -33,7 +33,7 @@ __device__ __forceinline__ void load_box(void* shared, const CUtensorMap& map, C
 
 /// The same into several blocks of the cluster, one a bit of `blocks`: to the same place in each,
 /// counting on the barrier at the same place.
-__device__ __forceinline__ void load_box(void* shared, const CUtensorMap& map, Coordinates at,
+__device__ __forceinline__ void tma_load(void* shared, const CUtensorMap& map, Coordinates at,
                                          Barrier& barrier, uint16_t blocks) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -43,7 +43,7 @@ __device__ __forceinline__ void load_box(void* shared, const CUtensorMap& map, C
 }
 
 /// Begins a copy to global memory, which belongs to the thread's current group of stores.
-__device__ __forceinline__ void store_box(const CUtensorMap& map, Coordinates at,
+__device__ __forceinline__ void tma_store(const CUtensorMap& map, Coordinates at,
                                           const void* shared) {
   asm volatile(
       "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(
@@ -51,19 +51,19 @@ __device__ __forceinline__ void store_box(const CUtensorMap& map, Coordinates at
       "r"(at.x), "r"(at.y), "r"(at.z), "r"(shared_address(shared))
       : "memory");
 }
-__device__ __forceinline__ void end_store_group() {
+__device__ __forceinline__ void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
 /// Until at most GROUPS of the thread's latest store groups still read shared memory.
 template <int GROUPS>
-__device__ __forceinline__ void wait_for_store_reads() {
+__device__ __forceinline__ void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(GROUPS) : "memory");
 }
 
-/// What this thread wrote to shared memory by plain stores, the copy engine and the tensor cores
+/// What this thread wrote to shared memory by plain stores, TMA and the tensor cores
 /// may read after this and a barrier.
-__device__ __forceinline__ void fence_for_async_reads() {
+__device__ __forceinline__ void fence_view_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 

@@ -8,16 +8,16 @@ inline namespace SMEM_BUILD {
 
 constexpr int WARP = 32, WARPGROUP = 128;
 
-/// Give registers back to the multiprocessor, or take more. All warps of the warpgroup; the counts
+/// Give registers back to the SM, or take more. All warps of the warpgroup; the counts
 /// are multiples of 8 and the sum over the block's threads must stay within what it started with.
 /// PTX ISA, "setmaxnreg".
 template <int REGISTERS>
-__device__ __forceinline__ void give_registers() {
+__device__ __forceinline__ void warpgroup_reg_dealloc() {
   static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256, "a limit of setmaxnreg");
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 template <int REGISTERS>
-__device__ __forceinline__ void take_registers() {
+__device__ __forceinline__ void warpgroup_reg_alloc() {
   static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256, "a limit of setmaxnreg");
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
@@ -25,11 +25,11 @@ __device__ __forceinline__ void take_registers() {
 /// A barrier of the block that THREADS take part in: whole warps that wait for all of them, or are
 /// counted and go on. PTX ISA, "barrier".
 template <int THREADS>
-__device__ __forceinline__ void wait_for_threads() {
+__device__ __forceinline__ void named_barrier_sync() {
   asm volatile("barrier.cta.sync.aligned 1, %0;" ::"n"(THREADS) : "memory");
 }
 template <int THREADS>
-__device__ __forceinline__ void count_threads() {
+__device__ __forceinline__ void named_barrier_arrive() {
   asm volatile("barrier.cta.arrive.aligned 1, %0;" ::"n"(THREADS) : "memory");
 }
 

@@ -34,29 +34,29 @@ constexpr uint32_t K16_STEP = descriptor_units(MAJOR == Major::K ? 32 : 2048);
 
 /// A value that all lanes have, in a uniform register, from which wgmma takes descriptors: left to
 /// itself the compiler moves four words for every wgmma, which held narrow tiles back to a third.
-__device__ __forceinline__ uint32_t uniform(uint32_t value) {
+__device__ __forceinline__ uint32_t warp_uniform(uint32_t value) {
   uint32_t result;
   asm("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(result) : "r"(value));
   return result;
 }
 
 /// Orders the warpgroup's earlier accesses to the accumulators before the products that follow.
-__device__ __forceinline__ void begin_products() {
+__device__ __forceinline__ void warpgroup_arrive() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void end_product_group() {
+__device__ __forceinline__ void warpgroup_commit_batch() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 /// Until at most GROUPS of the latest groups of products still run.
 template <int GROUPS>
-__device__ __forceinline__ void wait_for_products() {
+__device__ __forceinline__ void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
 }
 
 /// Reads of `registers` after this see what was last written to them, also by the tensor cores, of
 /// which the compiler does not know; and writes before it are not moved behind it.
 template <typename Register, int COUNT>
-__device__ __forceinline__ void settle(Register (&registers)[COUNT]) {
+__device__ __forceinline__ void warpgroup_fence_operand(Register (&registers)[COUNT]) {
 #pragma unroll
   for (Register& one : registers) {
     if constexpr (std::is_same_v<Register, float>) {
@@ -138,7 +138,7 @@ __device__ __forceinline__ void settle(Register (&registers)[COUNT]) {
 /// 0. Lane l of warp w holds, in d[4j] and d[4j + 1], row 16w + l / 4 and columns 8j + 2 (l % 4)
 /// and the next; in d[4j + 2] and d[4j + 3] the row eight below. Only the first N / 2 of d.
 template <typename T, Major A_MAJOR_, Major B_MAJOR_, int N, int COUNT>
-__device__ __forceinline__ void multiply_tiles(float (&d)[COUNT], uint64_t a, uint64_t b,
+__device__ __forceinline__ void wgmma(float (&d)[COUNT], uint64_t a, uint64_t b,
                                                int accumulate) {
   static_assert(N % 16 == 0 && N <= 256 && N / 2 <= COUNT, "a width listed here");
   constexpr int A_MAJOR = A_MAJOR_ == Major::MN, B_MAJOR = B_MAJOR_ == Major::MN;
@@ -176,7 +176,7 @@ __device__ __forceinline__ void multiply_tiles(float (&d)[COUNT], uint64_t a, ui
 /// 4 and eight below in a[0] and a[1], and k + 4 of them in a[2] and a[3]. They must stay as they
 /// are until the products have been waited for.
 template <int N>
-__device__ __forceinline__ void multiply_registers(float (&d)[N / 2], const uint32_t (&a)[4],
+__device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const uint32_t (&a)[4],
                                                    uint64_t b, int accumulate) {
   static_assert(N == 64 || N == 128 || N == 192 || N == 256, "a width listed here");
 #define SMEM_WGMMA_OF_REGISTERS(N, A, B, ACCUMULATE)                                       \

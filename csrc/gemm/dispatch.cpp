@@ -119,10 +119,10 @@ Choice choose(const Problem& problem, const Device& device) {
   }
   // Measured on an H200: 16 and 32 tiles of 128x128 are 2.5 and 1.1 times faster as smaller ones,
   // 64 are 1.3 times slower.
-  if (3 * tiles < device.multiprocessors) {
+  if (3 * tiles < device.sm_count) {
     return {index_of(host_kernels(), "vectorized"),
             "only " + std::to_string(tiles) + " tiles of " + size + " for " +
-                std::to_string(device.multiprocessors) + " multiprocessors"};
+                std::to_string(device.sm_count) + " SMs"};
   }
   return {index_of(host_kernels(), "register_tiled"), std::to_string(tiles) + " tiles of " + size};
 }

@@ -51,7 +51,7 @@ struct Problem {
   DType out_dtype = dtype;    ///< or f32 where `dtype` is f16 or bf16: the sums, not rounded
   DType c_dtype = dtype;      ///< or that of out
   int variant = -1;           ///< of the kernel's variants; below 0 it chooses by itself
-  Loop<TENSORS> batch;        ///< offsets of A, B, C and out over the batch dimensions
+  OffsetCalculator<TENSORS> batch;        ///< offsets of A, B, C and out over the batch dimensions
   void* workspace = nullptr;  ///< the bytes the kernel asked for
 };
 

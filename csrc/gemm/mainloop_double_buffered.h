@@ -27,11 +27,11 @@ struct AsyncLoader {
                                        Site site = Site::here()) {
     constexpr int W = VECTOR_WIDTH<T>;
     const auto copy_element = [&](int k, int e, const T* from, int inside) {
-      copy_async<1>(stage.at(k, e, site), from, inside, site);
+      cp_async<1>(stage.at(k, e, site), from, inside, site);
     };
     if (order == Order::runs_along_e) {
       source.template next<RunsAlongE<T>>([&](int k, int e, const T* from, int inside) {
-        copy_async<W>(stage.at(k, e, site), from, inside, site);
+        cp_async<W>(stage.at(k, e, site), from, inside, site);
       });
     } else if (order == Order::elements_along_k) {
       source.template next<ElementsAlongK<T>>(copy_element);
@@ -58,7 +58,7 @@ __device__ __forceinline__ void multiply_by_two_stages(const Block<T>& block, in
   int stage = 0;
   if (K > 0) start_next(stage);
   for_each_step<DEPTH>(K, tile.sums, [&](int64_t k0) {
-    wait_for_copies();
+    cp_async_wait_all();
     __syncthreads();
     if (k0 + DEPTH < K) start_next(stage ^ 1);
     tile.multiply(As[stage], Bs[stage]);

@@ -90,7 +90,7 @@ class TileLoader {
     if (run_ == 16 && extent_ == Layout::EXTENT && k_left_ >= Layout::DEPTH) {
 #pragma unroll
       for (int pass = 0; pass < PASSES; ++pass) {
-        copy_async<CHUNK<T>>(to(tile, pass), from_ + pass * STEP * row_stride_, CHUNK<T>);
+        cp_async<CHUNK<T>>(to(tile, pass), from_ + pass * STEP * row_stride_, CHUNK<T>);
       }
     } else if (run_ == 16) {
       copy_inside<16>(tile);
@@ -102,7 +102,7 @@ class TileLoader {
       copy_inside<0>(tile);
     }
     from_ += Layout::DEPTH * (Layout::ALONG_K ? col_stride_ : row_stride_);
-    keep(from_);
+    opaque(from_);
     k_left_ -= Layout::DEPTH;
   }
 
@@ -131,12 +131,12 @@ class TileLoader {
       if (BYTES > 0 && (inside <= 0 || inside >= CHUNK<T>)) {
 #pragma unroll
         for (int i = 0; i < CHUNK<T>; i += RUN) {
-          copy_async<RUN>(to(tile, pass) + i, from + i, inside);
+          cp_async<RUN>(to(tile, pass) + i, from + i, inside);
         }
       } else if constexpr (sizeof(T) == 4) {
 #pragma unroll
         for (int i = 0; i < CHUNK<T>; ++i) {
-          copy_async<1>(to(tile, pass) + i, from + i * col_stride_, inside - i);
+          cp_async<1>(to(tile, pass) + i, from + i * col_stride_, inside - i);
         }
       } else {
         Vector<T, CHUNK<T>> chunk;
@@ -183,8 +183,8 @@ class FragmentReader {
     const unsigned row = Layout::ALONG_K ? e : k, col = Layout::ALONG_K ? k : e;
     row_bytes_ = row * PITCH + element * sizeof(T);
     chunk_ = col / CHUNK<T> ^ Layout::swizzle(row);
-    keep(row_bytes_);
-    keep(chunk_);
+    opaque(row_bytes_);
+    opaque(chunk_);
   }
 
   /// X from (e, k) on, `e` from the warp's first row on. `tile` is an address in shared memory.
@@ -197,7 +197,7 @@ class FragmentReader {
                                         k + CHUNK<T> * (SIDE == Side::a ? second : first)));
       }
     } else {
-      load_matrices<!Layout::ALONG_K>(fragment, address(tile, e, k));
+      ldmatrix<!Layout::ALONG_K>(fragment, address(tile, e, k));
     }
     if constexpr (sizeof(T) == 4) {
 #pragma unroll

@@ -1,7 +1,7 @@
 // Columns of few elements: up to the 2^5 leaves above which sums widen, of an element each. A
 // thread has whole columns, a vector of them where columns are vectors, and takes their rows by
 // eight into registers. Nobody waits for anybody, and a block lives for one wait: many blocks a
-// multiprocessor have as much under way as memory asks for.
+// SM have as much under way as memory asks for.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ __device__ __forceinline__ ColumnSums<T, Op, W> sum_short(const T* column, int64
   return sums;
 }
 
-/// Blocks a multiprocessor, as many as the registers that a thread needs let it have; before sm_80
+/// Blocks an SM, as many as the registers that a thread needs let it have; before sm_80
 /// it has 1024 threads.
 template <typename T, typename Op, int W, bool ONCE>
 constexpr int short_column_blocks() {
@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(THREADS, (short_column_blocks<T, Op, W, ONCE>(
   const int64_t first = int64_t{blockIdx.x} * THREADS * W;
   const int64_t output = first + threadIdx.x * W;
 
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   const Turn<T, Op> turn(problem);
   ColumnSums<T, Op, W> sums(turn);
   Offsets<TENSORS> at{};

@@ -14,7 +14,7 @@ namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
 /// Stages of STAGE_ROWS rows, of which one is being added. By Little's law 26 to 40 KB under way on
-/// a multiprocessor hide an H200's latency; these are 96 with two blocks.
+/// an SM hide an H200's latency; these are 96 with two blocks.
 constexpr int STAGES = 4;
 constexpr int RING_BLOCKS_AT_ONCE = 2;
 /// What a block's start and a second launch cost, in the time of a stage of all blocks at once.
@@ -23,12 +23,12 @@ constexpr int RING_RAMP = 2, RING_SECOND_LAUNCH = 8;
 constexpr int LINE_THREADS = 8;
 
 /// How `vectors` columns of vectors and their leaves are shared out, where from `least` to `most`
-/// threads may stand side by side: so that the slowest multiprocessor is done earliest.
+/// threads may stand side by side: so that the slowest SM is done earliest.
 inline ColumnsShape ring_shape(const Problem& problem, const Device& device, int64_t vectors,
                                int64_t least, int64_t most) {
   const int64_t leaves = leaves_of(problem);
   const int64_t rounds = std::min<int64_t>(problem.chain, ceil_div(problem.count, LANES));
-  const int64_t at_once = int64_t{RING_BLOCKS_AT_ONCE} * device.multiprocessors;
+  const int64_t at_once = int64_t{RING_BLOCKS_AT_ONCE} * device.sm_count;
   ColumnsShape best{};
   int64_t least_cost = INT64_MAX;
   for (int64_t across = most; across >= least; across /= 2) {
@@ -45,29 +45,29 @@ inline ColumnsShape ring_shape(const Problem& problem, const Device& device, int
   return best;
 }
 
-/// Adds `groups` groups of neighbouring leaves, of `rounds` rounds each. `rows.bring(row, stage)`
+/// Adds `groups` groups of neighbouring leaves, of `rounds` rounds each. `rows.prefetch(row, stage)`
 /// starts the copies of STAGE_ROWS rows, and `rows.add(sums, row, stage)` adds those that there
 /// are; row 0 is the first leaf's first.
 template <typename Rows, typename Sums>
 __device__ __forceinline__ void sum_by_ring(const Rows& rows, Sums& sums, int groups, int rounds,
                                             Site site = Site::here()) {
   int ahead_group = 0, ahead_round = 0, stage = 0;
-  const auto bring_next = [&](int to) {
+  const auto prefetch_next = [&](int to) {
     if (ahead_group < groups) {
-      rows.bring(ahead_group * STAGE_ROWS + ahead_round * LANES, to, site);
+      rows.prefetch(ahead_group * STAGE_ROWS + ahead_round * LANES, to, site);
     }
-    commit_copies();
+    cp_async_commit();
     if (++ahead_round < rounds) return;
     ahead_round = 0;
     ++ahead_group;
   };
-  for (int s = 0; s < STAGES - 1; ++s) bring_next(s);
+  for (int s = 0; s < STAGES - 1; ++s) prefetch_next(s);
   for (int g = 0; g < groups; ++g) {
     sums.begin();
     for (int round = 0; round < rounds; ++round) {
-      wait_for_groups<STAGES - 2>();
+      cp_async_wait<STAGES - 2>();
       Rows::sync();
-      bring_next((stage + STAGES - 1) % STAGES);
+      prefetch_next((stage + STAGES - 1) % STAGES);
       rows.add(sums, g * STAGE_ROWS + round * LANES, stage, site);
       stage = (stage + 1) % STAGES;
     }
@@ -97,11 +97,11 @@ class AlignedRows {
 
   __device__ __forceinline__ static void sync() {}
 
-  __device__ __forceinline__ void bring(int row, int stage, Site site) const {
+  __device__ __forceinline__ void prefetch(int row, int stage, Site site) const {
     const T* const from = begin_ + row * step_;
 #pragma unroll
     for (int r = 0; r < STAGE_ROWS; ++r) {
-      if (row + r < count_) copy_async<W>(slot(stage, r), from + r * step_, W, site);
+      if (row + r < count_) cp_async<W>(slot(stage, r), from + r * step_, W, site);
     }
   }
   template <typename Sums>

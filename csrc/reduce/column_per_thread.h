@@ -1,5 +1,5 @@
 // Columns that a thread takes alone: of up to four rounds of a segment, and so many that threads
-// fill the multiprocessors. It goes down by neighbouring leaves whose loads are under way together.
+// fill the SMs. It goes down by neighbouring leaves whose loads are under way together.
 // Nobody waits for anybody, and rows may begin anywhere: loads are of single elements, of vectors
 // of 8 bytes where elements of 2 bytes are aligned, or of the words that they lie in where they are
 // not.
@@ -16,7 +16,7 @@ namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
 constexpr int NARROW_LEAVES = 1 << NARROW_LEVELS;
-/// The longest columns that threads take alone, and the fewest threads a multiprocessor; twice as
+/// The longest columns that threads take alone, and the fewest threads an SM; twice as
 /// many where the other way is a ring of whole vectors.
 constexpr int LONE_COLUMN = 4 * LANES, LONE_THREADS = 240;
 /// Single elements ask little of memory at a time: a ring of vectors, or of 2 bytes and less, takes
@@ -85,8 +85,8 @@ __global__ void __launch_bounds__(THREADS, W > 1 ? 3 : 4)
   const Problem& problem = columns.problem;
   const int64_t output = (int64_t{blockIdx.x} * THREADS + threadIdx.x) * W;
 
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   if (output >= problem.output_count) return;
   const auto at = offsets_at(problem.outputs, output);
   Node<Op, T> node[W] = {};
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(THREADS, W > 1 ? 3 : 4)
 }
 
 /// Pairs of columns that a warp takes: its last lane brings a word for the lane before. And the
-/// fewest columns a multiprocessor: four blocks' of them.
+/// fewest columns an SM: four blocks' of them.
 constexpr int LONE_PAIRS = 31, LONE_PAIRS_COLUMNS = 2048;
 
 /// The columns of a warp, two a lane, of rows of 2-byte elements that begin anywhere, an element a
@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(THREADS, 3)
                   turn.back(Op::combine(Op::template identity<Node<Op, T>>(), node)));
   };
 
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   // In the first block and the last, words may lie half outside of x. The test is of the block: of
   // a warp, nvcc would let no load pass the shuffles.
   if (blockIdx.x > 0 && first + BLOCK_COLUMNS + 2 <= problem.output_count) {

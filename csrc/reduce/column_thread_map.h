@@ -18,7 +18,7 @@ constexpr int MAX_LEAVES = GROUP << GROUP_LEVELS;
 static_assert(MAX_LEAVES == 1 << NARROW_LEVELS, "a thread ends where sums widen");
 constexpr int COLUMN_BLOCKS_AT_ONCE = 2;
 constexpr int WIDEST = 32;        ///< threads side by side, if others can be above each other
-constexpr int COLUMN_BLOCKS = 8;  ///< blocks a multiprocessor, for which work is divided
+constexpr int COLUMN_BLOCKS = 8;  ///< blocks an SM, for which work is divided
 
 /// How the columns and leaves of a problem are shared out.
 struct ColumnsShape {
@@ -48,7 +48,7 @@ inline ColumnsShape cut_columns(int64_t threads, int64_t leaves, int64_t mine, i
 inline ColumnsShape columns_shape(const Problem& problem, const Device& device, int width) {
   const int64_t leaves = leaves_of(problem);
   const int64_t threads = ceil_div(problem.output_count, width);
-  const int64_t wanted = int64_t{COLUMN_BLOCKS} * THREADS * device.multiprocessors;
+  const int64_t wanted = int64_t{COLUMN_BLOCKS} * THREADS * device.sm_count;
   int64_t mine = std::clamp<int64_t>(power_of_two_from(leaves), GROUP, MAX_LEAVES);
   for (; mine > GROUP && threads * ceil_div(leaves, mine) < wanted; mine /= 2) {
   }

@@ -11,7 +11,7 @@ namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
 constexpr int GROUP = 8;  ///< leaves that a thread takes at a time
-/// Of a thread; by Little's law 26 to 40 KB a multiprocessor hide an H200's latency, and there are
+/// Of a thread; by Little's law 26 to 40 KB an SM hide an H200's latency, and there are
 /// 512 threads of up to 128 registers.
 constexpr int BYTES_IN_FLIGHT = 128, MAX_BATCH = 4;
 

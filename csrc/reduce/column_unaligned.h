@@ -105,23 +105,23 @@ class ShiftedRows {
   /// What one lane brings, others read.
   __device__ __forceinline__ static void sync() { __syncwarp(); }
 
-  __device__ __forceinline__ void bring(int row, int stage, Site site) const {
+  __device__ __forceinline__ void prefetch(int row, int stage, Site site) const {
     const char* const begin = begin_ + row * step_;
     if (row < inside_begin_ || row + STAGE_ROWS > inside_end_) {
-      return bring_some(begin, count_ - row, stage, site);
+      return prefetch_partial(begin, count_ - row, stage, site);
     }
     if (16 * lane_ < bytes_ + SECTOR_BYTES) {
 #pragma unroll
       for (int r = 0; r < STAGE_ROWS; ++r) {
         const char* const at = begin + r * step_;
-        bring_vector(at - past_sector(at), slot(stage, r), lane_, site);
+        prefetch_vector(at - past_sector(at), slot(stage, r), lane_, site);
       }
     }
     // What a row that begins past its sector needs more: two vectors.
     if (lane_ >= 2 * STAGE_ROWS) return;
     const char* const at = begin + lane_ / 2 * step_;
     const int past = past_sector(at), vector = lanes_ + lane_ % 2;
-    if (16 * vector < length(past)) bring_vector(at - past, slot(stage, lane_ / 2), vector, site);
+    if (16 * vector < length(past)) prefetch_vector(at - past, slot(stage, lane_ / 2), vector, site);
   }
 
   template <typename Sums>
@@ -169,13 +169,13 @@ class ShiftedRows {
     return dynamic_shared<T>() + byte / static_cast<int>(sizeof(T));
   }
 
-  __device__ __forceinline__ static void bring_vector(const char* sector, int slot, int vector,
+  __device__ __forceinline__ static void prefetch_vector(const char* sector, int slot, int vector,
                                                       Site site) {
-    copy_async<W>(shared(slot + 16 * vector), reinterpret_cast<const T*>(sector + 16 * vector), W,
+    cp_async<W>(shared(slot + 16 * vector), reinterpret_cast<const T*>(sector + 16 * vector), W,
                   site);
   }
   /// The same at the first and the last element that may be read, of the rows that there are.
-  __device__ __forceinline__ void bring_some(const char* row, int rows, int stage,
+  __device__ __forceinline__ void prefetch_partial(const char* row, int rows, int stage,
                                              Site site) const {
 #pragma unroll 1
     for (int r = 0; r < STAGE_ROWS && r < rows; ++r, row += step_) {

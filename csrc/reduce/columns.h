@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(THREADS, RING_BLOCKS_AT_ONCE)
   const AlignedRows<T> rows(problem, static_cast<const T*>(problem.in) + column,
                             first_element(problem, thread.first_leaf()), exist);
 
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   auto& nodes = sum_columns<T, Op>(problem, thread, rows);
   const int block_columns = thread.threads_across * W;
   const int64_t first = int64_t{blockIdx.x % columns.shape.tiles} * block_columns;
@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(THREADS, RING_BLOCKS_AT_ONCE)
   const ColumnThread<W> thread(strips.shape.block);
   const ShiftedRows<T> rows(problem, strips.shape, first_element(problem, thread.first_leaf()));
 
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   auto& nodes = sum_columns<T, Op>(problem, thread, rows);
   const int above = THREADS / thread.threads_across;
 #pragma unroll 1
@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(THREADS, COLUMN_BLOCKS_AT_ONCE)
   const ColumnThread<1> thread(columns.shape);
   const bool exists = thread.output < problem.output_count;
 
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   Acc node[1] = {};
   if (exists) {
     const T* const column =
@@ -154,7 +154,7 @@ bool columns_are_pairs(const Problem& problem, const Device& device) {
   const bool are_floats = problem.in_dtype == DType::f16 || problem.in_dtype == DType::bf16;
   return are_floats && problem.count <= LANES && problem.outputs.rank == 1 &&
          problem.outputs.stride[IN][0] == 1 && problem.reduced.rank == 1 &&
-         problem.output_count / device.multiprocessors >= LONE_PAIRS_COLUMNS;
+         problem.output_count / device.sm_count >= LONE_PAIRS_COLUMNS;
 }
 
 /// Whether threads that take columns alone are faster than what there is for columns that lie so.
@@ -162,7 +162,7 @@ bool are_lone(const Problem& problem, const Device& device, Neighbours lie) {
   if (problem.reduced.rank != 1 || problem.chain != CHAIN) return false;
   const size_t bytes = size_of(problem.in_dtype);
   const bool few = problem.count * problem.output_count <= LONE_SMALL;
-  const int64_t columns = problem.output_count / device.multiprocessors;
+  const int64_t columns = problem.output_count / device.sm_count;
   if (lie == Neighbours::aligned) {
     if (bytes == 1 || problem.count > LANES) return false;
     return bytes == 2 ? columns / COLUMN_WIDTH<bfloat16> >= 2 * LONE_THREADS
@@ -220,7 +220,7 @@ void launch_aligned(const Problem& problem, const Device& device) {
   const ColumnsShape shape = aligned_shape(problem, device);
   launch(
       "columns", aligned_columns_kernel<T, Op>,
-      {shape.blocks(), {THREADS}, shared_bytes<T, Op>(AlignedRows<T>::SHARED_BYTES), problem.early},
+      {shape.blocks(), {THREADS}, shared_bytes<T, Op>(AlignedRows<T>::SHARED_BYTES), problem.launch_with_pdl},
       device, Columns{problem, shape});
 }
 
@@ -229,21 +229,21 @@ void launch_shifted(const Problem& problem, const Device& device) {
   const StripShape shape = strip_shape(problem, device);
   launch(
       "columns", shifted_columns_kernel<T, Op>,
-      {shape.block.blocks(), {THREADS}, shared_bytes<T, Op>(shape.shared_bytes()), problem.early},
+      {shape.block.blocks(), {THREADS}, shared_bytes<T, Op>(shape.shared_bytes()), problem.launch_with_pdl},
       device, Strips{problem, shape});
 }
 
 template <typename T, typename Op, int W>
 void launch_lone(const Problem& problem, const Device& device) {
   launch("columns", lone_columns_kernel<T, Op, W>,
-         {ceil_div(problem.output_count, THREADS * W), {THREADS}, 0, problem.early}, device,
+         {ceil_div(problem.output_count, THREADS * W), {THREADS}, 0, problem.launch_with_pdl}, device,
          LoneColumns{problem, results_are_vectors(problem, W)});
 }
 
 template <typename T, typename Op>
 void launch_pairs(const Problem& problem, const Device& device) {
   launch("columns", lone_pairs_kernel<T, Op>,
-         {ceil_div(problem.output_count, 2 * LONE_PAIRS * WARPS), {THREADS}, 0, problem.early},
+         {ceil_div(problem.output_count, 2 * LONE_PAIRS * WARPS), {THREADS}, 0, problem.launch_with_pdl},
          device, LoneColumns{problem, false});
 }
 
@@ -252,7 +252,7 @@ void launch_short(const Problem& problem, const Device& device) {
   launch("columns",
          problem.count <= SHORT_ROWS ? short_columns_kernel<T, Op, W, true>
                                      : short_columns_kernel<T, Op, W, false>,
-         {ceil_div(problem.output_count, THREADS * W), {THREADS}, 0, problem.early}, device,
+         {ceil_div(problem.output_count, THREADS * W), {THREADS}, 0, problem.launch_with_pdl}, device,
          ShortColumns{problem, results_are_vectors(problem, W)});
 }
 
@@ -274,14 +274,14 @@ void launch_narrow(const Problem& problem, const Device& device) {
   const NarrowColumns narrow = narrow_columns(problem, device);
   const int leaves = narrow.segments * LANES * narrow.columns;
   launch("columns", narrow_columns_kernel<T, Op>,
-         {narrow.blocks(), {THREADS}, narrow_place<T>(leaves) * sizeof(Leaf<T>), problem.early},
+         {narrow.blocks(), {THREADS}, narrow_place<T>(leaves) * sizeof(Leaf<T>), problem.launch_with_pdl},
          device, narrow);
 }
 
 template <typename T, typename Op>
 void launch_batched(const Problem& problem, const Device& device) {
   const ColumnsShape shape = batched_shape(problem, device);
-  launch("columns", columns_kernel<T, Op>, {shape.blocks(), {THREADS}, 0, problem.early}, device,
+  launch("columns", columns_kernel<T, Op>, {shape.blocks(), {THREADS}, 0, problem.launch_with_pdl}, device,
          Columns{problem, shape});
 }
 

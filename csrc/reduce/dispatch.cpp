@@ -12,7 +12,7 @@ constexpr int64_t FEW_ELEMENTS = 64;
 
 /// The step of the innermost loop; a loop that stays in place is no neighbourhood.
 template <int TENSORS>
-int64_t innermost_step(const Loop<TENSORS>& loop) {
+int64_t innermost_step(const OffsetCalculator<TENSORS>& loop) {
   const int64_t step = loop.rank > 0 ? loop.stride[0][loop.rank - 1] : 0;
   return step == 0 ? std::numeric_limits<int64_t>::max() : step;
 }

@@ -13,7 +13,7 @@ inline bool is_aligned(const Problem& problem, int width) {
 
 /// Whether the first `loops` loops step by multiples of `width`.
 template <int TENSORS>
-bool steps_by(const Loop<TENSORS>& loop, int loops, int width) {
+bool steps_by(const OffsetCalculator<TENSORS>& loop, int loops, int width) {
   for (int d = 0; d < loops; ++d) {
     if (loop.stride[0][d] % width != 0) return false;
   }

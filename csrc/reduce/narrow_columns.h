@@ -17,7 +17,7 @@ inline namespace SMEM_BUILD {
 constexpr int NARROW_BYTES = 128, NARROW_COLUMNS = 32;  ///< of a row, at most
 /// Of a column: shorter ones are too little work for segments to share.
 constexpr int64_t LEAST_NARROW_SEGMENTS = 8;
-/// Blocks a multiprocessor: 528 on an H200, so that the 489 segments of a million rows run at once.
+/// Blocks an SM: 528 on an H200, so that the 489 segments of a million rows run at once.
 constexpr int NARROW_BLOCKS_AT_ONCE = 4, MAX_NARROW_SEGMENTS = 8;
 
 struct NarrowColumns {
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(THREADS, NARROW_BLOCKS_AT_ONCE)
   const int64_t elements = (problem.count - first_row) * columns;
   const Turn<T, Op> turn(problem);
 
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
 #pragma unroll 1
   for (int unit = threadIdx.x; unit < narrow.segments * vectors; unit += THREADS) {
     // A vector of a segment's first round; those of the other rounds stand below it.
@@ -136,7 +136,7 @@ inline NarrowColumns narrow_columns(const Problem& problem, const Device& device
   const auto vectors = static_cast<int>(LANES * columns * bytes / 16);
   const int64_t segments = ceil_div(problem.count, int64_t{LANES} * CHAIN);
   const int64_t all = segments * (problem.output_count / columns);
-  const int64_t enough = 4 * int64_t{NARROW_BLOCKS_AT_ONCE} * device.multiprocessors;
+  const int64_t enough = 4 * int64_t{NARROW_BLOCKS_AT_ONCE} * device.sm_count;
   int mine = 1;
   for (; mine < MAX_NARROW_SEGMENTS && mine < segments &&
          (mine * vectors < THREADS * 3 / 4 || all / mine > enough) &&

@@ -32,9 +32,9 @@ struct Problem {
   int64_t count;             ///< elements of an output
   int64_t chunks;            ///< into which an output's elements are cut, at least 1
   int chain;                 ///< elements of a leaf (reduce/reduction_tree.h)
-  bool early = false;        ///< in is what the launch before leaves, and that may still run
-  Loop<TENSORS> outputs;     ///< steps of in and out over the outputs
-  Loop<1> reduced;           ///< steps of in over the elements of an output
+  bool launch_with_pdl = false;        ///< in is what the launch before leaves, and that may still run
+  OffsetCalculator<TENSORS> outputs;     ///< steps of in and out over the outputs
+  OffsetCalculator<1> reduced;           ///< steps of in over the elements of an output
 };
 
 /// A row of the kernel table.

@@ -21,10 +21,10 @@ template <typename T>
 constexpr int MOST_BRIEF = std::is_same_v<T, float> || sizeof(T) == 2 ? 6
                            : sizeof(T) == 1                           ? 4
                                                                       : 0;
-/// Of aligned rows; of longer ones, or fewer a multiprocessor, a segment is as fast.
+/// Of aligned rows; of longer ones, or fewer an SM, a segment is as fast.
 constexpr int MOST_ALIGNED = 3, MANY_ROWS = 80;
 
-constexpr int BRIEF_ROW_BLOCKS = 4;  ///< that a multiprocessor runs at once, at least
+constexpr int BRIEF_ROW_BLOCKS = 4;  ///< that an SM runs at once, at least
 
 struct BriefRows {
   Problem problem;  ///< of one loop over rows that are at least a vector apart
@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(THREADS, BRIEF_ROW_BLOCKS)
   const T* const from = first - begin;
   const Turn<T, Op> turn(problem);
 
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   if (row >= problem.output_count) return;
   Loaded<T, W> loaded[VECTORS];
   if (row > 0 && row + 1 < problem.output_count) {

@@ -25,12 +25,12 @@ namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
 /// Segments a warp may take one after the other: of elements, and of nodes, where one launch less
-/// is worth more than work for every multiprocessor.
+/// is worth more than work for every SM.
 constexpr int MAX_SEGMENTS = 8, MAX_NODE_SEGMENTS = 64;
-/// Blocks that a multiprocessor runs at once, and those of rows of a warp each. What a second
+/// Blocks that an SM runs at once, and those of rows of a warp each. What a second
 /// launch costs, in the time of a segment, and how many nodes of a row cost another.
 constexpr int ROW_BLOCKS_AT_ONCE = 3, LONE_ROW_BLOCKS = 4, SECOND_LAUNCH = 2, MANY_NODES = 4096;
-/// Blocks of short rows a multiprocessor that keep it busy to the end.
+/// Blocks of short rows an SM that keep it busy to the end.
 constexpr int SHORT_ROW_BLOCKS = 16;
 
 /// Levels of the tree above a warp's segments. Nodes are of the type that they come to.
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(THREADS, Lie(LIE_) == Lie::nested ? 2 : ROW_BL
   }
   const int64_t first_row = int64_t{block} * (WARPS >> level);
 
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   Acc node = Op::template identity<Acc>();
   int64_t row = first_row + (warp >> level);
   if (row < problem.output_count) {
@@ -106,15 +106,15 @@ struct LoneRows {
 };
 
 /// Rows of few segments, of whole vectors, a warp each, one after the other: the same with a third
-/// of the instructions before the first load, and a block a multiprocessor more.
+/// of the instructions before the first load, and a block an SM more.
 template <typename T, typename Op>
 __global__ void __launch_bounds__(THREADS, LONE_ROW_BLOCKS)
     lone_rows_kernel(const __grid_constant__ LoneRows rows) {
   const Problem& problem = rows.problem;
   const int64_t first_row = int64_t{blockIdx.x} * WARPS * rows.rounds + threadIdx.x / 32;
 
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   for (int round = 0; round < rows.rounds; ++round) {
     const int64_t row = first_row + round * WARPS;
     if (row >= problem.output_count) return;
@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(THREADS, 3)
   const bool flat = problem.outputs.rank <= 1;
   const Turn<T, Op> turn(problem);
 
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   for (int round = 0; round < short_rows.rounds; ++round) {
     const int64_t first_row =
         (warp * short_rows.rounds + round) * GROUPS * ROWS_A_LANE * step + threadIdx.x % 32 / lanes;
@@ -205,7 +205,7 @@ bool is_short(const Problem& problem) {
 
 template <typename T>
 Lie lie_of(const Problem& problem) {
-  const Loop<1>& loop = problem.reduced;
+  const OffsetCalculator<1>& loop = problem.reduced;
   if (rows_are_vectors(problem, VECTOR_WIDTH<T>)) return Lie::aligned;
   if (loop.rank == 1 && loop.stride[0][0] == 1) return Lie::shifted;
   return nested_rows_are_vectors(problem, VECTOR_WIDTH<T>) ? Lie::nested : Lie::anywhere;
@@ -232,7 +232,7 @@ Shape shape_of(const Problem& problem, const Device& device) {
   };
   const auto cost = [&](const Shape& shape) {
     const int at_once = shape.warps_a_row == 1 ? LONE_ROW_BLOCKS : ROW_BLOCKS_AT_ONCE;
-    const double blocks = static_cast<double>(shape.blocks) / device.multiprocessors;
+    const double blocks = static_cast<double>(shape.blocks) / device.sm_count;
     const double waves = blocks / ROW_BLOCKS_AT_ONCE;
     const double turns = blocks > at_once ? std::max(2.0, waves) + 0.45 : std::max(1.0, waves);
     const double count = static_cast<double>(problem.count) / static_cast<double>(segment);
@@ -255,11 +255,11 @@ struct RowsOf {
   /// Half a segment and less is so little work that a second row pays for a block's start.
   template <typename T, typename Op>
   static void launch_lone(const Problem& problem, const Device& device, const Shape& shape) {
-    const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.multiprocessors * WARPS;
+    const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.sm_count * WARPS;
     const bool is_half = 2 * problem.count <= int64_t{LANES} * span_of(sizeof(T)) * problem.chain;
     const int rounds = is_half && problem.output_count >= 2 * enough ? 2 : 1;
     launch(NAME, lone_rows_kernel<T, Op>,
-           {ceil_div(problem.output_count, WARPS * rounds), {THREADS}, 0, problem.early}, device,
+           {ceil_div(problem.output_count, WARPS * rounds), {THREADS}, 0, problem.launch_with_pdl}, device,
            LoneRows{problem, shape.segments_a_warp, rounds});
   }
 
@@ -270,7 +270,7 @@ struct RowsOf {
       if (shape.warps_a_row == 1 && shape.chunks == 1)
         return launch_lone<T, Op>(problem, device, shape);
     }
-    launch(NAME, rows_kernel<T, Op, int(LIE)>, {shape.blocks, {THREADS}, 0, problem.early}, device,
+    launch(NAME, rows_kernel<T, Op, int(LIE)>, {shape.blocks, {THREADS}, 0, problem.launch_with_pdl}, device,
            Rows{problem, std::countr_zero(static_cast<unsigned>(shape.warps_a_row)),
                 shape.segments_a_warp});
   }
@@ -281,11 +281,11 @@ struct RowsOf {
         std::clamp<int64_t>(power_of_two_from(ceil_div(problem.count, VEC)), ROWS_A_LANE, 32));
     const int64_t rows_a_round =
         int64_t{WARPS} * std::max(ROWS_A_LANE, LOADS / VECTORS) * 32 / lanes;
-    const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.multiprocessors * rows_a_round;
+    const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.sm_count * rows_a_round;
     const int most = lanes < 32 ? MAX_ROUNDS : MAX_WARP_ROUNDS;
     const int64_t rounds = std::clamp<int64_t>(problem.output_count / enough, 1, most);
     launch(NAME, short_rows_kernel<T, Op, VEC, VECTORS>,
-           {ceil_div(problem.output_count, rows_a_round * rounds), {THREADS}, 0, problem.early},
+           {ceil_div(problem.output_count, rows_a_round * rounds), {THREADS}, 0, problem.launch_with_pdl},
            device, ShortRows{problem, lanes, static_cast<int>(rounds)});
   }
 
@@ -306,7 +306,7 @@ struct RowsOf {
     } else {
       if (vectors > VECTORS) return launch_brief<T, Op, VECTORS + 1>(problem, device, vectors);
       launch(NAME, brief_rows_kernel<T, Op, VECTORS>,
-             {ceil_div(problem.output_count, WARPS), {THREADS}, 0, problem.early}, device,
+             {ceil_div(problem.output_count, WARPS), {THREADS}, 0, problem.launch_with_pdl}, device,
              BriefRows{problem});
       return true;
     }
@@ -323,7 +323,7 @@ struct RowsOf {
       }
       const int past = lie == Lie::shifted ? WIDTH - 1 : 0;  // of a row's first vector, at most
       const int64_t vectors = ceil_div(problem.count + past, 32 * WIDTH);
-      const bool many = problem.output_count >= int64_t{MANY_ROWS} * device.multiprocessors;
+      const bool many = problem.output_count >= int64_t{MANY_ROWS} * device.sm_count;
       if (lie == Lie::aligned && (vectors > MOST_ALIGNED || !many)) return false;
       return launch_brief<T, Op, LEAST_BRIEF<T>>(problem, device, vectors);
     }

@@ -112,7 +112,7 @@ class LeafBatches {
 inline ColumnsShape batched_shape(const Problem& problem, const Device& device) {
   const int64_t leaves = leaves_of(problem), threads = problem.output_count;
   const int64_t rounds = std::min<int64_t>(problem.chain, ceil_div(problem.count, LANES));
-  const int64_t at_once = int64_t{COLUMN_BLOCKS_AT_ONCE} * device.multiprocessors;
+  const int64_t at_once = int64_t{COLUMN_BLOCKS_AT_ONCE} * device.sm_count;
   const int64_t across = std::min<int64_t>(WIDEST, power_of_two_from(threads));
   ColumnsShape best{};
   int64_t least_cost = INT64_MAX;

@@ -11,7 +11,7 @@ namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
 /// Loads of a thread that are under way before the first is needed. By Little's law an H200's
-/// multiprocessor hides its memory's latency with 26 to 40 KB in flight; with 768 threads these
+/// SM hides its memory's latency with 26 to 40 KB in flight; with 768 threads these
 /// are 96 KB by 16-byte loads.
 constexpr int LOADS = 8;
 

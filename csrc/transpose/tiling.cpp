@@ -86,7 +86,7 @@ TileShape tile_shape(const Problem& problem, const Device& device) {
   for (int log2_blocks = largest - 1; log2_blocks >= smallest; --log2_blocks) {
     const TileShape smaller = cheapest(problem, log2_blocks);
     const int64_t blocks = tiles_down(problem, best) * tiles_across(problem, best) * batch;
-    const bool idle = blocks < 2 * device.multiprocessors;
+    const bool idle = blocks < 2 * device.sm_count;
     if (idle || 10 * cost(problem, smaller) < 9 * cost(problem, best)) best = smaller;
   }
   return best;

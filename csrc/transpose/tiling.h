@@ -48,7 +48,7 @@ struct TileShape {
 };
 
 /// The tile that wastes least: a square, but narrow for a narrow matrix, whose short side it then
-/// covers. Smaller ones where else some multiprocessors had nothing to do.
+/// covers. Smaller ones where else some SMs had nothing to do.
 TileShape tile_shape(const Problem& problem, const Device& device);
 
 /// Whether `vectorized` takes squares, and so many rows and columns of them a block.

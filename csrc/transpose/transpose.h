@@ -22,7 +22,7 @@ struct Problem {
   int64_t in_row_stride, in_col_stride;
   void* out;
   int64_t out_row_stride, out_col_stride;
-  Loop<TENSORS> batch;
+  OffsetCalculator<TENSORS> batch;
 
   /// Whether what lies closest together in a column of `in` does so in a row of `out` as well: then
   /// nothing must be turned, and each column is copied as a run.

@@ -115,9 +115,9 @@ __global__ void __launch_bounds__(THREADS, TILES_THREADS / THREADS)
 #pragma unroll 1
   for (int chunk = 0; chunk * CHUNK_ROWS < tile.rows; ++chunk) {
     if (chunk == 0) {
-      wait_for_groups<1>();
+      cp_async_wait<1>();
     } else {
-      wait_for_copies();
+      cp_async_wait_all();
     }
     __syncthreads();
     const int down = chunk * DOWN + share.down;

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(GATHER_THREADS)
   const T* const run = block.in.data + first_row * cols;
   load_run(shared, run, rows * cols, arguments.readable);
   const int past = elements_past_line(run);
-  wait_for_copies();
+  cp_async_wait_all();
   __syncthreads();
 
   // Lanes: 8 vectors of a column, 4 columns; then further vectors, then further columns.
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(GATHER_THREADS)
     source.stack_step = static_cast<int>(tile.pitch.by) * W;
     source.class_step = static_cast<int>(tile.stacks.by) * source.stack_step;
   }
-  wait_for_copies();
+  cp_async_wait_all();
   __syncthreads();
 
   if (!tile.flat_in) return write_repeats(shared, source, tile, out, count);

@@ -41,7 +41,7 @@ __device__ __forceinline__ void load_run(T* shared, const T* run, int elements,
   if (reinterpret_cast<const char*>(from + begin) >= readable.begin &&
       reinterpret_cast<const char*>(from + end) <= readable.end) {
 #pragma unroll 4
-    for (int e = mine; e < end; e += GATHER_THREADS * W) copy_async<W>(shared + e, from + e, W);
+    for (int e = mine; e < end; e += GATHER_THREADS * W) cp_async<W>(shared + e, from + e, W);
   } else {
 #pragma unroll 1
     for (int e = mine; e < end; e += GATHER_THREADS * W) {
@@ -156,7 +156,7 @@ struct TileLoad {
     if (any && inside) {
 #pragma unroll 4
       for (; row < stop; row += AT_ONCE) {
-        if (row >= first) copy_async<W>(to, from, W);
+        if (row >= first) cp_async<W>(to, from, W);
         from += from_step;
         to += to_step;
       }
@@ -168,7 +168,7 @@ struct TileLoad {
         to += to_step;
       }
     }
-    commit_copies();
+    cp_async_commit();
   }
 };
 

@@ -10,7 +10,7 @@ namespace smem::transpose {
 
 namespace {
 
-/// What a block reads and writes, each: five blocks fit on a multiprocessor, 160 KiB on their way.
+/// What a block reads and writes, each: five blocks fit on an SM, 160 KiB on their way.
 constexpr int64_t TILE_BYTES = 32 * 1024;
 /// Of a flat input, but of bytes, a block reads half as much.
 constexpr int64_t flat_rows_bytes(int64_t element_bytes) {
@@ -40,15 +40,15 @@ int64_t vectors_of(int64_t elements, int64_t width) { return (elements + width -
 /// A run begins anywhere in a line of 8 vectors.
 void lay_flat(GatherTile& tile, int64_t elements, int64_t width) {
   tile.slots = 1;
-  tile.stacks = Divisor(1);
-  tile.pitch = Divisor(7 + vectors_of(elements, width));
+  tile.stacks = FastDivmod(1);
+  tile.pitch = FastDivmod(7 + vectors_of(elements, width));
 }
 
 /// A row begins anywhere in a sector; odd steps put rows into different banks.
 void lay_rows(GatherTile& tile, int64_t rows, int64_t stacks, int64_t cols, int64_t width) {
   tile.slots = static_cast<int>(rows);
-  tile.stacks = Divisor(stacks);
-  tile.pitch = Divisor((1 + vectors_of(cols, width)) | 1);
+  tile.stacks = FastDivmod(stacks);
+  tile.pitch = FastDivmod((1 + vectors_of(cols, width)) | 1);
 }
 
 /// The problem with what its tiles depend on.
@@ -64,7 +64,7 @@ struct Cut {
       : p(problem),
         bytes(static_cast<int64_t>(p.element_bytes)),
         width(16 / bytes),
-        multiprocessors(device.multiprocessors),
+        multiprocessors(device.sm_count),
         busy(2 * multiprocessors),
         few(3 * multiprocessors / 8),
         shared_bytes(static_cast<int64_t>(device.shared_bytes)),
@@ -144,7 +144,7 @@ struct Cut {
     return tile.blocks(p) < busy ? evened(tile) : tile;
   }
 
-  /// A few tiles, lower and narrower where that leaves the busiest multiprocessor less to do: three
+  /// A few tiles, lower and narrower where that leaves the busiest SM less to do: three
   /// halves as many as there are multiprocessors would take as long as twice as many.
   GatherTile evened(const GatherTile& tile) const {
     GatherTile best = tile;
@@ -160,7 +160,7 @@ struct Cut {
     }
     return best;
   }
-  /// What the busiest multiprocessor brings: rows that two tiles read count twice, and so does a
+  /// What the busiest SM brings: rows that two tiles read count twice, and so does a
   /// sector of each row.
   int64_t busiest(const GatherTile& tile) const {
     return ceil_div(tile.blocks(p), multiprocessors) * (tile.rows + tile.before * width) *
@@ -184,7 +184,7 @@ struct Cut {
     tile.cols = static_cast<int>(ceil_div(p.cols, tile.across));
     lay_rows(tile, tile.rows + more, (tile.rows + more) / width, tile.cols, width);
   }
-  /// Whether the blocks that the threads of a multiprocessor allow have room there.
+  /// Whether the blocks that the threads of an SM allow have room there.
   bool fits(const GatherTile& tile) const {
     return static_cast<int64_t>(tile.shared_bytes()) * TILES_THREADS / tile.threads <= shared_bytes;
   }
@@ -217,8 +217,8 @@ GatherTile gather_tile(const Problem& problem, const Device& device) {
                                          : cut.any();
   if (tile.flat_out) {
     // A block that has a part of a matrix only never comes to its end.
-    tile.turned_rows = Divisor(problem.rows);
-    tile.turned_elements = Divisor(std::min<int64_t>(problem.rows * problem.cols, 1 << 30));
+    tile.turned_rows = FastDivmod(problem.rows);
+    tile.turned_elements = FastDivmod(std::min<int64_t>(problem.rows * problem.cols, 1 << 30));
     if (!tile.flat_in) {
       const int64_t cols = std::min(problem.cols, int64_t{1} << tile.log2_cols);
       const int64_t all = ceil_div(cols, cut.width);

@@ -12,7 +12,7 @@ namespace smem::transpose {
 
 /// Of a block that reads or writes one flat run.
 constexpr int GATHER_THREADS = 256;
-/// Threads of a block that has a tile: 4 such blocks fit on a multiprocessor. Where a matrix is
+/// Threads of a block that has a tile: 4 such blocks fit on an SM. Where a matrix is
 /// large enough, twice as many have a tile twice as large, of 61 KiB, and read less twice.
 constexpr int TILE_THREADS = 256, LARGE_TILE_THREADS = 512, TILES_THREADS = 1024;
 /// The most columns of a tile. Rows that begin anywhere lie in 16 vectors then, or in 32.
@@ -40,9 +40,9 @@ struct GatherTile {
   int before;                ///< vectors by which a column's part may begin before the tile
   bool rotate;               ///< flat_in: lanes must take their elements in different order
   int slots;                 ///< rows in shared memory
-  Divisor pitch;             ///< vectors from one to the next
-  Divisor stacks;            ///< rows that lie W apart follow each other, so many of them
-  Divisor turned_rows, turned_elements;  ///< flat_out: of a matrix
+  FastDivmod pitch;             ///< vectors from one to the next
+  FastDivmod stacks;            ///< rows that lie W apart follow each other, so many of them
+  FastDivmod turned_rows, turned_elements;  ///< flat_out: of a matrix
   /// Only flat_out: vectors a column's number of vectors apart that a thread takes, and how many
   /// threads share those.
   int repeats, parts;

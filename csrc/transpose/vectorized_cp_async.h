@@ -85,9 +85,9 @@ __global__ void __launch_bounds__(MAX_THREADS)
     const int64_t r = block.row0 + row, c = block.col0 + unit * W;
     if (!block.in.contains(r, c)) continue;
     const int inside = block.in.cols - c < W ? static_cast<int>(block.in.cols - c) : W;
-    copy_async<W>(tile.unit(row, unit), block.in.data + r * block.in.row_stride + c, inside);
+    cp_async<W>(tile.unit(row, unit), block.in.data + r * block.in.row_stride + c, inside);
   }
-  wait_for_copies();
+  cp_async_wait_all();
   __syncthreads();
 
 #pragma unroll

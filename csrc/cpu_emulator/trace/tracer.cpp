@@ -218,7 +218,7 @@ void Tracer::copy(void* shared, const void* global, int bytes, int bytes_read, S
   const bool through_cache = bytes < 16;
   const void* const source = used > 0 ? global : through_cache ? nullptr : shared;
   if (access(Action::copy_to, shared, width, width, source, site)) {
-    cpu_emulator::copy_async({shared, bytes}, global, bytes_read);
+    cpu_emulator::cp_async({shared, bytes}, global, bytes_read);
   }
 }
 

@@ -75,7 +75,7 @@ void launch_members(const Problem& problem, const Device& device) {
     // Lines that lie side by side first: 2 us less at 2048^3.
     const bool b_first = split::lines_lie_side_by_side(b);
     split::run(b_first ? b : a, device, Build::device);
-    split::run(b_first ? a : b, device, Build::device, /*early=*/true);
+    split::run(b_first ? a : b, device, Build::device, /*launch_with_pdl=*/true);
     multiply(problem, a, b, partials, device);
   }
   if (a.parts > 1) add_chunks(problem, a, b, partials, device);

@@ -47,7 +47,7 @@ constexpr int THREADS = CONSUMER_THREADS + WARPGROUP;
 static_assert(ROW_BYTES == 2 * STEP * ELEMENT_BYTES, "hi and lo of a step fill a row");
 
 /// What follows from the columns of a tile: fewer where out has too few tiles for all
-/// multiprocessors.
+/// SMs.
 template <int COLS_>
 struct Shape {
   static constexpr int COLS = COLS_;
@@ -118,10 +118,10 @@ struct Worker {
       for (int step = 0; step < piece.steps; ++step, turn.next()) {
         shared.empty[turn.stage].wait(turn.parity ^ 1);
         Barrier& full = shared.full[turn.stage];
-        full.arrive_expecting(bytes);
-        load_box(shared.a(turn.stage), args.a_map, {2 * STEP * step, piece.row * ROWS, a_part},
+        full.arrive_and_expect_tx(bytes);
+        tma_load(shared.a(turn.stage), args.a_map, {2 * STEP * step, piece.row * ROWS, a_part},
                  full);
-        load_box(shared.b(turn.stage), args.b_map, {2 * STEP * step, piece.col * COLS, b_part},
+        tma_load(shared.b(turn.stage), args.b_map, {2 * STEP * step, piece.col * COLS, b_part},
                  full);
       }
     });
@@ -136,11 +136,11 @@ struct Worker {
     bool has_exact = false;
     const int warpgroup = threadIdx.x / WARPGROUP;
     const uint32_t a0 =
-        uniform(descriptor_at(shared_address(shared.a(0)) + warpgroup * PANEL_BYTES));
-    const uint32_t b0 = uniform(descriptor_at(shared_address(shared.b(0))));
+        warp_uniform(descriptor_at(shared_address(shared.a(0)) + warpgroup * PANEL_BYTES));
+    const uint32_t b0 = warp_uniform(descriptor_at(shared_address(shared.b(0))));
     constexpr uint32_t K16 = K16_STEP<Major::K>, LOW = descriptor_units(STEP * ELEMENT_BYTES);
     const auto multiply = [](float (&sums)[SUMS], uint32_t a, uint32_t b, bool adds) {
-      multiply_tiles<half, Major::K, Major::K, COLS>(sums, tile_descriptor(a), tile_descriptor(b),
+      wgmma<half, Major::K, Major::K, COLS>(sums, tile_descriptor(a), tile_descriptor(b),
                                                      adds);
     };
     Turn<STAGES> turn;
@@ -155,33 +155,33 @@ struct Worker {
           const int end = min(begin + TURN, piece.steps);
 #pragma unroll 1
           for (int step = begin; step < end; ++step) {
-            const uint32_t moved = uniform(turn.stage * descriptor_units(Shape::STAGE_BYTES));
+            const uint32_t moved = warp_uniform(turn.stage * descriptor_units(Shape::STAGE_BYTES));
             const uint32_t a = a0 + moved, b = b0 + moved;
             shared.full[turn.stage].wait(turn.parity);
-            begin_products();
+            warpgroup_arrive();
             multiply(chain, a, b, false);
             multiply(chain, a + K16, b + K16, true);
-            end_product_group();
+            warpgroup_commit_batch();
             multiply(small, a, b + LOW, step > 0);
             multiply(small, a + LOW, b, true);
             multiply(small, a + K16, b + K16 + LOW, true);
             multiply(small, a + K16 + LOW, b + K16, true);
-            end_product_group();
+            warpgroup_commit_batch();
             // The chain is complete, and so are the small products of the step before.
-            wait_for_products<1>();
+            warpgroup_wait<1>();
             if (previous >= 0) release(previous);
             previous = turn.stage;
             turn.next();
-            settle(chain);
+            warpgroup_fence_operand(chain);
 #pragma unroll
             for (int i = 0; i < SUMS; ++i) sums[i] += chain[i];
           }
           add_to_totals(sums, group, first > 0);
         }
       }
-      wait_for_products<0>();
+      warpgroup_wait<0>();
       release(previous);
-      settle(small);
+      warpgroup_fence_operand(small);
       const float* const totals = shared.totals + threadIdx.x;
 #pragma unroll
       for (int i = 0; i < SUMS; ++i) {
@@ -268,22 +268,22 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const Worker<Shape<COLS>> worker{args};
   if (threadIdx.x == 0) {
-    prefetch_map(args.a_map);
-    prefetch_map(args.b_map);
+    prefetch_tensor_map(args.a_map);
+    prefetch_tensor_map(args.b_map);
     for (int i = 0; i < STAGES; ++i) {
       worker.shared.full[i].init(1);
       worker.shared.empty[i].init(CONSUMERS * 4);
     }
-    publish_barriers();
+    fence_barrier_init();
   }
-  let_next_begin();
-  wait_for_previous();
+  launch_dependent_grids();
+  wait_on_dependent_grids();
   __syncthreads();
   if (threadIdx.x >= CONSUMER_THREADS) {
-    give_registers<24>();
+    warpgroup_reg_dealloc<24>();
     if (threadIdx.x / WARP == CONSUMER_THREADS / WARP && elect_one()) worker.load();
   } else {
-    take_registers<240>();
+    warpgroup_reg_alloc<240>();
     const bool has_exact = worker.multiply();
     // Among those who multiply: the other threads have ended or have nothing left to do but that.
     if (__syncthreads_or(has_exact)) worker.compute_exactly();
@@ -313,12 +313,12 @@ void launch_product(const Problem& problem, const Split& a, const Split& b, floa
       a.part_length,
       rows,
       a.parts > 1 ? partials : nullptr};
-  const int64_t blocks = std::min<int64_t>(args.schedule.pieces, device.multiprocessors);
+  const int64_t blocks = std::min<int64_t>(args.schedule.pieces, device.sm_count);
   launch("fp16x3", product_kernel<COLS>, {blocks, {THREADS}, Shape<COLS>::SHARED, true}, device,
          args);
 }
 
-/// The columns of a tile, by how long the busiest multiprocessor takes. A step of 32 along K takes
+/// The columns of a tile, by how long the busiest SM takes. A step of 32 along K takes
 /// the tensor cores 768, 384 and 192 cycles, but narrow tiles wait for one instruction after the
 /// other.
 int cols_of(const Problem& problem, int64_t chunks, const Device& device) {
@@ -331,7 +331,7 @@ int cols_of(const Problem& problem, int64_t chunks, const Device& device) {
   for (const Cost& cost : COSTS) {
     const int64_t pieces =
         ceil_div(problem.M, ROWS) * ceil_div(problem.N, cost.cols) * members_of(problem) * chunks;
-    const int64_t time = ceil_div(pieces, device.multiprocessors) * cost.cycles;
+    const int64_t time = ceil_div(pieces, device.sm_count) * cost.cycles;
     if (best.cols == 0 || time < least) {
       best = cost;
       least = time;

@@ -33,11 +33,11 @@ __device__ __forceinline__ void load_rows(const Arguments& args, const Shared<Sh
     for (int stage = 0; stage < of.stages; ++stage, turn.next()) {
       Barrier& full = shared.full[turn.stage];
       shared.empty[turn.stage].wait(turn.parity ^ 1);
-      full.arrive_expecting(PIECES * args.rows * PIECE_BYTES);
+      full.arrive_and_expect_tx(PIECES * args.rows * PIECE_BYTES);
 #pragma unroll
       for (int p = 0; p < PIECES; ++p) {
         const int first_half = 2 * (stage * STAGE_K + p * split::PIECE);
-        load_box(shared.a(turn.stage) + p * Shape::A_PIECE_BYTES, args.a_map, {first_half, 0, of_a},
+        tma_load(shared.a(turn.stage) + p * Shape::A_PIECE_BYTES, args.a_map, {first_half, 0, of_a},
                  full);
       }
     }
@@ -110,15 +110,15 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, Shape::THREADS)
       shared.full[i].init(Shape::SPLITTING + 1);
       shared.empty[i].init(Shape::MULTIPLYING);
     }
-    publish_barriers();
+    fence_barrier_init();
   }
-  let_next_begin();
+  launch_dependent_grids();
   __syncthreads();
 
   const int warp = threadIdx.x / WARP, multiplier = warp - Shape::SPLITTING / WARP;
   const bool splits = multiplier < 0, loads = multiplier == Shape::MULTIPLYING / WARP;
   typename Shape::Turn turn;
-  if (!splits) wait_for_previous();
+  if (!splits) wait_on_dependent_grids();
   bool again = false;
   do {
     if (splits) {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, Shape::THREADS)
     const bool is_noted = threadIdx.x < MOST_TILES / 32 && shared.notes->again[threadIdx.x];
     again = __syncthreads_or(is_noted) && !again;
   } while (again);
-  if (splits) wait_for_previous();
+  if (splits) wait_on_dependent_grids();
   if (!shared.notes->has_exact) return;
   for_each_tile(args, *shared.notes, false,
                 [&](unsigned tile, unsigned) { compute_exact_lines<Shape>(args, tile); });
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, Shape::THREADS)
 }
 
 /// Whether a tile takes no longer than a block's start and end, so that a block had better go
-/// through several. Long ones have a block each: multiprocessors that are ready begin the next.
+/// through several. Long ones have a block each: SMs that are ready begin the next.
 bool tiles_are_short(const split::Split& split) {
   constexpr int64_t LONG = 16 * STAGE_K;
   return split.part_length < LONG;
@@ -166,12 +166,12 @@ void launch_few_rows(const Problem& problem, const split::Split& a, const split:
                        rows,
                        static_cast<int>(ceil_div(problem.K, STAGE_K)),
                        static_cast<int>(ceil_div(problem.K, split::PIECE))};
-  const int64_t places = int64_t{Shape::BLOCKS_AT_ONCE} * device.multiprocessors;
+  const int64_t places = int64_t{Shape::BLOCKS_AT_ONCE} * device.sm_count;
   const int64_t fewest = std::max(std::min(all, places), ceil_div(all, int64_t{MOST_TILES}));
   const int64_t blocks = tiles_are_short(a) ? fewest : all;
-  // No more blocks a multiprocessor than it takes to have all run at once: where there was room for
+  // No more blocks an SM than it takes to have all run at once: where there was room for
   // three, some had three and others one.
-  const int64_t blocks_at_once = ceil_div(blocks, device.multiprocessors);
+  const int64_t blocks_at_once = ceil_div(blocks, device.sm_count);
   const int64_t room = int64_t{sm90::SHARED_BYTES} / blocks_at_once - SYSTEM_BYTES;
   const size_t shared = std::max<int64_t>(Shape::SHARED, room);
   launch("fp16x3 few rows", few_rows_kernel<Shape>, {blocks, {Shape::THREADS}, shared, true},
@@ -191,9 +191,9 @@ void multiply_few(const Problem& problem, const split::Split& a, const split::Sp
   };
   // Whether all blocks run at once.
   const auto fit = [&](auto shape) {
-    return blocks_of(shape) <= int64_t{decltype(shape)::BLOCKS_AT_ONCE} * device.multiprocessors;
+    return blocks_of(shape) <= int64_t{decltype(shape)::BLOCKS_AT_ONCE} * device.sm_count;
   };
-  // One more block a multiprocessor, with fewer loads under way, where that has all run at once.
+  // One more block an SM, with fewer loads under way, where that has all run at once.
   const auto launch_or = [&](auto shape, auto smaller) {
     if (!fit(shape) && fit(smaller)) return launch(smaller);
     launch(shape);
@@ -221,9 +221,9 @@ void multiply_few(const Problem& problem, const split::Split& a, const split::Sp
     using Narrow = Shape<Lie, 1, 2, 2, 2, 3>;
     if (problem.M <= 32 && (fit(Narrow{}) || tiles_are_short(a))) return launch(Narrow{});
     if (problem.M <= 32) return launch(Shape<Lie, 2, 2, 2, 2, 2>{});
-    // Half the columns a block where there still is one a multiprocessor at most.
+    // Half the columns a block where there still is one an SM at most.
     using NarrowOf64 = Shape<Lie, 1, 4, 2, 2, 3>;
-    if (blocks_of(NarrowOf64{}) <= device.multiprocessors) return launch(NarrowOf64{});
+    if (blocks_of(NarrowOf64{}) <= device.sm_count) return launch(NarrowOf64{});
   }
   launch(std::conditional_t<Lie::SIDE_BY_SIDE, Shape<Lie, 2, 4, 2, 2, 3>,
                             Shape<Lie, 1, 4, 2, 2, 3>>{});

@@ -26,7 +26,7 @@ struct Products {
                                           typename Shape::Turn& turn) {
     const int lane = threadIdx.x % WARP;
     const uint32_t b_place = (group * COLUMNS + lane % 16) * COLUMN_BYTES + lane / 16 * 16;
-    // The copy engine's swizzle: the 16-byte part of a row is XORed with the row.
+    // TMA's swizzle: the 16-byte part of a row is XORed with the row.
     const uint32_t a_place = (first_row + lane % 8) * PIECE_BYTES + ((lane / 8) ^ (lane % 8)) * 16;
     for (int stage = 0; stage < stages; ++stage, turn.next()) {
       shared.full[turn.stage].wait(turn.parity);
@@ -85,20 +85,20 @@ struct Products {
     unsigned b_hi[2][4], b_lo[2][4];
 #pragma unroll
     for (int k16 = 0; k16 < 2; ++k16) {
-      load_matrices<false>(b_hi[k16], b + k16 * K16);
-      load_matrices<false>(b_lo[k16], b + k16 * K16 + LOW);
+      ldmatrix<false>(b_hi[k16], b + k16 * K16);
+      ldmatrix<false>(b_lo[k16], b + k16 * K16 + LOW);
     }
 #pragma unroll
     for (int t = 0; t < Shape::ROW_TILES; ++t) {
       unsigned a_hi[4], a_lo[4];
-      load_matrices<false>(a_hi, a + t * TILE_ROWS * PIECE_BYTES);
-      load_matrices<false>(a_lo, (a ^ LOW) + t * TILE_ROWS * PIECE_BYTES);
+      ldmatrix<false>(a_hi, a + t * TILE_ROWS * PIECE_BYTES);
+      ldmatrix<false>(a_lo, (a ^ LOW) + t * TILE_ROWS * PIECE_BYTES);
       float chain[4] = {};
 #pragma unroll
       for (int k16 = 0; k16 < 2; ++k16) {
-        multiply_add<half>(chain, b_hi[k16], a_hi[2 * k16], a_hi[2 * k16 + 1]);
-        multiply_add<half>(small[t], b_lo[k16], a_hi[2 * k16], a_hi[2 * k16 + 1]);
-        multiply_add<half>(small[t], b_hi[k16], a_lo[2 * k16], a_lo[2 * k16 + 1]);
+        mma_sync<half>(chain, b_hi[k16], a_hi[2 * k16], a_hi[2 * k16 + 1]);
+        mma_sync<half>(small[t], b_lo[k16], a_hi[2 * k16], a_hi[2 * k16 + 1]);
+        mma_sync<half>(small[t], b_hi[k16], a_lo[2 * k16], a_lo[2 * k16 + 1]);
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[t][i] += chain[i];

@@ -55,10 +55,10 @@ struct Shape {
       sm90::SWIZZLE_ATOM + RAW_BYTES +
       STAGES * (A_BYTES + B_BYTES + COLS * (sizeof(float) + sizeof(int)) + 2 * sizeof(Barrier)) +
       sizeof(Notes);
-  /// Blocks a multiprocessor, by its shared memory.
+  /// Blocks an SM, by its shared memory.
   static constexpr int BLOCKS_AT_ONCE = sm90::SHARED_BYTES / (SHARED + SYSTEM_BYTES);
   static_assert(ROWS + COLS <= THREADS, "a thread for each line");
-  static_assert(SHARED <= sm90::SHARED_BYTES, "stages within a multiprocessor's shared memory");
+  static_assert(SHARED <= sm90::SHARED_BYTES, "stages within an SM's shared memory");
 };
 
 template <typename Shape>

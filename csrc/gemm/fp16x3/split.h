@@ -69,8 +69,8 @@ struct Workspace {
 bool lines_lie_side_by_side(const Split& split);
 
 /// Splits in one launch, or in two where very long lines lie side by side. Nothing in the workspace
-/// needs to be initialised. `early`: beside the kernel before, whose results it does not need;
+/// needs to be initialised. `launch_with_pdl`: beside the kernel before, whose results it does not need;
 /// whoever waits for this split has waited for that kernel too.
-void run(const Split& split, const Device& device, Build build, bool early = false);
+void run(const Split& split, const Device& device, Build build, bool launch_with_pdl = false);
 
 }  // namespace smem::gemm::fp16x3::split

@@ -35,7 +35,7 @@ __device__ __forceinline__ double power_of_two(int exponent) {
 /// double: so the error does not grow with their number, and none of them overflows.
 template <int WIDTH>
 __global__ void __launch_bounds__(WIDEST) add_chunks_kernel(const __grid_constant__ Reduction r) {
-  wait_for_previous();
+  wait_on_dependent_grids();
   const int64_t rows = r.epilogue.out.rows;
   const auto cols = static_cast<uint32_t>(r.epilogue.out.cols);
   const uint32_t member = blockIdx.x / r.member_blocks, block = blockIdx.x % r.member_blocks;
@@ -81,7 +81,7 @@ static_assert((EXACT & MENDED) == 0, "marks can be told apart when combined");
 
 Chunks::Chunks(int64_t N, int64_t K) {
   // One row of the narrowest tiles, 32 columns wide, makes 128 pieces, as many as there are
-  // multiprocessors; but a chunk is 8 N long or more, so that at the largest M, where there is no
+  // SMs; but a chunk is 8 N long or more, so that at the largest M, where there is no
   // need to cut, its sums cost some 8%.
   constexpr int64_t COLS = 32, PIECES = 128, UNIT = 512;
   const int64_t shortest = std::max(2 * UNIT, ceil_div(8 * N, UNIT) * UNIT);

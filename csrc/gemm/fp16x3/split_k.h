@@ -1,4 +1,4 @@
-// K cut into chunks, where out has too few tiles to keep all multiprocessors busy.
+// K cut into chunks, where out has too few tiles to keep all SMs busy.
 #pragma once
 
 #include "gemm/gemm.h"

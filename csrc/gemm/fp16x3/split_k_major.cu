@@ -23,7 +23,7 @@ constexpr int BLOCK_THREADS = 256, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS /
 /// Threads that share a line at least, so that their runs are whole pieces.
 constexpr int MIN_LINE_THREADS = PIECE / RUN;
 /// Runs of a thread at most: 128 bytes, in 32 of the 64 registers with which 1024 threads run at
-/// once on a multiprocessor. They have 128 KiB under way, where 26 to 40 cover the latency.
+/// once on an SM. They have 128 KiB under way, where 26 to 40 cover the latency.
 constexpr int MAX_RUNS = 8;
 
 struct Rows {
@@ -40,7 +40,7 @@ template <bool WIDE, int RUNS, bool LONG>
 __global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
     rows_kernel(const __grid_constant__ Rows rows) {
   __shared__ Tile<uint32_t, 3, MAX_WARPS> of_warps;
-  let_next_begin();
+  launch_dependent_grids();
   const Split& split = rows.split;
   const int line_threads = 1 << rows.line_level, lane = threadIdx.x % 32;
   const int thread = static_cast<int>(threadIdx.x) & (line_threads - 1);
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
       store_rest(split, stored, position, load(from + position * stride), scale);
     }
   }
-  wait_for_previous();
+  wait_on_dependent_grids();
 }
 
 /// Takes members whose lines follow on each other as one, since no block serves two: with a line
@@ -129,20 +129,20 @@ Split merged(Split split) {
 }
 
 template <int RUNS, bool LONG>
-void launch_rows(const Split& split, int line_threads, const Device& device, bool early) {
+void launch_rows(const Split& split, int line_threads, const Device& device, bool launch_with_pdl) {
   const int threads = std::max(BLOCK_THREADS, line_threads);
   const int64_t blocks = ceil_div(split.lines, threads / line_threads);
   const int64_t stretches = ceil_div(split.padded_length(), int64_t{RUNS * RUN} * line_threads);
   const bool wide = runs_are_wide(split, split.stride, split.length, split.line_stride);
   smem::launch("split_rows", wide ? rows_kernel<true, RUNS, LONG> : rows_kernel<false, RUNS, LONG>,
-               {blocks * split.all_parts(), dim3(threads), 0, early}, device,
+               {blocks * split.all_parts(), dim3(threads), 0, launch_with_pdl}, device,
                Rows{split, split.padded_length(), static_cast<uint32_t>(blocks),
                     std::countr_zero(static_cast<unsigned>(line_threads)), stretches});
 }
 
 }  // namespace
 
-void rows(const Split& split, const Device& device, bool early) {
+void rows(const Split& split, const Device& device, bool launch_with_pdl) {
   const int64_t runs = split.padded_length() / RUN;
   const auto power_from = [](int64_t count) {
     return static_cast<int>(std::bit_ceil(static_cast<uint64_t>(count)));
@@ -151,11 +151,11 @@ void rows(const Split& split, const Device& device, bool early) {
   const int threads = std::max(power_from(needed), MIN_LINE_THREADS);
   const int64_t runs_a_thread = ceil_div(runs, threads);
   const Split lines = merged(split);
-  if (runs_a_thread <= 1) return launch_rows<1, false>(lines, threads, device, early);
-  if (runs_a_thread <= 2) return launch_rows<2, false>(lines, threads, device, early);
-  if (runs_a_thread <= 4) return launch_rows<4, false>(lines, threads, device, early);
-  if (runs_a_thread <= MAX_RUNS) return launch_rows<MAX_RUNS, false>(lines, threads, device, early);
-  launch_rows<MAX_RUNS, true>(lines, threads, device, early);
+  if (runs_a_thread <= 1) return launch_rows<1, false>(lines, threads, device, launch_with_pdl);
+  if (runs_a_thread <= 2) return launch_rows<2, false>(lines, threads, device, launch_with_pdl);
+  if (runs_a_thread <= 4) return launch_rows<4, false>(lines, threads, device, launch_with_pdl);
+  if (runs_a_thread <= MAX_RUNS) return launch_rows<MAX_RUNS, false>(lines, threads, device, launch_with_pdl);
+  launch_rows<MAX_RUNS, true>(lines, threads, device, launch_with_pdl);
 }
 
 }  // namespace SMEM_BUILD

@@ -27,8 +27,8 @@ constexpr int64_t chunk_length(const Split& split) {
 /// What `extremes` leaves of a chunk.
 constexpr size_t EXTREMES_BYTES = 16;
 
-/// early: see Geometry.
-using Launch = void (*)(const Split&, const Device&, bool early);
+/// launch_with_pdl: see Geometry.
+using Launch = void (*)(const Split&, const Device&, bool launch_with_pdl);
 
 struct Kernels {
   Launch rows;  ///< the whole split
@@ -45,12 +45,12 @@ struct Kernels {
 
 inline namespace SMEM_BUILD {
 
-void rows(const Split& split, const Device& device, bool early);
-void columns(const Split& split, const Device& device, bool early);
-void extremes(const Split& split, const Device& device, bool early);
-void turned(const Split& split, const Device& device, bool early);
+void rows(const Split& split, const Device& device, bool launch_with_pdl);
+void columns(const Split& split, const Device& device, bool launch_with_pdl);
+void extremes(const Split& split, const Device& device, bool launch_with_pdl);
+void turned(const Split& split, const Device& device, bool launch_with_pdl);
 bool has_clusters(const Device& device);
-void long_columns(const Split& split, const Device& device, bool early);
+void long_columns(const Split& split, const Device& device, bool launch_with_pdl);
 
 #ifdef __CUDACC__
 inline constexpr Kernels KERNELS{&rows, &columns, &extremes, &turned, &has_clusters, &long_columns};

@@ -33,7 +33,7 @@ template <bool WIDE>
 __global__ void __launch_bounds__(CHUNK_THREADS, BLOCKS_AT_ONCE)
     extremes_kernel(const __grid_constant__ Chunks arguments) {
   __shared__ SharedExtremes<CHUNK_WARPS, CHUNK_LINES> of_warps;
-  let_next_begin();
+  launch_dependent_grids();
   const Split& split = arguments.split;
   const uint32_t tile = blockIdx.x % arguments.tiles, row = blockIdx.x / arguments.tiles;
   const uint32_t chunk = row % arguments.chunks;
@@ -64,17 +64,17 @@ __global__ void __launch_bounds__(CHUNK_THREADS, BLOCKS_AT_ONCE)
   if (stored >= CHUNK_LINES || first_line + stored >= split.lines) return;
   store(static_cast<Extremes*>(split.extremes) + row * split.lines + first_line + stored,
         of_warps.of_all(stored));
-  wait_for_previous();
+  wait_on_dependent_grids();
 }
 
 }  // namespace
 
-void extremes(const Split& split, const Device& device, bool early) {
+void extremes(const Split& split, const Device& device, bool launch_with_pdl) {
   const int64_t tiles = ceil_div(split.lines, CHUNK_LINES);
   const int64_t chunks = ceil_div(split.part_length, chunk_length(split));
   const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
   smem::launch("split_extremes", wide ? extremes_kernel<true> : extremes_kernel<false>,
-               {tiles * chunks * split.all_parts(), {CHUNK_THREADS}, 0, early}, device,
+               {tiles * chunks * split.all_parts(), {CHUNK_THREADS}, 0, launch_with_pdl}, device,
                Chunks{split, static_cast<uint32_t>(tiles), static_cast<uint32_t>(chunks)});
 }
 

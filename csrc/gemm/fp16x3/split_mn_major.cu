@@ -31,7 +31,7 @@ template <bool WIDE>
 __global__ void __launch_bounds__(MOST_THREADS, 3)
     columns_kernel(const __grid_constant__ Columns columns) {
   __shared__ SharedExtremes<MOST_WARPS, LINES> of_warps;
-  let_next_begin();
+  launch_dependent_grids();
   const Split& split = columns.split;
   const int line_threads = columns.line_threads, lane = threadIdx.x % 32;
   const int thread = static_cast<int>(threadIdx.x) & (line_threads - 1);
@@ -61,19 +61,19 @@ __global__ void __launch_bounds__(MOST_THREADS, 3)
 #pragma unroll
   for (int l = 0; l < RUN; ++l) codes.lane[l] = scale_of(of_lines[l]).code();
   share.store_halves(codes, columns.padded_length);
-  wait_for_previous();
+  wait_on_dependent_grids();
 }
 
 }  // namespace
 
-void columns(const Split& split, const Device& device, bool early) {
+void columns(const Split& split, const Device& device, bool launch_with_pdl) {
   const auto needed = static_cast<uint64_t>(split.padded_length() / OWN * ACROSS);
   const int line_threads = std::max(static_cast<int>(std::bit_ceil(needed)), 32);
   const int threads = std::max(LEAST_THREADS, line_threads);
   const int64_t blocks = ceil_div(split.lines, int64_t{threads / line_threads} * LINES);
   const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
   smem::launch("split_columns", wide ? columns_kernel<true> : columns_kernel<false>,
-               {blocks * split.all_parts(), dim3(threads), 0, early}, device,
+               {blocks * split.all_parts(), dim3(threads), 0, launch_with_pdl}, device,
                Columns{split, split.padded_length(), static_cast<uint32_t>(blocks), line_threads});
 }
 

@@ -18,7 +18,7 @@ inline namespace SMEM_BUILD {
 namespace {
 
 constexpr int MOST_BLOCKS = 8;  ///< of a cluster, on any sm_90
-/// Of a multiprocessor, by its registers.
+/// Of an SM, by its registers.
 constexpr int blocks_at_once(int threads) { return threads > 256 ? 2 : 3; }
 
 /// Of a line, a block.
@@ -39,9 +39,9 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), block
   __shared__ SharedExtremes<THREADS / 32, LINES> of_warps;
   __shared__ Tile<Extremes, 1, LINES> of_block;
   __shared__ Tile<int, 1, LINES> scales;
-  let_next_begin();
+  launch_dependent_grids();
   const int thread = threadIdx.x, in_tile = thread % ACROSS * RUN;
-  const uint32_t cluster = blockIdx.x / columns.blocks, rank = rank_in_cluster();
+  const uint32_t cluster = blockIdx.x / columns.blocks, rank = block_rank_in_cluster();
   const uint32_t index = cluster / columns.part_tiles;
   const int64_t first_line = int64_t{cluster - index * columns.part_tiles} * LINES;
   const Share<WIDE> share(columns.split, Part(columns.split, index), index, first_line + in_tile,
@@ -57,20 +57,20 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), block
     Extremes of_line;
 #pragma unroll 8
     for (uint32_t block = 0; block < columns.blocks; ++block) {
-      of_line.add(*in_block(of_block.at(0, thread), block));
+      of_line.add(*map_shared_rank(of_block.at(0, thread), block));
     }
     scales(0, thread) = scale_of(of_line).code();
   }
-  leave_cluster_memory();
+  cluster_arrive();
   __syncthreads();
   share.store_halves(load_vector<RUN>(scales.at(0, in_tile)), columns.padded_length);
-  wait_for_cluster();
-  wait_for_previous();
+  cluster_wait();
+  wait_on_dependent_grids();
 #endif
 }
 
 template <int THREADS>
-void launch_long_columns(const Split& split, const Device& device, bool early) {
+void launch_long_columns(const Split& split, const Device& device, bool launch_with_pdl) {
   const int64_t tiles = ceil_div(split.lines, LINES);
   const int64_t blocks = ceil_div(split.part_length, length_of(THREADS));
   if (split.all_parts() == 0) return;
@@ -84,7 +84,7 @@ void launch_long_columns(const Split& split, const Device& device, bool early) {
   config.blockDim = dim3(THREADS);
   config.stream = static_cast<cudaStream_t>(device.stream);
   config.attrs = attributes;
-  config.numAttrs = early ? 2 : 1;
+  config.numAttrs = launch_with_pdl ? 2 : 1;
   const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
   const LongColumns arguments{split, split.padded_length(), static_cast<uint32_t>(tiles),
                               static_cast<uint32_t>(blocks)};
@@ -97,11 +97,11 @@ void launch_long_columns(const Split& split, const Device& device, bool early) {
 
 bool has_clusters(const Device& device) { return device.runs_sm90a(); }
 
-void long_columns(const Split& split, const Device& device, bool early) {
+void long_columns(const Split& split, const Device& device, bool launch_with_pdl) {
   if (split.part_length <= length_of(256) * MOST_BLOCKS) {
-    launch_long_columns<256>(split, device, early);
+    launch_long_columns<256>(split, device, launch_with_pdl);
   } else {
-    launch_long_columns<512>(split, device, early);
+    launch_long_columns<512>(split, device, launch_with_pdl);
   }
 }
 

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 3)
     turned_kernel(const __grid_constant__ Tiles tiles) {
   __shared__ Units hi, lo;
   __shared__ Tile<int, 1, TILE_LINES> scales;
-  let_next_begin();
+  launch_dependent_grids();
   const Split& split = tiles.split;
   const uint32_t block = gridDim.x - 1 - blockIdx.x, row = block / tiles.across;
   const int64_t first_line = int64_t{block % tiles.across} * TILE_LINES;
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 3)
   }
 
   // Loads by which a line's extremes are found are under way together, beside those above.
-  wait_for_previous();
+  wait_on_dependent_grids();
   const int scaled = static_cast<int>(threadIdx.x) / LANES, lane = threadIdx.x % LANES;
   const bool is_line = first_line + scaled < split.lines;
   const Extremes* of_chunk = static_cast<const Extremes*>(split.extremes) +
@@ -140,12 +140,12 @@ __global__ void __launch_bounds__(TILE_THREADS, 3)
 
 }  // namespace
 
-void turned(const Split& split, const Device& device, bool early) {
+void turned(const Split& split, const Device& device, bool launch_with_pdl) {
   const int64_t across = ceil_div(split.lines, TILE_LINES),
                 along = ceil_div(split.part_length, TILE_LENGTH);
   const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
   smem::launch("split_turned", wide ? turned_kernel<true> : turned_kernel<false>,
-               {across * along * split.all_parts(), {TILE_THREADS}, 0, early}, device,
+               {across * along * split.all_parts(), {TILE_THREADS}, 0, launch_with_pdl}, device,
                Tiles{split, split.padded_length(), static_cast<uint32_t>(across),
                      static_cast<uint32_t>(along),
                      static_cast<uint32_t>(ceil_div(split.part_length, chunk_length(split)))});

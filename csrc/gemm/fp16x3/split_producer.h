@@ -205,7 +205,7 @@ struct Splitter {
 #pragma unroll
         for (int e = 0; e < RUN; e += Lie::WIDTH) {
           const bool inside = Lie::k_of(v) + e < left;
-          copy_async<Lie::WIDTH>(place(v)->lane + e,
+          cp_async<Lie::WIDTH>(place(v)->lane + e,
                                  inside ? from + Lie::offset_of(v, b.stride) + e : b.from,
                                  inside ? Lie::WIDTH : 0);
         }
@@ -217,12 +217,12 @@ struct Splitter {
         go_to_loading();
       }
     }
-    commit_copies();
+    cp_async_commit();
   }
 
   /// The next stage's elements, whose places another one takes.
   __device__ __forceinline__ void take(Run (&runs)[Lie::VECTORS]) {
-    wait_for_groups<LOADS - 1>();
+    cp_async_wait<LOADS - 1>();
 #pragma unroll
     for (int v = 0; v < Lie::VECTORS; ++v) runs[v] = *place(v);
     load_next();

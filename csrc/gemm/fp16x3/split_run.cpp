@@ -54,16 +54,16 @@ Split Workspace::place(Split split, void* memory) const {
   return split;
 }
 
-void run(const Split& split, const Device& device, Build build, bool early) {
+void run(const Split& split, const Device& device, Build build, bool launch_with_pdl) {
   const Kernels& launches = kernels(build);
-  if (!lines_lie_side_by_side(split)) return launches.rows(split, device, early);
-  if (split.part_length <= LONGEST_COLUMN) return launches.columns(split, device, early);
+  if (!lines_lie_side_by_side(split)) return launches.rows(split, device, launch_with_pdl);
+  if (split.part_length <= LONGEST_COLUMN) return launches.columns(split, device, launch_with_pdl);
   if (launches.long_columns && split.part_length <= LONGEST_LONG_COLUMN &&
       launches.has_clusters(device)) {
-    return launches.long_columns(split, device, early);
+    return launches.long_columns(split, device, launch_with_pdl);
   }
-  launches.extremes(split, device, early);
-  launches.turned(split, device, /*early=*/true);
+  launches.extremes(split, device, launch_with_pdl);
+  launches.turned(split, device, /*launch_with_pdl=*/true);
 }
 
 }  // namespace smem::gemm::fp16x3::split

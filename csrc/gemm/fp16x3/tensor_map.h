@@ -1,4 +1,4 @@
-// How the copy engine reads the halves of a split operand.
+// How TMA reads the halves of a split operand.
 #pragma once
 
 #include "gemm/sm90/tensor_map.h"

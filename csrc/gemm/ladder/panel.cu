@@ -3,7 +3,7 @@
 // Over naive: a block's 16 rows of A and 16 columns of B are read from global memory once and then
 // served from shared memory 16 times each. It needs 2 * 16 * K elements of shared memory, so K is
 // limited by the chip: 48 KiB without asking, up to 227 KiB on Hopper by opting in; and one block
-// then fills a multiprocessor, so that nothing hides its loads. (The texts say that global reads
+// then fills an SM, so that nothing hides its loads. (The texts say that global reads
 // fall to M*K + K*N; in truth each block reads its own panels: M*K*ceil(N/16) + K*N*ceil(M/16).)
 // Reads: A ceil(N/16) times, B ceil(M/16) times. Writes: out once.
 #include "gemm/block.h"

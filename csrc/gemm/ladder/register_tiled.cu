@@ -4,7 +4,7 @@
 // FMA units and no longer the shared-memory port set the pace (thread_tile.h). The 128 x 128 tile
 // also cuts global reads by four. A operand that lies with K along its rows is turned on its way
 // into shared memory, since fragments want As(k, m). Loads still stand between two barriers: while
-// a step loads, nothing multiplies but the other block on the multiprocessor. Reads: A ceil(N/128)
+// a step loads, nothing multiplies but the other block on the SM. Reads: A ceil(N/128)
 // times, B ceil(M/128) times. Writes: out once.
 #include "gemm/thread_tile.h"
 

@@ -87,8 +87,8 @@ struct WarpTile {
 #pragma unroll
       for (int j = 0; j < COUNT_N; ++j) {
         const auto& b = fragments.b[j];
-        multiply_add<T>(sums[i][2 * j], fragments.a[i], b[0], b[1]);
-        multiply_add<T>(sums[i][2 * j + 1], fragments.a[i], b[2], b[3]);
+        mma_sync<T>(sums[i][2 * j], fragments.a[i], b[0], b[1]);
+        mma_sync<T>(sums[i][2 * j + 1], fragments.a[i], b[2], b[3]);
       }
     }
   }
@@ -152,11 +152,11 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, Shape::THREADS),
       --steps_to_load;
       filled = next(filled);
     }
-    commit_copies();  // an empty group, too: what waits counts groups
+    cp_async_commit();  // an empty group, too: what waits counts groups
   };
   // After it, the oldest stage on its way has landed for all threads.
   const auto await_stage = [] {
-    wait_for_groups<Shape::STAGES - 2>();
+    cp_async_wait<Shape::STAGES - 2>();
     __syncthreads();
   };
 
@@ -212,7 +212,7 @@ void launch_tensor_core(const Problem& problem, const Device& device) {
       cover(problem, LargeTiles::TILE_M, LargeTiles::TILE_N, {LargeTiles::THREADS}).blocks;
   if (problem.M <= FlatTiles::TILE_M) {
     launch_tiles<T, FlatTiles>(problem, device);
-  } else if (2 * problem.M <= LargeTiles::TILE_M || large_tiles < device.multiprocessors) {
+  } else if (2 * problem.M <= LargeTiles::TILE_M || large_tiles < device.sm_count) {
     launch_tiles<T, SmallTiles>(problem, device);
   } else {
     launch_tiles<T, LargeTiles>(problem, device);

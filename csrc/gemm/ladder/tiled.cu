@@ -2,7 +2,7 @@
 // memory.
 //
 // Over panel: shared memory no longer depends on K, so every K fits and several blocks share a
-// multiprocessor. The price is two barriers a step: one before reading what others stored, one
+// SM. The price is two barriers a step: one before reading what others stored, one
 // before overwriting what others still read. Every element that is loaded serves TILE threads:
 // global reads fall by TILE against naive.
 //
@@ -17,7 +17,7 @@
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-/// Enough for every multiprocessor since sm_80 to hold as many threads as it can.
+/// Enough for every SM since sm_80 to hold as many threads as it can.
 constexpr int threads_of(int tile) { return tile * tile; }
 constexpr int blocks_of(int tile) { return 2048 / threads_of(tile); }
 

@@ -74,8 +74,8 @@ __device__ __forceinline__ void store_tile(const Block<T>& block, const Slots& s
   using On = Threads<T, TILE>;
   constexpr int W = On::GROUP_N;
   auto epilogue = block.epilogue;
-  keep(epilogue.alpha);
-  keep(epilogue.beta);
+  opaque(epilogue.alpha);
+  opaque(epilogue.beta);
   const bool plain = !epilogue.c.data && !epilogue.bias && !epilogue.pre.data &&
                      epilogue.activation == Activation::none && rows_are_vectors<W>(epilogue.out) &&
                      block.col0 + On::COLS <= epilogue.out.cols;
@@ -105,7 +105,7 @@ __device__ __forceinline__ void store_ragged_tile(const Block<T>& block, const S
                      epilogue.activation == Activation::none && out.col_stride == 1;
   if (!plain) return store_tile<T, TILE>(block, slots, rows);
   auto alpha = epilogue.alpha;
-  keep(alpha);
+  opaque(alpha);
   if (W > 1 && rows_are_vectors<W>(out) && cols % W == 0) {
     store_vectors<T, TILE>(block, slots, rows, cols, alpha);
   } else {

@@ -14,7 +14,7 @@ namespace {
 /// differ, but not in what is better.
 struct Model {
   double clock = 1.98;      ///< cycles in a nanosecond
-  double dram = 3360;       ///< bytes in a nanosecond, to all multiprocessors
+  double dram = 3360;       ///< bytes in a nanosecond, to all SMs
   double sums = 4200;       ///< the same, of parts' sums
   double start = 5300;      ///< launch, first loads and end
   double wave = 3000;       ///< first loads and end of a block that follows another
@@ -23,14 +23,14 @@ struct Model {
   double packed = 3.1;      ///< times that an operand's bytes are moved to be packed
   double add = 16;          ///< bytes in a nanosecond, to a block of 32 elements that adds parts
   double f64 = 1.6;         ///< times as long in the smaller tiles
-  double element = 0.2;     ///< cycles of a multiprocessor for an element of out
+  double element = 0.2;     ///< cycles of an SM for an element of out
   double looks = 1.12;      ///< times as long where blocks look how operands lie
   double along_k = 1.09;    ///< and for an operand that is read along k
   double by_element = 1.2;  ///< or that is copied element by element
   double fetched = 0.25;    ///< cycles more for an element of out, where operands are fetched
 };
 
-/// Cycles that a multiprocessor full of blocks takes for 1 of K of a tile, and a block alone: the
+/// Cycles that an SM full of blocks takes for 1 of K of a tile, and a block alone: the
 /// share of the FMA units' speed that the tile reaches. In the order of TILES.
 struct Speed {
   double full, alone;
@@ -94,7 +94,7 @@ double nanoseconds(const Problem& problem, const Device& device, const Plan& p, 
   const int64_t tiles =
       ceil_div(problem.M, tile.rows()) * ceil_div(problem.N, tile.cols(size)) * members_of(problem);
   const auto blocks = static_cast<double>(tiles) * p.cut.parts;
-  const double SMs = std::max(1, device.multiprocessors);
+  const double SMs = std::max(1, device.sm_count);
   // Those of the last wave crowd where blocks end first: about half of them have no place alone.
   const double at_once = blocks_of(p.tile, p.told), waves = std::ceil(blocks / SMs / at_once);
   const double even = std::ceil(blocks / SMs),
@@ -116,7 +116,7 @@ double nanoseconds(const Problem& problem, const Device& device, const Plan& p, 
   const double element = model.element + (p.told == BY_ELEMENTS ? model.fetched * fetching : 0);
   const double out = element * tile.rows() * tile.cols(size);
   const Speed speed = speed_of(p.tile, p.told);
-  // Either the multiprocessors are full, or each block waits for itself.
+  // Either the SMs are full, or each block waits for itself.
   const double cycles = std::max(each * (length * speed.full * slower + out),
                                  waves * (length * speed.alone * slower + out));
   double others = model.start + (waves - 1) * model.wave / at_once;
@@ -144,7 +144,7 @@ double nanoseconds(const Problem& problem, const Device& device, const Plan& p, 
 
 /// Blocks of a strip read fewer bytes the squarer it is.
 unsigned strip_of(const Problem& problem, const Device& device, const TileShape& tile) {
-  const int64_t at_once = int64_t{tile.blocks} * std::max(1, device.multiprocessors);
+  const int64_t at_once = int64_t{tile.blocks} * std::max(1, device.sm_count);
   const int64_t rows = ceil_div(problem.M, tile.rows());
   const double square =
       std::sqrt(static_cast<double>(at_once) * tile.cols(size_of(problem.dtype)) / tile.rows());

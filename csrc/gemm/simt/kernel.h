@@ -1,7 +1,7 @@
 // One block, one tile of out, all of K or a part of it.
 //
 // A thread holds TM x TN sums and reads TM + TN values a step along K; on Hopper an FFMA takes the
-// whole issue slot of its quarter of a multiprocessor, so what counts is how few other instructions
+// whole issue slot of its quarter of an SM, so what counts is how few other instructions
 // there are. cp.async fills stages ahead, fragments are read a step ahead, one barrier a stage. The
 // sums of chunks, which K's order needs every 64 or 128 of K (block.h), lie in shared memory: in
 // registers they would halve the tile, in local memory each chunk would go through L2.
@@ -271,13 +271,13 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, blocks_of(TILE, TOL
   };
   for (int step = 0; step < AHEAD; ++step) {
     if (step < steps) start_at_edge(step);
-    commit_copies();
+    cp_async_commit();
   }
   int row = On::first_row(), col = On::first_col(), rest_col = 0;
   if constexpr (On::REST_N > 0) rest_col = On::rest_col();
-  keep(row);
-  keep(col);
-  if constexpr (On::REST_N > 0) keep(rest_col);
+  opaque(row);
+  opaque(col);
+  if constexpr (On::REST_N > 0) opaque(rest_col);
   Fragments<T, On::TM, On::GROUP_M, On::LANES_M, typename Memory::LoadA> a;
   Fragments<T, On::TN, On::WIDE_N, On::LANES_N, typename Memory::LoadB> b;
   const auto load_fragments = [&](const typename Memory::Stage& stage, int k) {
@@ -286,7 +286,7 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, blocks_of(TILE, TOL
   };
 
   if (steps > 0) {
-    wait_for_groups<AHEAD - 1>();
+    cp_async_wait<AHEAD - 1>();
     __syncthreads();
     load_fragments(memory.stages[0], 0);
   }
@@ -305,7 +305,7 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, blocks_of(TILE, TOL
         // The barrier stands within the step, so that warps may be apart where chunks end: it says
         // that the next stage has landed, and that the one before this is no longer read.
         if (k == EARLY) {
-          wait_for_groups<AHEAD - 2>();
+          cp_async_wait<AHEAD - 2>();
           __syncthreads();
           if (!inside && step + AHEAD < steps) start_at_edge(step + AHEAD);
         } else if (k == EARLY + 1) {
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(Threads<T, TILE>::THREADS, blocks_of(TILE, TOL
         } else if (k == EARLY + 2) {
           if constexpr (!Memory::FETCHES) {
             if (inside) load_b.next_inside(memory.stages[writes].b);
-            commit_copies();
+            cp_async_commit();
           }
         } else if (Memory::FETCHES && k == EARLY + 1 + DEPTH / 2) {
           if constexpr (Memory::FETCHES) {

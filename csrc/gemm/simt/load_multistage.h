@@ -46,9 +46,9 @@ class Loader {
     pass_step_ = step;
     stage_step_ = DEPTH * X.col_stride;
     to_ = ALONG_K ? place(e_, k_) : k_ * PITCH + e_;
-    keep(pass_step_);
-    keep(stage_step_);
-    keep(to_);
+    opaque(pass_step_);
+    opaque(stage_step_);
+    opaque(to_);
     from_ = X.data + (e0 + e_) * X.row_stride + (k_begin + k_) * X.col_stride;
   }
 
@@ -140,7 +140,7 @@ class Loader {
     T* const to = stage.at(0, 0, site) + to_;
 #pragma unroll
     for (int pass = 0; pass < By::PASSES; ++pass, from += step) {
-      copy_async<By::RUN>(to + pass * By::STEP_IN_STAGE, from, By::RUN, site);
+      cp_async<By::RUN>(to + pass * By::STEP_IN_STAGE, from, By::RUN, site);
     }
   }
 
@@ -154,7 +154,7 @@ class Loader {
     for (int pass = 0; pass < By::PASSES; ++pass, from += pass_step_) {
       const int k = depth - k_ - pass * By::STEP_K, e = extent_ - e_ - pass * By::STEP_E;
       const int inside = By::RUN_K > 1 ? (e > 0 ? k : 0) : (k > 0 ? e : 0);
-      copy_async<By::RUN>(to + pass * By::STEP_IN_STAGE, from, inside, site);
+      cp_async<By::RUN>(to + pass * By::STEP_IN_STAGE, from, inside, site);
     }
   }
 

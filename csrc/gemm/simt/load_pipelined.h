@@ -39,9 +39,9 @@ class Fetcher {
     pass_bytes_ = static_cast<unsigned>(X.row_stride) * unsigned{STEP * sizeof(T)};
     stage_step_ = static_cast<unsigned>(X.col_stride) * DEPTH;
     from_ = X.data + (e0 + e) * X.row_stride + (k_begin + k) * X.col_stride;
-    keep(pass_bytes_);
-    keep(stage_step_);
-    keep(to_);
+    opaque(pass_bytes_);
+    opaque(stage_step_);
+    opaque(to_);
   }
 
   /// Rows beyond do no harm.
@@ -56,7 +56,7 @@ class Fetcher {
 
   /// Begins to load the next piece.
   __device__ __forceinline__ void fetch(Site site = Site::here()) {
-    keep(last_pass_);  // or nvcc keeps all passes' offsets, most of them in local memory
+    opaque(last_pass_);  // or nvcc keeps all passes' offsets, most of them in local memory
     if (left_ > 0) {
 #pragma unroll
       for (unsigned pass = 0; pass < PASSES; ++pass) {

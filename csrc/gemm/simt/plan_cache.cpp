@@ -8,7 +8,7 @@ const Plan& remembered_plan(const Problem& problem, const Device& device) {
   Key<14 + 3 * MAX_RANK> key;
   for (const int64_t number :
        {p.M, p.N, p.K, int64_t{p.variant}, static_cast<int64_t>(p.dtype),
-        int64_t{device.multiprocessors}, static_cast<int64_t>(device.shared_bytes)}) {
+        int64_t{device.sm_count}, static_cast<int64_t>(device.shared_bytes)}) {
     key.push(number);
   }
   for (const Operand* operand : {&p.a, &p.b}) {

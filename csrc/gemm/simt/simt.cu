@@ -3,7 +3,7 @@
 // Over double_buffered: 8 x 16 sums a thread instead of 8 x 8, so that 128 products stand against 6
 // reads of shared memory and not against 4 for 64; fragments are read one step ahead into
 // registers, and stages filled four ahead; the sums of chunks lie in shared memory instead of
-// local; two blocks share a multiprocessor, and each fills the pauses of the other. gemm/simt/ has
+// local; two blocks share an SM, and each fills the pauses of the other. gemm/simt/ has
 // the parts: kernel.h (the kernel), load_multistage.h and load_pipelined.h (operands on their way), epilogue.h (sums
 // on theirs), heuristics.h (which tile, and why), reduce_split_k.h (K cut over blocks, where there are too few
 // tiles), pack.h (operands that are turned first).

@@ -41,7 +41,7 @@ struct TileShape {
   int lanes_m;                   ///< a warp's lanes are lanes_m x 32 / lanes_m
   int warps_m, warps_n;
   int depth, stages;  ///< of K a stage; stages of shared memory
-  int blocks;         ///< a multiprocessor shall hold at once
+  int blocks;         ///< an SM shall hold at once
   unsigned told;      ///< what its blocks may be told besides nothing, a bit each
 
   constexpr int threads() const { return 32 * warps_m * warps_n; }
@@ -61,7 +61,7 @@ struct TileShape {
   }
 };
 
-/// The large one has two blocks a multiprocessor: what one does between its products, the other
+/// The large one has two blocks an SM: what one does between its products, the other
 /// hides. The others are for little work, and for outputs long one way and short the other. The
 /// thinnest have all lanes along their length: an element of the long operand is read once then.
 inline constexpr TileShape TILES[] = {
@@ -116,7 +116,7 @@ constexpr bool chunks_in_registers(int tile, int told) {
   return tile == TILE_64X64 && (told == BOTH_ALONG_E || told == K_AND_E);
 }
 
-/// Blocks that a multiprocessor shall hold at once. Values that are read along k take up to four
+/// Blocks that an SM shall hold at once. Values that are read along k take up to four
 /// times the registers of others.
 constexpr int blocks_of(int tile, int told) {
   const TileShape& shape = TILES[tile];

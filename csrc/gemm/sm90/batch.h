@@ -37,7 +37,7 @@ inline Problem transposed(Problem problem) {
 /// follow each other in the stream and may use one workspace.
 template <typename Launch>
 void for_each_launch(const Problem& problem, const Launch& launch) {
-  const Loop<TENSORS>& batch = problem.batch;
+  const OffsetCalculator<TENSORS>& batch = problem.batch;
   if (batch.rank <= 1) return launch(problem);
   Problem members = problem;
   members.batch.rank = 1;
@@ -45,7 +45,7 @@ void for_each_launch(const Problem& problem, const Launch& launch) {
   for (const Tensor tensor : {A, B, C, OUT}) {
     members.batch.stride[tensor][0] = member_stride(problem, tensor);
   }
-  Loop<TENSORS> outer = batch;
+  OffsetCalculator<TENSORS> outer = batch;
   outer.rank = batch.rank - 1;
   std::array<int64_t, MAX_RANK> at{};
   for (int64_t i = 0; i < outer.count(); ++i) {

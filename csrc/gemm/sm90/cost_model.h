@@ -5,13 +5,13 @@ namespace smem::gemm::sm90 {
 
 /// What an H200 does, fitted to a sweep over all tiles (bench/sweep.py); times in nanoseconds.
 struct Model {
-  double flop = 7610;        ///< of a multiprocessor in a nanosecond, held back by the power limit
+  double flop = 7610;        ///< of an SM in a nanosecond, held back by the power limit
   double row = 0.95;         ///< for one to load a row of 128 bytes from L2,
   double halves = 1.4;       ///< times as long where it lies in two lines of the cache,
   double pieces = 2.2;       ///< and where it cuts sectors, too
   double chain = 120;        ///< the four wgmmas of a step, one after the other however narrow
   double latency = 1240;     ///< of a load, which a tile's stages share
-  double dram = 4480;        ///< bytes in a nanosecond, to all multiprocessors
+  double dram = 4480;        ///< bytes in a nanosecond, to all SMs
   double start = 3820;       ///< launch, first loads and end
   double cluster = 1210;     ///< more of it where blocks must meet others first and last
   double code = 22.9;        ///< for each sum a thread holds: longer code, that nothing has cached

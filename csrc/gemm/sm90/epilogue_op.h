@@ -65,7 +65,7 @@ struct Finish {
 
   /// The same of their activations, of all sums; ACTIVATION is a constant, so that many of them can
   /// overlap. Of many sums it is the work of a loop, through which the other half moves to where
-  /// the first one was: unrolled, a gelu of 128 is 40 KB of code, more than a multiprocessor keeps.
+  /// the first one was: unrolled, a gelu of 128 is 40 KB of code, more than an SM keeps.
   template <Activation ACTIVATION>
   __device__ __forceinline__ void activate_and_round(uint32_t (&pairs)[COUNT / 2]) const {
     constexpr int PART = COUNT >= 64 ? COUNT / 2 : COUNT;

@@ -1,6 +1,6 @@
 // From the accumulators of a warp to out as floats. A lane's sums are neighbours in pairs. Where
-// out allows it the copy engine takes boxes of 8 rows of 128 bytes: as stores, 8 rows of 32 bytes
-// each, they would take four times as long as the multiprocessor needs to pass such bytes on.
+// out allows it TMA takes boxes of 8 rows of 128 bytes: as stores, 8 rows of 32 bytes
+// each, they would take four times as long as the SM needs to pass such bytes on.
 #pragma once
 
 #include "device/tma.h"
@@ -41,7 +41,7 @@ struct FloatWriter {
     }
   }
 
-  /// The same by the copy engine, rows of `map` being those of the product. What lies outside, it
+  /// The same by TMA, rows of `map` being those of the product. What lies outside, it
   /// leaves out.
   __device__ __forceinline__ void write_boxes(float (&sums)[SUMS], const Place& place,
                                               const BoxedRows& rows, const CUtensorMap& map,
@@ -68,12 +68,12 @@ struct FloatWriter {
         *reinterpret_cast<float2*>((first ^ i * 8) + slot) = {four[0], four[1]};
         *reinterpret_cast<float2*>((second ^ i * 8) + slot) = {four[2], four[3]};
       }
-      fence_for_async_reads();
+      fence_view_async_shared();
       __syncwarp();
       if (lane == 0) {
-        store_box(map, {y, rows.first_x, batch}, staging + slot);
-        store_box(map, {y, rows.second_x, batch}, staging + slot + SLOT / 2);
-        end_store_group();
+        tma_store(map, {y, rows.first_x, batch}, staging + slot);
+        tma_store(map, {y, rows.second_x, batch}, staging + slot + SLOT / 2);
+        tma_store_commit();
       }
     }
   }
@@ -110,7 +110,7 @@ struct FloatWriter {
   /// Until at most COUNT of the warp's latest boxes are still to be read.
   template <int COUNT>
   __device__ __forceinline__ static void wait_for_boxes() {
-    if (threadIdx.x % WARP == 0) wait_for_store_reads<COUNT>();
+    if (threadIdx.x % WARP == 0) tma_store_wait_read<COUNT>();
     __syncwarp();
   }
 

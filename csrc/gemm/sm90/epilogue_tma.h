@@ -22,7 +22,7 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
-/// Writes parts of 16 x 64 elements: through the copy engine, which leaves out what lies outside
+/// Writes parts of 16 x 64 elements: through TMA, which leaves out what lies outside
 /// out; or, where the engine cannot, row by row. The code is short on purpose: where nothing of it
 /// is in a cache, every 128 bytes of instructions come from DRAM.
 template <typename T>
@@ -55,17 +55,17 @@ struct PartWriter {
                                               const Pieces& pieces, const Corner& corner,
                                               const CUtensorMap& map) {
     const unsigned char* const rows = stage(pairs, first, pieces);
-    fence_for_async_reads();
+    fence_view_async_shared();
     __syncwarp();
     if (threadIdx.x % WARP == 0) {
       const int cols = 8 << args.log_box_pieces;
       const int end = min(corner.end_col - corner.col, STAGING_COLS);
 #pragma unroll 1
       for (int col = 0; col < end; col += cols) {
-        store_box(map, {corner.col + col, corner.row, corner.batch},
+        tma_store(map, {corner.col + col, corner.row, corner.batch},
                   rows + col * STAGING_ROWS * static_cast<int>(sizeof(T)));
       }
-      end_store_group();
+      tma_store_commit();
     }
   }
 
@@ -122,12 +122,12 @@ struct PartWriter {
     unsigned char* const rows = staging + slot * STAGING_SLOT;
     slot ^= 1;
     // The copy before the last one began in this slot.
-    if (threadIdx.x % WARP == 0) wait_for_store_reads<1>();
+    if (threadIdx.x % WARP == 0) tma_store_wait_read<1>();
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < STAGING_COLS / 16; ++i) {
       const uint32_t* tile = pairs + first + 4 * i;
-      store_four_tiles(shared_address(rows) + pieces.at[i], tile[0], tile[1], tile[2], tile[3]);
+      stmatrix_x4(shared_address(rows) + pieces.at[i], tile[0], tile[1], tile[2], tile[3]);
     }
     return rows;
   }

@@ -15,7 +15,7 @@
 namespace smem::gemm::sm90 {
 namespace {
 
-/// Elements in the copy engine's unit of address.
+/// Elements in TMA's unit of address.
 int64_t vector_of(const Problem& problem) {
   return 16 / static_cast<int64_t>(size_of(problem.dtype));
 }
@@ -54,7 +54,7 @@ Source source_of(const Problem& problem, Tensor tensor, const void* data, int64_
   s.length = s.major == Major::K ? K : size;
   s.lines = s.major == Major::K ? size : K;
   if (s.packed) {
-    // Rows that begin within lines of the cache take the copy engine twice as long.
+    // Rows that begin within lines of the cache take TMA twice as long.
     const int64_t line = step_k(problem.dtype);
     s.line_stride = round_up(s.length, s.length >= 8 * line ? line : vector);
     s.member_stride = round_up(s.lines * s.line_stride, 128);
@@ -80,7 +80,7 @@ Output output_of(const Problem& problem) {
   if (problem.dtype == DType::f32 && (problem.pre || activates(problem.activation))) {
     return Output::elements;
   }
-  // The copy engine writes whole pieces of 16 bytes, even where the tensor ends within one.
+  // TMA writes whole pieces of 16 bytes, even where the tensor ends within one.
   const int64_t vector = vector_of(problem);
   const bool in_pieces = problem.N % vector == 0 && problem.out.row_stride % vector == 0 &&
                          problem.out.row_stride > 0 && batch_is_aligned(problem, OUT) &&
@@ -90,12 +90,12 @@ Output output_of(const Problem& problem) {
 
 int64_t steps_of(const Problem& problem) { return ceil_div(problem.K, step_k(problem.dtype)); }
 
-/// Steps of a chunk of K, for outputs so narrow that tiles alone cannot keep the multiprocessors
+/// Steps of a chunk of K, for outputs so narrow that tiles alone cannot keep the SMs
 /// busy. Of N, K and the dtype alone: M must not change the bits. More chunks gain more where M is
 /// small and cost more where it is not, as their sums are added: 64 x 256 x 6144 takes 13.1 us as a
 /// whole and 6.5 in eight, 2048 x 128 x 6144 13.7 and 16.6. Nor are more better the wider N is.
 /// Their number is a power of two, as the number of tiles often is, which together fill nearly all
-/// multiprocessors then: 2048 x 200 x 9000 takes 43 us in nine, 33 in eight.
+/// SMs then: 2048 x 200 x 9000 takes 43 us in nine, 33 in eight.
 int64_t chunk_steps_of(const Problem& problem) {
   constexpr int64_t NARROW = 256, LONG = 6144, SHORTEST = 560, MOST = 128;
   const int64_t N = problem.N, K = problem.K, steps = steps_of(problem);
@@ -139,7 +139,7 @@ double rows_loaded(const Model& model, const Source& source, double size, int64_
   return (k_major ? size : std::ceil(size / line) * line) * stretch;
 }
 
-double nanoseconds(const Problem& problem, const Plan& p, int multiprocessors) {
+double nanoseconds(const Problem& problem, const Plan& p, int sm_count) {
   const Model model;
   const Tile& tile = TILES[p.tile];
   const auto rounds = static_cast<double>(ceil_div(pieces_of(problem, p), int64_t{p.clusters}));
@@ -157,7 +157,7 @@ double nanoseconds(const Problem& problem, const Plan& p, int multiprocessors) {
       rows_loaded(model, p.a, double(std::min<int64_t>(problem.M, tile.rows)), tile.rows, line) +
       rows_loaded(model, p.b, p.tile_cols, p.tile_cols, line) / tile.cluster;
   const auto sharing =
-      static_cast<double>(ceil_div(int64_t{p.clusters} * tile.cluster, multiprocessors));
+      static_cast<double>(ceil_div(int64_t{p.clusters} * tile.cluster, sm_count));
   const double step = std::max({model.chain, model.latency / (tile.stages * tile.steps),
                                 sharing * together(model, {multiply, rows * model.row})});
   // What all blocks write at one time takes as long by any tile.
@@ -251,7 +251,7 @@ Plan in_chunks(const Problem& problem, Plan p) {
 }
 
 /// The widest box, in pieces of 8 columns, that tiles of so many columns are made of. The only tile
-/// of a row may write beyond out's end, where the copy engine stops.
+/// of a row may write beyond out's end, where TMA stops.
 int log_box_pieces(int tile_cols, int64_t N) {
   int log = 3;
   while (N > tile_cols && tile_cols % (8 << log) != 0) --log;
@@ -271,9 +271,9 @@ Plan with_cols(const Problem& problem, const Device& device, Plan p, int index, 
   }
   p.exit = exit_of(problem, p);
   p.clusters = static_cast<int>(std::min<int64_t>(
-      pieces_of(problem, p), std::max(1, tile.blocks * device.multiprocessors / tile.cluster)));
+      pieces_of(problem, p), std::max(1, tile.blocks * device.sm_count / tile.cluster)));
   p.strip = strip_of(p, ceil_div(problem.M, int64_t{tile.rows} * tile.cluster));
-  p.microseconds = nanoseconds(problem, p, device.multiprocessors) / 1000;
+  p.microseconds = nanoseconds(problem, p, device.sm_count) / 1000;
   return p;
 }
 
@@ -289,10 +289,10 @@ Plan with_best_cols(const Problem& problem, const Device& device, const Plan& un
   const int widest = static_cast<int>(std::min<int64_t>(tile.width(), round_up(problem.N, unit)));
   Plan best = with_cols(problem, device, untiled, index, widest);
   // Narrower steps than the tile's width pay where they spread the work evenly over the
-  // multiprocessors: those that fill all of them so many times, or the next that boxes can write.
+  // SMs: those that fill all of them so many times, or the next that boxes can write.
   constexpr int MOST_ROUNDS = 6, NARROWEST = 32;
   const int64_t in_a_column = pieces_of(problem, best) / ceil_div(problem.N, int64_t{widest});
-  const int64_t at_once = int64_t{tile.blocks} * device.multiprocessors / tile.cluster;
+  const int64_t at_once = int64_t{tile.blocks} * device.sm_count / tile.cluster;
   for (int rounds = 1; rounds <= MOST_ROUNDS; ++rounds) {
     const int64_t columns = rounds * at_once / in_a_column;
     if (columns == 0) continue;
@@ -321,10 +321,10 @@ Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled
 bool is_left_out(const Problem& problem, const Plan& p) {
   const Tile& tile = TILES[p.tile];
   // Of floats, small blocks are best for a batch of tiles of one step alone: 16,384 of 32^3 take
-  // 87 us by three a multiprocessor, 114 by one, but 8192 of 48^3 75, not 66.
+  // 87 us by three an SM, 114 by one, but 8192 of 48^3 75, not 66.
   const bool is_step = problem.M <= 64 && problem.N <= 64 && steps_of(problem) == 1;
   if (tile.blocks > 1 && problem.dtype == DType::f32 && !is_step) return true;
-  // Pairs of 64 rows are for operands whose rows cut sectors of the cache. It is the copy engine's
+  // Pairs of 64 rows are for operands whose rows cut sectors of the cache. It is TMA's
   // requests that take long then, and a pair makes fewer: 1000^3 takes 9.0 us, not 10.4. Elsewhere
   // it is slower, 1024^3 7.3 where 6.6 are possible, and so are narrow steps.
   const bool is_small_pair = tile.cluster > 1 && tile.rows == PANEL;

@@ -11,7 +11,7 @@
 
 namespace smem::gemm::sm90 {
 
-/// An operand as the copy engine will read it: in place, or packed into the workspace first.
+/// An operand as TMA will read it: in place, or packed into the workspace first.
 struct Source {
   Major major;
   bool packed;

@@ -1,4 +1,4 @@
-// GEMM on Hopper's tensor cores. One warp has the copy engine fill stages of shared memory, one or
+// GEMM on Hopper's tensor cores. One warp has TMA fill stages of shared memory, one or
 // two warpgroups multiply what has come, and each block goes on to the next tile while the copy
 // engine already loads it.
 //
@@ -22,7 +22,7 @@ template <typename T, Major A_MAJOR, Major B_MAJOR, Tile TILE, Exit EXIT>
 struct Worker {
   const Arguments<T>& args;
   Shared<TILE> shared;
-  uint32_t rank = TILE.cluster > 1 ? rank_in_cluster() : 0;
+  uint32_t rank = TILE.cluster > 1 ? block_rank_in_cluster() : 0;
 
   static constexpr int WARPGROUP_ROWS = TILE.rows_of_warpgroup();
   static constexpr int SUMS = TILE.cols / 2;       ///< a thread's, of whole panels
@@ -58,7 +58,7 @@ struct Worker {
       for (int step = 0; step < piece.steps; step += TILE.steps, turn.next()) {
         shared.empty[turn.stage].wait(turn.parity ^ 1);
         Barrier& full = shared.full[turn.stage];
-        full.arrive_expecting(bytes);
+        full.arrive_and_expect_tx(bytes);
 #pragma unroll
         for (int i = 0; i < TILE.steps; ++i) {
           const int k = (piece.step + step + i) * STEP_K<T>;
@@ -72,21 +72,21 @@ struct Worker {
   /// Waits for a stage and begins to add its products.
   __device__ __forceinline__ void multiply(Sums& sums, uint32_t a0, uint32_t b0, int stage,
                                            uint32_t parity, bool first) const {
-    const uint32_t moved = uniform(stage * descriptor_units(TILE.stage_bytes()));
+    const uint32_t moved = warp_uniform(stage * descriptor_units(TILE.stage_bytes()));
     const uint32_t a = a0 + moved, b = b0 + moved;
     shared.full[stage].wait(parity);
-    begin_products();
+    warpgroup_arrive();
 #pragma unroll
     for (int i = 0; i < TILE.steps; ++i) {
 #pragma unroll
       for (int k = 0; k < PRODUCTS; ++k) {
         const uint32_t a_at = descriptor_units(i * TILE.a_bytes()) + k * K16_STEP<A_MAJOR>;
         const uint32_t b_at = descriptor_units(i * TILE.b_bytes()) + k * K16_STEP<B_MAJOR>;
-        multiply_tiles<T, A_MAJOR, B_MAJOR, TILE.width()>(
+        wgmma<T, A_MAJOR, B_MAJOR, TILE.width()>(
             sums, tile_descriptor(a + a_at), tile_descriptor(b + b_at), !first || i + k > 0);
       }
     }
-    end_product_group();
+    warpgroup_commit_batch();
   }
 
   /// Calls add(steps) for each of the chunks of K whose sums a piece adds in order, as reduce_split_k.cu
@@ -129,9 +129,9 @@ struct Worker {
   __device__ __forceinline__ void compute() const {
     const int warpgroup = threadIdx.x / WARPGROUP, warp = threadIdx.x / WARP;
     unsigned char* const staging = shared.staging + warp * STAGING_BYTES;
-    const uint32_t a0 = uniform(
+    const uint32_t a0 = warp_uniform(
         descriptor_at(shared_address(shared.a(0, 0)) + warpgroup * WARPGROUP_ROWS * ROW_BYTES));
-    const uint32_t b0 = uniform(descriptor_at(shared_address(shared.b(0, 0))));
+    const uint32_t b0 = warp_uniform(descriptor_at(shared_address(shared.b(0, 0))));
     PartWriter<T> writer{args, staging};
     Pairs pairs;
     Corner waiting{};
@@ -150,11 +150,11 @@ struct Worker {
         for (int step = TILE.steps; step < steps; step += TILE.steps, turn.next()) {
           multiply(sums, a0, b0, turn.stage, turn.parity, false);
           // One group of products keeps running while the stage before is given back.
-          wait_for_products<1>();
+          warpgroup_wait<1>();
           release_stage(shared, previous);
           previous = turn.stage;
         }
-        wait_for_products<0>();
+        warpgroup_wait<0>();
         release_stage(shared, previous);
       });
 
@@ -171,7 +171,7 @@ struct Worker {
       }
     });
     if (waits) write_parts<1, PARTS>(pairs, writer, waiting);
-    wait_for_store_reads<0>();
+    tma_store_wait_read<0>();
   }
 
   __device__ __forceinline__ float* partials_of(const Piece& piece) const {
@@ -292,29 +292,29 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, TILES[INDEX].th
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr Tile TILE = TILES[INDEX];
   const typename WorkerOf<T, A_MAJOR, B_MAJOR, TILE, EXIT>::Type worker{args};
-  let_next_begin();
-  bring(args.schedule);
-  bring(args.epilogue);
+  launch_dependent_grids();
+  prefetch_param(args.schedule);
+  prefetch_param(args.epilogue);
   // Known to be the same in a warp, or descriptors are moved to uniform registers for every wgmma.
-  const uint32_t warp = uniform(threadIdx.x / WARP);
+  const uint32_t warp = warp_uniform(threadIdx.x / WARP);
   const bool loads = warp == TILE.consumers() * 4;
   if (loads && elect_one()) {
-    prefetch_map(args.a[0]);
-    prefetch_map(args.b[0]);
+    prefetch_tensor_map(args.a[0]);
+    prefetch_tensor_map(args.b[0]);
     prepare_barriers(worker.shared);
   }
   // Three warpgroups start with 168 registers a thread; the two that multiply want more.
   constexpr bool MOVES_REGISTERS = TILE.consumers() == 2;
   if (warp >= TILE.consumers() * 4) {
     await_barriers<TILE>(loads, false);
-    if constexpr (MOVES_REGISTERS) give_registers<24>();
+    if constexpr (MOVES_REGISTERS) warpgroup_reg_dealloc<24>();
     if (loads && elect_one()) {
-      wait_for_previous();  // which may have packed an operand
+      wait_on_dependent_grids();  // which may have packed an operand
       worker.load();
     }
   } else {
     await_barriers<TILE>(false, true);
-    if constexpr (MOVES_REGISTERS) take_registers<240>();
+    if constexpr (MOVES_REGISTERS) warpgroup_reg_alloc<240>();
     worker.compute();
   }
   // A block that ends takes its shared memory away, where others of the cluster may still arrive.

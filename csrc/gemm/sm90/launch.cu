@@ -67,10 +67,10 @@ void make_operand_maps(CUtensorMap (&maps)[2], const Source& source, DType dtype
   }
 }
 
-/// `early`: it may begin while the kernel before still runs (device/pdl.h).
+/// `launch_with_pdl`: it may begin while the kernel before still runs (device/pdl.h).
 template <typename T>
 void launch_kernel(const Problem& problem, const Plan& plan, const void* a, const void* b,
-                   float* partials, bool early, const Device& device) {
+                   float* partials, bool launch_with_pdl, const Device& device) {
   const Tile& tile = TILES[plan.tile];
   const auto members = static_cast<uint32_t>(members_of(problem));
   Arguments<T> args{};
@@ -139,7 +139,7 @@ void launch_kernel(const Problem& problem, const Plan& plan, const void* a, cons
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = {static_cast<unsigned>(tile.cluster), 1, 1};
   }
-  if (early) {
+  if (launch_with_pdl) {
     cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -191,14 +191,14 @@ void launch_members(const Problem& of_out, const Plan& plan, Workspace workspace
   const void* a = prepared(plan.a, problem.a.data, problem.a.row_stride, problem.a.col_stride, A);
   const void* b = prepared(plan.b, problem.b.data, problem.b.col_stride, problem.b.row_stride, B);
   if (count > 0) pack(packings, count, problem.dtype, device);
-  const bool early = plan.a.packed || plan.b.packed;
+  const bool launch_with_pdl = plan.a.packed || plan.b.packed;
   auto* partials = static_cast<float*>(workspace.take(0));
   if (problem.dtype == DType::f32) {
-    launch_kernel<float>(problem, plan, a, b, partials, early, device);
+    launch_kernel<float>(problem, plan, a, b, partials, launch_with_pdl, device);
   } else if (problem.dtype == DType::f16) {
-    launch_kernel<half>(problem, plan, a, b, partials, early, device);
+    launch_kernel<half>(problem, plan, a, b, partials, launch_with_pdl, device);
   } else {
-    launch_kernel<bfloat16>(problem, plan, a, b, partials, early, device);
+    launch_kernel<bfloat16>(problem, plan, a, b, partials, launch_with_pdl, device);
   }
   if (plan.chunks > 1) {
     reduce(of_out, members_of(problem), plan.chunks, partials, device);

@@ -1,5 +1,5 @@
 // The part of kernel.h's worker that differs where operands are floats, multiplied as tf32. The
-// copy engine rounds them to tf32 as it loads them.
+// TMA rounds them to tf32 as it loads them.
 //
 // From shared memory wgmma takes floats along K alone. An A that lies along M comes to it through
 // registers instead, which the four warps of a warpgroup fill while the products of the stage
@@ -73,34 +73,34 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, EXIT> {
       fragments[i][3] = second.y;
     }
 #pragma unroll
-    for (auto& fragment : fragments) settle(fragment);
+    for (auto& fragment : fragments) warpgroup_fence_operand(fragment);
   }
 
   /// Begins to add a stage's products.
   __device__ __forceinline__ void multiply(Sums& sums, const Fragments& fragments, uint32_t a,
                                            uint32_t b, bool first) const {
-    begin_products();
+    warpgroup_arrive();
 #pragma unroll
     for (int i = 0; i < TILE.steps * PRODUCTS; ++i) {
       const int step = i / PRODUCTS;
       const uint32_t moved = i % PRODUCTS * K16_STEP<Major::K>;
       const uint64_t b_at = tile_descriptor(b + descriptor_units(step * TILE.b_bytes()) + moved);
       if constexpr (FROM_REGISTERS) {
-        multiply_registers<TILE.cols>(sums, fragments[i], b_at, !first || i > 0);
+        wgmma_rs<TILE.cols>(sums, fragments[i], b_at, !first || i > 0);
       } else {
         const uint64_t a_at = tile_descriptor(a + descriptor_units(step * TILE.a_bytes()) + moved);
-        multiply_tiles<float, Major::K, Major::K, TILE.cols>(sums, a_at, b_at, !first || i > 0);
+        wgmma<float, Major::K, Major::K, TILE.cols>(sums, a_at, b_at, !first || i > 0);
       }
     }
-    end_product_group();
+    warpgroup_commit_batch();
   }
 
   /// By a warpgroup.
   __device__ __forceinline__ void compute() const {
     const int warpgroup = threadIdx.x / WARPGROUP;
-    const uint32_t a0 = uniform(
+    const uint32_t a0 = warp_uniform(
         descriptor_at(shared_address(shared.a(0, 0)) + warpgroup * WARPGROUP_ROWS * ROW_BYTES));
-    const uint32_t b0 = uniform(descriptor_at(shared_address(shared.b(0, 0))));
+    const uint32_t b0 = warp_uniform(descriptor_at(shared_address(shared.b(0, 0))));
     const Rows rows = rows_of_lane();
     Turn<TILE.stages> turn;
     this->for_each_piece([&](const Piece& piece) {
@@ -109,12 +109,12 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, EXIT> {
       int previous = 0;
       // One group of products keeps running while the stage before is given back.
       const auto add_stage = [&](Fragments& next, bool first) {
-        const uint32_t moved = uniform(turn.stage * descriptor_units(TILE.stage_bytes()));
+        const uint32_t moved = warp_uniform(turn.stage * descriptor_units(TILE.stage_bytes()));
         shared.full[turn.stage].wait(turn.parity);
         if constexpr (FROM_REGISTERS) read(next, rows.at + turn.stage * TILE.stage_bytes());
         multiply(sums, next, a0 + moved, b0 + moved, first);
         if (!first) {
-          wait_for_products<1>();
+          warpgroup_wait<1>();
           release_stage(shared, previous);
         }
         previous = turn.stage;
@@ -129,13 +129,13 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, EXIT> {
           add_stage(fragments[0], false);
         }
         if (left > 0) add_stage(fragments[1], false);
-        wait_for_products<0>();
+        warpgroup_wait<0>();
         release_stage(shared, previous);
-        settle(sums);
+        warpgroup_fence_operand(sums);
       });
       write(sums, rows, piece);
     });
-    wait_for_store_reads<0>();
+    tma_store_wait_read<0>();
   }
 
   __device__ __forceinline__ void write(Sums& sums, const Rows& rows, const Piece& piece) const {

@@ -8,7 +8,7 @@ inline namespace SMEM_BUILD {
 namespace {
 
 constexpr int THREADS = 256, LANE = 8, PIECES = 2;
-/// A multiprocessor. With fewer, and so more registers, nvcc has a thread's loads wait for each
+/// A SM. With fewer, and so more registers, nvcc has a thread's loads wait for each
 /// other.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int BLOCKS = 1024 / THREADS;
@@ -23,7 +23,7 @@ struct Copy {
   int64_t step, line_step, member_step;
   int64_t length, line_stride, member_stride;
   uint64_t pieces;             ///< runs of 8 elements, in all lines
-  Divisor by_line, by_member;  ///< pieces in a line, lines in a member
+  FastDivmod by_line, by_member;  ///< pieces in a line, lines in a member
 };
 
 struct Copies {
@@ -92,7 +92,7 @@ struct Pieces {
 };
 
 __global__ void __launch_bounds__(THREADS, BLOCKS) pack_kernel(const Copies copies) {
-  let_next_begin();
+  launch_dependent_grids();
   const bool is_first = blockIdx.x < copies.first_blocks;
   const Copy& copy = copies.of[is_first ? 0 : 1];
   const uint32_t block = is_first ? blockIdx.x : blockIdx.x - copies.first_blocks;
@@ -145,8 +145,8 @@ Copy copy_of(const Packing& p, DType dtype) {
             width * source.line_stride,
             width * source.member_stride,
             0,
-            Divisor(width * source.line_stride / LANE),
-            Divisor(source.lines)};
+            FastDivmod(width * source.line_stride / LANE),
+            FastDivmod(source.lines)};
   copy.end = copy.from + (source.members - 1) * copy.member_step +
              (source.lines - 1) * copy.line_step + copy.length;
   copy.pieces = uint64_t{copy.by_line.by} * static_cast<uint64_t>(source.lines * source.members);

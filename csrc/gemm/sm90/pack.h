@@ -1,4 +1,4 @@
-// Copies of operands that the copy engine cannot read in place.
+// Copies of operands that TMA cannot read in place.
 #pragma once
 
 #include "gemm/gemm.h"

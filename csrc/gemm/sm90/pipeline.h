@@ -58,7 +58,7 @@ __device__ __forceinline__ void prepare_barriers(const Shared<TILE>& shared) {
     // A stage is written for all blocks of the cluster: every warp of them that reads arrives.
     shared.empty[i].init(TILE.cluster * TILE.consumers() * 4);
   }
-  publish_barriers();
+  fence_barrier_init();
 }
 
 /// By all threads, before the first use of the barriers. The warp that loads need not wait for
@@ -69,10 +69,10 @@ __device__ __forceinline__ void await_barriers(bool loads, bool multiplies) {
   if constexpr (TILE.cluster > 1) {
     cluster_sync();
   } else if (multiplies) {
-    wait_for_threads<THREADS>();
+    named_barrier_sync<THREADS>();
   } else if (loads) {
     __syncwarp();
-    count_threads<THREADS>();
+    named_barrier_arrive<THREADS>();
   }
 }
 

@@ -6,7 +6,7 @@ namespace smem::gemm::sm90 {
 const Plan& remembered_plan(const Problem& problem, const Device& device) {
   const Problem& p = problem;
   Key<18 + 4 * MAX_RANK> key;
-  for (const int64_t number : {p.M, p.N, p.K, int64_t{p.variant}, int64_t{device.multiprocessors},
+  for (const int64_t number : {p.M, p.N, p.K, int64_t{p.variant}, int64_t{device.sm_count},
                                int64_t{device.capability}}) {
     key.push(number);
   }

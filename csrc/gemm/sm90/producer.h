@@ -1,4 +1,4 @@
-// What the copy engine is told to load of an operand, by one thread.
+// What TMA is told to load of an operand, by one thread.
 #pragma once
 
 #include "device/major.h"
@@ -10,7 +10,7 @@ inline namespace SMEM_BUILD {
 
 /// Loads an operand's tile of at most ROWS rows; or with the SHARERS blocks of a cluster, a part of
 /// it for all of them. Rows that nobody needs are not loaded, not even as zeros: those take the
-/// copy engine longer than others, and what stands in shared memory instead meets no row that is
+/// TMA longer than others, and what stands in shared memory instead meets no row that is
 /// kept.
 template <typename T, Major MAJOR, int ROWS, int CLUSTER, int SHARERS = 1>
 struct Loader {
@@ -57,9 +57,9 @@ struct Loader {
   __device__ __forceinline__ void box(const CUtensorMap& map, unsigned char* to, Coordinates at,
                                       Barrier& barrier) const {
     if constexpr (SHARERS > 1) {
-      load_box(to, map, at, barrier, (1 << SHARERS) - 1);
+      tma_load(to, map, at, barrier, (1 << SHARERS) - 1);
     } else {
-      load_box(to, map, at, barrier);
+      tma_load(to, map, at, barrier);
     }
   }
 };

@@ -6,7 +6,7 @@ namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
 namespace {
 
-// Small blocks, for all multiprocessors to have some.
+// Small blocks, for all SMs to have some.
 constexpr int THREADS = 64, AT_ONCE = 16;
 
 template <typename T>
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(THREADS) reduce_kernel(const Reduction<T> r) {
   const int64_t member = line / rows, row = line - member * rows, chunk = rows * r.pitch;
   const float* const from = r.partials + member * r.chunks * chunk + row * r.pitch + col;
   const auto epilogue = epilogue_of_member(r.epilogue, r.strides, member);
-  wait_for_previous();
+  wait_on_dependent_grids();
   if (index >= r.elements) return;
   float sum = *from;
 #pragma unroll 1

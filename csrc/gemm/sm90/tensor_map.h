@@ -1,4 +1,4 @@
-// Describes a matrix in global memory to the copy engine.
+// Describes a matrix in global memory to TMA.
 #pragma once
 
 #include <cuda.h>

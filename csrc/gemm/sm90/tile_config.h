@@ -26,8 +26,8 @@ constexpr int FLOAT_BOX_ROWS = 8, FLOAT_BOX_COLS = 32;
 
 /// How sums leave the kernel.
 enum class Output : int {
-  boxes,     ///< rounded, through the copy engine
-  rows,      ///< rounded, where rows of out begin anywhere, which the copy engine does not reach
+  boxes,     ///< rounded, through TMA
+  rows,      ///< rounded, where rows of out begin anywhere, which TMA does not reach
   elements,  ///< everything else: element by element, as Epilogue has it
   partials,  ///< a chunk's sums as floats, for a second kernel to add
 };
@@ -38,17 +38,17 @@ enum class Output : int {
 enum class Exit : int { boxes, rows, partials, any };
 
 /// rows x cols of out a block. `steps` of K travel together, `stages` times. The blocks of a
-/// cluster stand below each other: each loads a part of B for all. `blocks` share a multiprocessor.
+/// cluster stand below each other: each loads a part of B for all. `blocks` share an SM.
 /// Floats have those tiles alone that are best, or nearly, wherever another is. Where `narrower` is
 /// not 0 instructions multiply by so many columns only, in the place of `cols`: a more even share
-/// of the work for all multiprocessors is worth a kernel, but not with every exit.
+/// of the work for all SMs is worth a kernel, but not with every exit.
 struct Tile {
   int rows, cols, stages, steps = 1, cluster = 1, blocks = 1;
   bool for_floats = false;
   int narrower = 0;
   bool is_plain = false;  ///< boxes and rows alone; a tile before it in the table has every exit
 
-  /// Warpgroups that multiply. Another one, or a warp of it, has the copy engine load.
+  /// Warpgroups that multiply. Another one, or a warp of it, has TMA load.
   constexpr int consumers() const { return rows >= 128 ? 2 : 1; }
   constexpr int rows_of_warpgroup() const { return rows / consumers(); }
   /// Whether a thread has registers for the sums of the chunks of K before, too.

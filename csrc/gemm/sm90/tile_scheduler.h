@@ -14,8 +14,8 @@ struct Schedule {
   uint32_t rows, cols, chunks, strip;
   uint32_t pieces;
   uint32_t steps, chunk_steps;  ///< along K: of the problem, and of one chunk
-  Divisor by_tiles, by_strip_tiles, by_chunks;
-  Divisor by_strip, by_last_strip;  ///< heights of strips
+  FastDivmod by_tiles, by_strip_tiles, by_chunks;
+  FastDivmod by_strip, by_last_strip;  ///< heights of strips
 
   Schedule() = default;
   Schedule(uint32_t rows, uint32_t cols, uint32_t chunks, uint32_t members, uint32_t strip,
@@ -46,7 +46,7 @@ __device__ __forceinline__ Piece piece_at(const Schedule& s, uint32_t index) {
   const uint32_t tile = index - matrix * s.by_tiles.by;
   const uint32_t strip = quotient(tile, s.by_strip_tiles);
   const uint32_t within = tile - strip * s.by_strip_tiles.by, first = strip * s.strip;
-  const Divisor& height = s.rows - first < s.strip ? s.by_last_strip : s.by_strip;
+  const FastDivmod& height = s.rows - first < s.strip ? s.by_last_strip : s.by_strip;
   const uint32_t col = quotient(within, height), row = within - col * height.by;
   const uint32_t member = quotient(matrix, s.by_chunks), chunk = matrix - member * s.chunks;
   const uint32_t step = chunk * s.chunk_steps, left = s.steps - step;

@@ -1,13 +1,13 @@
-// wgmma: Hopper's tensor cores, fed by its copy engine (sm_90a).
+// wgmma: Hopper's tensor cores, fed by its TMA (sm_90a).
 //
 // Over tensor_core: a warpgroup of four warps multiplies 64 x 256 by one instruction that reads
 // both operands from shared memory itself, so that no register and no ldmatrix stands between. One
-// warp only tells the copy engine (TMA) what to load, stages ahead; two warpgroups multiply; blocks
+// warp only tells TMA (TMA) what to load, stages ahead; two warpgroups multiply; blocks
 // live for many tiles, and those of a cluster load B once for both. gemm/sm90/ has the parts:
 // kernel.h (the kernel), pipeline.h (the stages), epilogue_op.h (from sums to elements), epilogue_tma.h and
 // epilogue_scalar.h (their ways to out), mainloop_tf32_rs.h and epilogue_tf32.h (what is different where operands are
 // floats, multiplied as tf32), tile_config.h and heuristics.h (which tile, and why), pack.h (operands that the
-// copy engine cannot read).
+// TMA cannot read).
 //
 // Every sum is one chain of products with K ascending by 16 (of floats by 8), from zero, as
 // tensor_core's is; where N is at most 256 and K long (heuristics.cpp), the sums of chunks of K are added
@@ -64,7 +64,7 @@ std::string wgmma_approach(const Problem& problem, const Device& device) {
 
 const Kernel wgmma = {
     .name = "wgmma",
-    .summary = "wgmma: 64 x 256 x 16 products an instruction, the copy engine ahead of them",
+    .summary = "wgmma: 64 x 256 x 16 products an instruction, TMA ahead of them",
     .requires_ = "16-bit floats or precision tf32, compute capability 9.0",
     .launch = launch_wgmma,
     .function = wgmma_function,
