@@ -1,5 +1,6 @@
 // The rows of the kernel table, in the order of the ladder. A new kernel is a file in ladder/
 // (simt, wgmma and fp16x3 are in folders of their own, with their parts) and its name here, twice.
+// Those three end in _row, because simt and fp16x3 are namespaces and wgmma is an instruction.
 #pragma once
 
 #include "gemm/gemm.h"
@@ -8,11 +9,11 @@ namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
 extern const Kernel naive, panel, tiled16, tiled32, tiled32_padded, vectorized, register_tiled,
-    double_buffered, simt, tensor_core, wgmma, fp16x3;
+    double_buffered, simt_row, tensor_core, wgmma_row, fp16x3_row;
 
 inline constexpr const Kernel* KERNELS[] = {
-    &naive,          &panel,           &tiled16, &tiled32,     &tiled32_padded, &vectorized,
-    &register_tiled, &double_buffered, &simt,    &tensor_core, &wgmma,          &fp16x3,
+    &naive,          &panel,           &tiled16,  &tiled32,     &tiled32_padded, &vectorized,
+    &register_tiled, &double_buffered, &simt_row, &tensor_core, &wgmma_row,      &fp16x3_row,
 };
 
 }  // namespace SMEM_BUILD

@@ -107,7 +107,7 @@ constexpr std::nullptr_t launch_fp16x3 = nullptr, fp16x3_function = nullptr,
                          fp16x3_workspace_bytes = nullptr;
 #endif
 
-const Kernel fp16x3 = {
+const Kernel fp16x3_row = {
     .name = "fp16x3",
     .summary = "float32's accuracy by three float16 products on Hopper's tensor cores",
     .requires_ = "float32 but not precision ieee, compute capability 9.0",

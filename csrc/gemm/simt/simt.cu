@@ -61,7 +61,7 @@ std::string simt_approach(const Problem& problem, const Device& device) {
   return simt::text_of(simt::plan(problem, device));
 }
 
-const Kernel simt = {
+const Kernel simt_row = {
     .name = "simt",
     .summary = "8 x 16 a thread, fragments a step ahead; the tile, and cuts of K, by a model",
     .requires_ = "any shape, any strides",

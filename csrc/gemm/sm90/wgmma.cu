@@ -62,7 +62,7 @@ std::string wgmma_approach(const Problem& problem, const Device& device) {
 }
 #endif
 
-const Kernel wgmma = {
+const Kernel wgmma_row = {
     .name = "wgmma",
     .summary = "wgmma: 64 x 256 x 16 products an instruction, TMA ahead of them",
     .requires_ = "16-bit floats or precision tf32, compute capability 9.0",
