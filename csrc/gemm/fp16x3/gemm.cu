@@ -44,75 +44,18 @@
 #include "gemm/fp16x3/epilogue.h"
 #include "gemm/fp16x3/fp32_fallback.h"
 #include "gemm/fp16x3/gemm.h"
+#include "gemm/fp16x3/gemm_params.h"
 #include "gemm/fp16x3/promotion.h"
-#include "gemm/fp16x3/split.h"
 #include "gemm/fp16x3/tensor_map.h"
 #include "gemm/sm90/batch.h"
-#include "gemm/sm90/pipeline.h"
-#include "gemm/sm90/tile_scheduler.h"
 
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 namespace {
 
-using namespace sm90;
-using TileScheduler = Schedule;
-using WorkTileInfo = Piece;
-
-constexpr int TILE_M = 128, TILE_K = split::K_BLOCK, STAGES = 5;
-constexpr int CONSUMERS = 2, CONSUMER_THREADS = CONSUMERS * WARPGROUP;
-constexpr int THREADS = CONSUMER_THREADS + WARPGROUP;
-constexpr int HALF_BYTES = 2;
-static_assert(ROW_BYTES == 2 * TILE_K * HALF_BYTES, "hi and lo of a k block fill a row");
-
-using Pipeline = Turn<STAGES>;
-
-/// What depends on the width of a tile, which is less if out has too few tiles for all SMs.
-template <int TILE_N_>
-struct TileConfig {
-  static constexpr int TILE_N = TILE_N_;
-  static constexpr int ACCUMS = TILE_N / 2;  ///< per thread, of the 64 rows of its warpgroup
-  static constexpr int A_BYTES = TILE_M * ROW_BYTES, STAGE_BYTES = A_BYTES + TILE_N * ROW_BYTES;
-  static constexpr size_t SMEM_BYTES = SWIZZLE_ATOM + STAGES * STAGE_BYTES +
-                                       ACCUMS * CONSUMER_THREADS * sizeof(float) +
-                                       2 * STAGES * sizeof(Barrier);
-  static_assert(SMEM_BYTES <= SHARED_BYTES, "stages and totals fit into shared memory");
-  static_assert(ACCUMS % (2 * PROMOTION_GROUPS) == 0,
-                "a tile holds all promotion groups, equally often");
-};
-
-struct Fp16x3Params {
-  Problem problem;
-  CUtensorMap a_map, b_map;
-  TileScheduler scheduler;
-  Epilogue<float> epilogue;  ///< of the first matrix of the batch
-  MemberStrides strides;
-  SplitMetadata a, b;
-  int64_t k_slice_length;
-  int a_box_rows;   ///< rows of A that a tile loads: fewer than TILE_M if M is less
-  float* partials;  ///< with split-K: an M x N matrix per k slice, else null
-};
-
-template <typename Config>
-struct GemmSmem {
-  unsigned char* stages;
-  float* totals;  ///< total i of thread t is at i * CONSUMER_THREADS + t
-  Barrier *full, *empty;
-
-  __device__ __forceinline__ GemmSmem() {
-    auto* begin = dynamic_shared<unsigned char>();
-    stages = begin + (-shared_address(begin) & (SWIZZLE_ATOM - 1));
-    totals = reinterpret_cast<float*>(stages + STAGES * Config::STAGE_BYTES);
-    full = reinterpret_cast<Barrier*>(totals + Config::ACCUMS * CONSUMER_THREADS);
-    empty = full + STAGES;
-  }
-  __device__ __forceinline__ unsigned char* a(int stage) const {
-    return stages + stage * Config::STAGE_BYTES;
-  }
-  __device__ __forceinline__ unsigned char* b(int stage) const {
-    return a(stage) + Config::A_BYTES;
-  }
-};
+using sm90::epilogue_of;
+using sm90::epilogue_of_member;
+using sm90::member_strides;
 
 template <typename Config>
 struct Fp16x3Gemm {
