@@ -17,19 +17,19 @@ constexpr int COLUMN_BYTES = STAGE_K_BLOCKS * K_BLOCK_BYTES + 16;
 /// Columns that a group of warps splits: the rows of an mma instruction.
 constexpr int GROUP_COLS = 16;
 
-/// A BLayout says which elements of a stage a thread loads and splits:
-///
-///   IS_MN_MAJOR, SPLIT_K   the layout, and whether K may be cut into slices
-///   COPY_ELEMENTS          per cp.async
-///   WARPS                  per group of GROUP_COLS columns
-///   VECS                   vectors of 16 bytes per thread and stage
-///   COLS                   columns per thread
-///   ELEMENTS               neighbours along K per thread, column and k block
-///   FIRST_XOR, LAST_XOR    the shuffle masks that reduce over the lanes that share columns
-///   column, k              the thread's first column in its group, and its first k in a k block
-///   k_of(vec)              a vector's k, less that of the first one
-///   offset_of(vec, stride) the same in memory
-///   element(vecs, c, b, e) element e of column c in k block b
+// A BLayout says which elements of a stage a thread loads and splits:
+//
+//   IS_MN_MAJOR, SPLIT_K   the layout, and whether K may be cut into slices
+//   COPY_ELEMENTS          per cp.async
+//   WARPS                  per group of GROUP_COLS columns
+//   VECS                   vectors of 16 bytes per thread and stage
+//   COLS                   columns per thread
+//   ELEMENTS               neighbours along K per thread, column and k block
+//   FIRST_XOR, LAST_XOR    the shuffle masks that reduce over the lanes that share columns
+//   column, k              the thread's first column in its group, and its first k in a k block
+//   k_of(vec)              a vector's k, less that of the first one
+//   offset_of(vec, stride) the same in memory
+//   element(vecs, c, b, e) element e of column c in k block b
 
 /// B is K-major. 8 lanes share a column, each with 4 elements of every k block.
 struct KMajor {

@@ -5,9 +5,9 @@
 //
 // The scheme is Ootomo and Yokota's (IJHPCA 36, 2022), and that of CUTLASS's 3xTF32. The launches:
 //
-//   M > 64      split B -> split A -> gemm.cu                    split.h, split_*.cu
-//   M <= 64     split A -> skinny_m_kernel.h                     B is split inside the product
-//   split-K     the same per k slice, then reduce_split_k        if N is small and K large
+//   M > 64      split A and B (split_*.cu) -> gemm.cu
+//   M <= 64     split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
+//   split-K     one of these for all k slices -> reduce_split_k, if N is small and K large
 //
 // A split stores two fp16 numbers per element and a power of two per row of A and column of B.
 // gemm.cu multiplies them; rows and columns that two fp16 numbers cannot represent are computed by

@@ -29,8 +29,8 @@ struct RunningScale {
   }
 
   /// Whether the element of this key has an exponent of MIN_EXPONENT or less at the current scale,
-  /// or would have if amax grew by GROWTH binades more. Among 128 to 30,000 normally distributed
-  /// elements amax grows by one binade.
+  /// or would have if amax grew by GROWTH binades more. From 128 normally distributed elements to
+  /// 30,000 amax grows by one binade.
   __device__ __forceinline__ bool may_become_outlier(uint32_t key) const {
     constexpr int GROWTH = 1;
     constexpr int FIRST_SAFE = split::EXPONENT_BIAS + split::MIN_EXPONENT + 1 + GROWTH;

@@ -17,7 +17,8 @@
 //   mma warps      wait full[s] | rescale accumulators | mma, promote | arrive empty[s] <-----+
 //
 // The split is speculative. A tile whose columns turn out to have been split by a wrong scale is
-// flagged (RecomputeFlags) and computed again at the end, and so are FALLBACK rows and columns.
+// flagged (RecomputeFlags) and computed again after the block's other tiles. At last the block
+// computes FALLBACK rows and columns by FMAs.
 //
 // If K is short, a block goes through several tiles of columns and loads the next tile's columns
 // during the current one: 131,072 columns of 128 took twice as long with one block per tile.

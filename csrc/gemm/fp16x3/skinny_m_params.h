@@ -47,8 +47,8 @@ struct SkinnyMPolicy {
   int load_stages;    ///< of float32 columns in flight from memory
 };
 
-// Named by the most rows of A that they take. "Fewer loads" has less shared memory, so one more
-// block fits on an SM. "Wide" has two column groups.
+// Named by the most rows of A that they take. FEWER_LOADS uses less shared memory, so one more
+// block fits on an SM. WIDE has two column groups.
 constexpr SkinnyMPolicy M8{
     .column_groups = 1, .row_warps = 1, .row_tiles = 1, .smem_stages = 2, .load_stages = 3};
 constexpr SkinnyMPolicy M8_FEWER_LOADS{

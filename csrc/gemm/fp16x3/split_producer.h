@@ -8,7 +8,8 @@
 //      with the stage, and the consumers multiply their accumulators by it first.
 //   2. Invariant: the bits of the result are those of a split by the final scale. hi and lo of a
 //      represented element do not depend on the power of two, nor do the accumulators, except for
-//      elements whose scaled exponent is MIN_EXPONENT (scale.h), where lo becomes subnormal.
+//      elements whose scaled exponent is MIN_EXPONENT (scale.h), as lo is rounded more coarsely
+//      among fp16's subnormal numbers.
 //   3. When an element comes near to that (may_become_outlier), the warp reads the rest of the
 //      column ahead. From then on the column's scale is final: its elements are split as scale.h
 //      says, and an outlier is stored and zeroed. About 2^-25 of normally distributed elements make
@@ -282,7 +283,8 @@ struct SplitProducer {
     for (int c = 0; c < BLayout::COLS; ++c) {
       RunningScale& scale = running[c];
       if (!scale.is_final) scale.amin_key = min(scale.amin_key, amin_key[c]);
-      // The accumulators underflow where the scale falls by more than 126 binades.
+      // The factor must be a normal number. If the scale falls by more than 126 binades, either the
+      // accumulators are zero or is_valid() will fail.
       factor[c] = split::power_of_two(max(scale.scale_exponent - previous_exponent[c], -126));
     }
   }
