@@ -1,9 +1,10 @@
-"""What `fp16x3` computes, bit for bit, in NumPy: where no GPU is, and to test what is known of it.
+"""A model of `fp16x3` in NumPy, bit for bit: for machines without a GPU, and to test its theory.
 
 The tensor core's adder is that of Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores"
 (arXiv 2512.07004), whose model of H100 and H200 this follows: products are exact, 16 of them and
 the accumulator are aligned to the largest exponent, cut off two bits below float32's last, added,
-and the sum is cut off to 24 bits. K in one slice, and only lines that halves hold.
+and the sum is cut off to 24 bits. The model has no split-K and takes only representable rows.
+Names are those of csrc/gemm/fp16x3/promotion.h; as there, a row is a row of A or a column of B.
 """
 
 from __future__ import annotations
@@ -15,35 +16,35 @@ from torch import Tensor, from_numpy
 from torch_smem_gemm.bench.bounds import BLOCK, EXTRA_BITS, PIECE, slice_of_k
 
 Array = NDArray[np.floating]
-LIFT = 2.0**12  # of lo
-TOP, BOTTOM = 14, -14  # exponents of a line's largest element scaled, and of the least it may have
-GROUPS, TURN = 8, 2  # of columns; pieces after which it is the next one's turn to add to totals
-LEAST_HALF_EXPONENT = -14  # that of subnormal numbers, too
+LO_FACTOR = 2.0**12
+MAX_EXPONENT, MIN_EXPONENT = 14, -14  # of a scaled row's largest and least elements
+PROMOTION_GROUPS, PROMOTION_INTERVAL = 8, 2  # groups of columns; k blocks between promotions
+MIN_HALF_EXPONENT = -14  # that of subnormal numbers, too
 
 
 def _exponents(x: Array) -> NDArray[np.integer]:
     return np.frexp(x)[1] - 1
 
 
-def _scaled(lines: Array) -> tuple[Array, NDArray[np.integer]]:
-    """The lines in float64, scaled for halves, and by how many binades."""
-    largest = np.abs(lines).max(axis=1, keepdims=True)
-    up = np.where(largest > 0, TOP - _exponents(largest), 0)
-    return np.ldexp(lines.astype(np.float64), up), up
+def _scaled(rows: Array) -> tuple[Array, NDArray[np.integer]]:
+    """The scaled rows in float64, and their scale exponents."""
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    scale_exponent = np.where(largest > 0, MAX_EXPONENT - _exponents(largest), 0)
+    return np.ldexp(rows.astype(np.float64), scale_exponent), scale_exponent
 
 
-def _split(lines: Array) -> tuple[Array, Array, NDArray[np.integer]]:
-    """Each line's halves, in float64, and by how many binades they are scaled."""
-    scaled, up = _scaled(lines)
+def _split(rows: Array) -> tuple[Array, Array, NDArray[np.integer]]:
+    """hi and lo of each row, in float64, and the scale exponents."""
+    scaled, scale_exponent = _scaled(rows)
     hi = scaled.astype(np.float16).astype(np.float64)
-    lo = ((scaled - hi) * LIFT).astype(np.float16).astype(np.float64)
-    return hi, lo, up
+    lo = ((scaled - hi) * LO_FACTOR).astype(np.float16).astype(np.float64)
+    return hi, lo, scale_exponent
 
 
 def _block(total: Array, a: Array, b: Array) -> Array:
-    """The accumulators ``total`` after an instruction: M x N, by M x 16 and N x 16 halves."""
+    """The accumulators ``total`` after an instruction: M x N, by M x 16 and N x 16 of fp16."""
     products = a[:, None, :] * b[None, :, :]
-    of_a, of_b = (np.maximum(_exponents(x), LEAST_HALF_EXPONENT) for x in (a, b))
+    of_a, of_b = (np.maximum(_exponents(x), MIN_HALF_EXPONENT) for x in (a, b))
     nothing = np.iinfo(np.int32).min // 2
     exponents = np.where(products != 0, of_a[:, None, :] + of_b[None, :, :], nothing)
     of_total = np.where(total != 0, _exponents(total), nothing)
@@ -55,17 +56,17 @@ def _block(total: Array, a: Array, b: Array) -> Array:
     return np.ldexp(np.trunc(np.ldexp(significand, 24)), exponent - 24 + last)
 
 
-def _add_to_total(total: Array, added: Array) -> tuple[Array, Array]:
-    """TwoSum (Knuth): the rounded sum, and what rounding takes from it."""
-    after = total + added
+def _promote(total: Array, accum: Array) -> tuple[Array, Array]:
+    """TwoSum (Knuth): the rounded sum, and its rounding error."""
+    after = total + accum
     part = after - total
-    return after, (total - (after - part)) + (added - part)
+    return after, (total - (after - part)) + (accum - part)
 
 
-def holds(a: Tensor, b: Tensor) -> bool:
-    """Whether halves hold all lines: none has an element 29 binades below its largest."""
-    scaled = (np.abs(_scaled(lines.numpy())[0]) for lines in (a, b.mT))
-    return all(bool(np.all((lines == 0) | (lines >= 2.0**BOTTOM))) for lines in scaled)
+def is_representable(a: Tensor, b: Tensor) -> bool:
+    """Whether no row of A or column of B has an element 29 binades below its largest."""
+    scaled = (np.abs(_scaled(rows.numpy())[0]) for rows in (a, b.mT))
+    return all(bool(np.all((rows == 0) | (rows >= 2.0**MIN_EXPONENT))) for rows in scaled)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
@@ -73,31 +74,35 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
     Args:
         a: float32, M x K, on the CPU.
-        b: float32, K x N. Halves must hold both, and K must not be cut into slices.
+        b: float32, K x N. Both must be representable, and without split-K.
     """
     (m, k), n = a.shape, b.shape[1]
-    assert holds(a, b), "fp16x3 computes some of these lines by fmas"
+    assert is_representable(a, b), "fp16x3 computes some of these elements by FMAs"
     assert slice_of_k(n, k) == k, "fp16x3 cuts K into slices here"
-    steps = -(-k // PIECE)
-    padding = ((0, 0), (0, steps * PIECE - k))
-    a_hi, a_lo, a_up = _split(np.pad(a.numpy(), padding))
-    b_hi, b_lo, b_up = _split(np.pad(b.mT.numpy(), padding))
+    k_blocks = -(-k // PIECE)
+    padding = ((0, 0), (0, k_blocks * PIECE - k))
+    a_hi, a_lo, a_scale_exponent = _split(np.pad(a.numpy(), padding))
+    b_hi, b_lo, b_scale_exponent = _split(np.pad(b.mT.numpy(), padding))
     cols = np.arange(n)
-    groups = cols // 8 % (GROUPS // 2) * 2 + cols % 2
+    groups = cols // 8 % (PROMOTION_GROUPS // 2) * 2 + cols % 2
 
-    small = np.zeros((m, n))
-    sums, totals = np.zeros((m, n), np.float32), np.zeros((m, n), np.float32)
-    for step in range(steps):
-        chain = np.zeros((m, n))
-        for first in range(step * PIECE, (step + 1) * PIECE, BLOCK):
+    cross_accum = np.zeros((m, n))
+    accum, totals = np.zeros((m, n), np.float32), np.zeros((m, n), np.float32)
+    for k_block in range(k_blocks):
+        k_block_accum = np.zeros((m, n))
+        for first in range(k_block * PIECE, (k_block + 1) * PIECE, BLOCK):
             at = slice(first, first + BLOCK)
-            chain = _block(chain, a_hi[:, at], b_hi[:, at])
-            small = _block(small, a_hi[:, at], b_lo[:, at])
-            small = _block(small, a_lo[:, at], b_hi[:, at])
-        sums += chain.astype(np.float32)
-        if (step + 1) % TURN == 0 or step + 1 == steps:
-            now = groups == step // TURN % GROUPS
-            totals[:, now], sums[:, now] = _add_to_total(totals[:, now], sums[:, now])
-    # The kernel's fma rounds once; by float64, one sum in some 2^29 may be rounded otherwise.
-    rest = (small / LIFT + sums).astype(np.float32)
-    return from_numpy(np.ldexp(totals + rest, -(a_up + b_up.T)).astype(np.float32))
+            k_block_accum = _block(k_block_accum, a_hi[:, at], b_hi[:, at])
+            cross_accum = _block(cross_accum, a_hi[:, at], b_lo[:, at])
+            cross_accum = _block(cross_accum, a_lo[:, at], b_hi[:, at])
+        accum += k_block_accum.astype(np.float32)
+        if (k_block + 1) % PROMOTION_INTERVAL == 0 or k_block + 1 == k_blocks:
+            promoted = groups == k_block // PROMOTION_INTERVAL % PROMOTION_GROUPS
+            totals[:, promoted], accum[:, promoted] = _promote(
+                totals[:, promoted], accum[:, promoted]
+            )
+    # The kernel's fma rounds once; by float64, one element in some 2^29 may be rounded otherwise.
+    remainder = (cross_accum / LO_FACTOR + accum).astype(np.float32)
+    return from_numpy(
+        np.ldexp(totals + remainder, -(a_scale_exponent + b_scale_exponent.T)).astype(np.float32)
+    )

@@ -103,17 +103,17 @@ def gemms(kernel: smem.KernelInfo) -> int:
     return launches
 
 
-def lines_that_halves_do_not_carry() -> int:
-    """What fp16x3 mends (one tiny element a line), and what it leaves to fmas."""
+def outliers_and_fallback() -> int:
+    """Rows and columns of fp16x3 with one outlier, and those that its fallback computes."""
     row = next(row for row in smem.kernels("gemm") if row.name == "fp16x3")
     if not row.takes(torch.float32, "cuda"):
         return 0
     launches = 0
-    # The third is cut along K; of the last ones B is split on its way.
+    # The third takes split-K; the last ones are skinny, and split B inside the product.
     for m, n, k in ((40, 50, 9), (300, 140, 700), (40, 24, 4200), (7, 68, 268), (60, 68, 268)):
-        for turned in (False, True):
-            a = matrix((), m, k, turned, torch.float32).clone()
-            b = matrix((), k, n, turned, torch.float32).clone()
+        for transposed in (False, True):
+            a = matrix((), m, k, transposed, torch.float32).clone()
+            b = matrix((), k, n, transposed, torch.float32).clone()
             a[3, 1] = b[2, 5] = 1e-20
             a[4, 1:3] = b[3:5, 6] = 1e-20
             a[5, 0], b[0, 7] = math.inf, math.nan
@@ -203,7 +203,7 @@ def gemms_of(kernel: smem.KernelInfo) -> int:
 
 PARTS: dict[str, Callable[[], int]] = {
     **{row.name: functools.partial(gemms_of, row) for row in smem.kernels("gemm")},
-    "mended": lines_that_halves_do_not_carry,
+    "outliers": outliers_and_fallback,
     "training": trainings,
     "transpose": transposes,
     "sum": reductions,

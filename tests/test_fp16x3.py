@@ -29,13 +29,13 @@ def test_random_data_never_worse_than_sgemm_and_no_growth_with_k(data: str, k: i
     assert largest <= 16
 
 
-# N and K of which K is cut into chunks, and how many: csrc/gemm/fp16x3/split_k.cu.
-CUT = [(16, 2048), (64, 262_144), (255, 9001), (256, 65_536), (511, 8200), (7, 40_000)]
+# N and K with split-K, from two slices to many: csrc/gemm/fp16x3/split_k.cu.
+SPLIT_K = [(16, 2048), (64, 262_144), (255, 9001), (256, 65_536), (511, 8200), (7, 40_000)]
 
 
 @pytest.mark.parametrize("data", ["normal", "uniform", "half zeros", "wide", "cancelling"])
-@pytest.mark.parametrize(("n", "k"), CUT)
-def test_chunks_of_k_are_as_exact(n: int, k: int, data: str) -> None:
+@pytest.mark.parametrize(("n", "k"), SPLIT_K)
+def test_split_k_is_as_exact(n: int, k: int, data: str) -> None:
     a, b = DATA[data](70, k, "cuda"), DATA[data](n, k, "cuda").mT
     norm, largest = errors(fp16x3(a, b), a, b)
     torchs, _ = errors(a @ b, a, b)
@@ -44,8 +44,8 @@ def test_chunks_of_k_are_as_exact(n: int, k: int, data: str) -> None:
     assert largest <= 16
 
 
-@pytest.mark.parametrize(("n", "k"), CUT)
-def test_chunks_of_k_do_not_depend_on_m_or_layout(n: int, k: int) -> None:
+@pytest.mark.parametrize(("n", "k"), SPLIT_K)
+def test_split_k_does_not_depend_on_m_or_layout(n: int, k: int) -> None:
     x, w = normal(301, k, device="cuda"), normal(k, n, device="cuda")
     x[3, k // 2] = math.inf
     x[200, 0], x[200, 1] = 1e-30, 1e8
@@ -59,7 +59,7 @@ def test_chunks_of_k_do_not_depend_on_m_or_layout(n: int, k: int) -> None:
 
 
 @pytest.mark.parametrize("side", ["rows", "columns"])
-def test_parts_of_lines_that_halves_cannot_carry(side: str) -> None:
+def test_fallback_with_split_k(side: str) -> None:
     """In one chunk, in several, at their ends, and one element too small in each of two."""
     m, n, k = 140, 60, 20_000
     a, b = normal(m, k, device="cuda"), normal(k, n, device="cuda")
@@ -113,28 +113,28 @@ def test_rows_do_not_depend_on_m_or_on_each_other() -> None:
         assert same_bits(fp16x3(x, w), whole)
 
 
-@pytest.mark.parametrize("marked", [1, 3, 40, 300])
+@pytest.mark.parametrize("fallbacks", [1, 3, 40, 300])
 @pytest.mark.parametrize("side", ["rows", "columns", "both"])
-def test_lines_that_halves_cannot_carry(side: str, marked: int) -> None:
-    """Are those of the SIMT kernels, and no other is."""
+def test_fallback_rows_and_columns(side: str, fallbacks: int) -> None:
+    """They have the bits of the SIMT kernels, and no other element has."""
     a, b = normal(300, 700, device="cuda"), normal(700, 310, device="cuda")
     rows = torch.zeros(300, dtype=torch.bool, device="cuda")
     cols = torch.zeros(310, dtype=torch.bool, device="cuda")
     if side != "columns":
-        rows[torch.randperm(300, device="cuda")[:marked]] = True
+        rows[torch.randperm(300, device="cuda")[:fallbacks]] = True
         a[rows, 5], a[rows, 6] = 1e-12, 1e-13
     if side != "rows":
-        cols[torch.randperm(310, device="cuda")[:marked]] = True
+        cols[torch.randperm(310, device="cuda")[:fallbacks]] = True
         b[9, cols], b[8, cols] = 1e-12, 1e-13
     either = rows[:, None] | cols
     result, simt = fp16x3(a, b), smem.gemm(a, b, kernel="double_buffered")
     assert torch.equal(result[either], simt[either])
-    assert marked == 300 or not torch.equal(result[~either], simt[~either])
+    assert fallbacks == 300 or not torch.equal(result[~either], simt[~either])
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "transposed", "step2"])
-def test_an_element_that_halves_do_not_hold(layout: str) -> None:
-    """It is all there is in these products, as what stands beside it meets zeros."""
+def test_an_outlier(layout: str) -> None:
+    """Its product is the only one that is not zero."""
     for m, n, k in ((5, 7, 3), (200, 300, 100), (130, 40, 700)):
         tiny = normal(1, device="cuda") * 1e-15
         a, b = torch.zeros(m, k, device="cuda"), normal(k, n, device="cuda")
@@ -148,8 +148,8 @@ def test_an_element_that_halves_do_not_hold(layout: str) -> None:
 
 
 @pytest.mark.parametrize(("n", "k"), [(7, 3), (300, 100), (40, 700), (16, 4096)])
-def test_elements_that_halves_do_not_hold_may_meet(n: int, k: int) -> None:
-    """In both lines at the same place: their product counts once. It is all that there is."""
+def test_outliers_of_a_row_and_a_column_may_meet(n: int, k: int) -> None:
+    """At the same k their product counts once. It is the only one that is not zero."""
     place = k * 5 // 8
     a, b = torch.zeros(200, k, device="cuda"), torch.zeros(k, n, device="cuda")
     a[:, place - 1], b[place + 1] = 1.0, 1.0

@@ -1,4 +1,4 @@
-"""float32 operands as two fp16 numbers an element: every layout, every number, and the limits."""
+"""float32 operands as two fp16 numbers per element: all layouts, numbers and limits."""
 
 import itertools
 import json
@@ -15,29 +15,29 @@ from torch.library import opcheck
 from torch_smem_gemm import _C
 
 OPS = torch.ops.smem
-Split = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
-CARRIED, MENDED, EXACT = range(3)  # marks
+SplitResults = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+REPRESENTABLE, ONE_OUTLIER, FALLBACK = range(3)  # SplitStatus
 LARGEST, LEAST_NORMAL, LEAST = torch.finfo(torch.float32).max, 2.0**-126, 2.0**-149
-TOP, BINADES = 14, 28  # the largest element's binade once scaled; how far below it one may be
+MAX_EXPONENT, EXPONENT_RANGE = 14, 28  # of a scaled row: largest; down to the least element
 
 
-def split(x: Tensor, lines_last: bool = False, part: int = 0) -> Split:
-    """Call the op where results of before lie poisoned in the memory that it is likely to get."""
+def split(x: Tensor, lines_last: bool = False, part: int = 0) -> SplitResults:
+    """Call the op after poisoning the memory that its results are likely to get."""
     length = x.shape[-2] if lines_last else x.shape[-1]
     parts = -(-length // part) if part else 1
     lines = x.numel() // max(length, 1) * parts
-    halves = lines * 2 * (-(-(part or length) // 32) * 32)
+    hi_lo = lines * 2 * (-(-(part or length) // 32) * 32)
     for count, dtype in (
-        (halves, torch.float16),
+        (hi_lo, torch.float16),
         (lines, torch.int32),
         (lines, torch.uint8),
         (lines, torch.int64),
         (lines, torch.float32),
     ):
         poisoned((count,), dtype, x.device)
-    pieces, exponent, mark, position, rest = OPS._split(x, lines_last, part)
-    hi, lo = pieces.unbind(-2)
-    return hi.flatten(-2), lo.flatten(-2), exponent, mark, position, rest
+    k_blocks, exponent, status, outlier_k, outlier = OPS._split(x, lines_last, part)
+    hi, lo = k_blocks.unbind(-2)
+    return hi.flatten(-2), lo.flatten(-2), exponent, status, outlier_k, outlier
 
 
 def power_of_two(exponent: Tensor) -> Tensor:
@@ -50,42 +50,56 @@ def binade(magnitude: Tensor) -> Tensor:
     return torch.frexp(magnitude).exponent - 1
 
 
-def expected(x: Tensor) -> Split:
-    """What csrc/gemm/fp16x3/scale.h says, in float64."""
+def expected(x: Tensor) -> SplitResults:
+    """The split by the rules of csrc/gemm/fp16x3/scale.h, in float64."""
     wide = x.cpu().double()
     magnitude = wide.abs()
     largest = magnitude.amax(-1)
     some = largest > 0
-    short = (magnitude > 0) & (binade(magnitude) < binade(largest)[..., None] - BINADES)
-    mark = short.sum(-1).clamp(max=EXACT).where(largest.isfinite(), EXACT).byte()
-    up = torch.where((mark < EXACT) & some, TOP - binade(largest), 0)
-    y = torch.where((mark < EXACT)[..., None], wide, 0.0) * power_of_two(up)[..., None]
-    # Zeros keep their signs, but not where elements are looked at one by one.
-    as_they_are = ((mark == CARRIED) & (up <= 127))[..., None]
-    y = y.where((y.abs() >= 2.0 ** (TOP - BINADES)) | (as_they_are & (y == 0)), 0.0)
+    is_outlier = (magnitude > 0) & (binade(magnitude) < binade(largest)[..., None] - EXPONENT_RANGE)
+    status = is_outlier.sum(-1).clamp(max=FALLBACK).where(largest.isfinite(), FALLBACK).byte()
+    scale_exponent = torch.where((status < FALLBACK) & some, MAX_EXPONENT - binade(largest), 0)
+    y = (
+        torch.where((status < FALLBACK)[..., None], wide, 0.0)
+        * power_of_two(scale_exponent)[..., None]
+    )
+    # Zeros keep their signs, unless the kernels look at each element of the row.
+    keeps_zeros = ((status == REPRESENTABLE) & (scale_exponent <= 127))[..., None]
+    y = y.where((y.abs() >= 2.0 ** (MAX_EXPONENT - EXPONENT_RANGE)) | (keeps_zeros & (y == 0)), 0.0)
     hi = y.half()
     lo = ((y - hi.double()) * 2**12).half()
-    position = short.byte().argmax(-1) if x.shape[-1] else torch.zeros_like(up)
-    rest = x.cpu().gather(-1, position[..., None])[..., 0] if x.shape[-1] else up.float()
+    outlier_k = is_outlier.byte().argmax(-1) if x.shape[-1] else torch.zeros_like(scale_exponent)
+    outlier = (
+        x.cpu().gather(-1, outlier_k[..., None])[..., 0] if x.shape[-1] else scale_exponent.float()
+    )
     padding = (0, -x.shape[-1] % 32)
-    hi, lo = (torch.nn.functional.pad(half, padding) for half in (hi, lo))
-    is_mended = mark == MENDED
-    return hi, lo, -up.int(), mark, position.where(is_mended, 0), rest.where(is_mended, 0.0)
+    hi, lo = (torch.nn.functional.pad(x, padding) for x in (hi, lo))
+    has_outlier = status == ONE_OUTLIER
+    return (
+        hi,
+        lo,
+        -scale_exponent.int(),
+        status,
+        outlier_k.where(has_outlier, 0),
+        outlier.where(has_outlier, 0.0),
+    )
 
 
-NAMES = ("hi", "lo", "exponent", "mark", "position", "rest")
+NAMES = ("hi", "lo", "exponent", "status", "outlier_k", "outlier")
 
 
-def assert_same(results: Split, wanted: Split, what: object = None) -> None:
+def assert_same(results: SplitResults, wanted: SplitResults, what: object = None) -> None:
     for name, result, want in zip(NAMES, results, wanted, strict=True):
         assert same_bits(result.cpu(), want), (name, what)
 
 
-def value(results: Split, length: int) -> Tensor:
-    """What the halves and the rest stand for, in float64."""
-    hi, lo, exponent, _, position, rest = (result.cpu() for result in results)
-    held = ((hi.double() + lo.double() / 2**12) * power_of_two(exponent)[..., None])[..., :length]
-    return held.scatter_add(-1, position[..., None], rest.double()[..., None])
+def value(results: SplitResults, length: int) -> Tensor:
+    """The numbers that hi, lo and the outlier represent, in float64."""
+    hi, lo, exponent, _, outlier_k, outlier = (result.cpu() for result in results)
+    represented = ((hi.double() + lo.double() / 2**12) * power_of_two(exponent)[..., None])[
+        ..., :length
+    ]
+    return represented.scatter_add(-1, outlier_k[..., None], outlier.double()[..., None])
 
 
 def lines_of_all_kinds(*shape: int, device: str = "cpu") -> Tensor:
@@ -120,7 +134,7 @@ def test_every_layout_gives_the_same_bits(shape: tuple[int, int], device: str) -
 
 
 @pytest.mark.parametrize("part", [32, 64, 512, 1024])
-def test_parts_are_split_as_lines_of_their_own(part: int, device: str) -> None:
+def test_k_slices_are_split_as_rows_of_their_own(part: int, device: str) -> None:
     """The results of (..., parts, lines, part_length); the last part may be shorter."""
     for shape in ((3, 1024), (70, 1500), (2, 33, 1025), (1, 40)):
         x = lines_of_all_kinds(*shape, device=device)
@@ -165,9 +179,9 @@ def test_nothing_to_split(device: str) -> None:
         ]
     for lines_last in (False, True):
         x = torch.empty((0, 3) if lines_last else (3, 0), device=device)
-        hi, _, exponent, mark, *_ = split(x, lines_last)
+        hi, _, exponent, status, *_ = split(x, lines_last)
         assert hi.shape == (3, 0)
-        assert exponent.tolist() == mark.tolist() == [0, 0, 0]
+        assert exponent.tolist() == status.tolist() == [0, 0, 0]
 
 
 def test_a_line_does_not_depend_on_the_others(device: str) -> None:
@@ -218,26 +232,26 @@ def test_an_element_keeps_23_bits(numbers: str, device: str) -> None:
     for view, lines_last in ((x, False), (x.t().contiguous(), True)):
         results = split(view.to(device), lines_last)
         assert_same(results, expected(x))
-        carried = results[3].cpu() < EXACT
-        assert carried.sum() >= 0.9 * len(x)
-        wide = x.double()[carried]
-        error = (value(results, x.shape[1])[carried] - wide).abs()
+        represented = results[3].cpu() < FALLBACK
+        assert represented.sum() >= 0.9 * len(x)
+        wide = x.double()[represented]
+        error = (value(results, x.shape[1])[represented] - wide).abs()
         assert (error <= 2.0**-23 * wide.abs()).all()
 
 
-def test_halves_are_scaled_to_the_top(device: str) -> None:
+def test_rows_are_scaled_to_the_largest_exponent(device: str) -> None:
     x = normal(50, 100) * 2.0 ** torch.randint(-140, 120, (50, 1))
     hi, lo, *_ = split(x.to(device))
-    assert (hi.abs().amax(-1) >= 2**TOP).all()
-    assert (hi.abs().amax(-1) <= 2 ** (TOP + 1)).all()
-    assert (lo.abs() <= 2 ** (TOP + 1)).all()
+    assert (hi.abs().amax(-1) >= 2**MAX_EXPONENT).all()
+    assert (hi.abs().amax(-1) <= 2 ** (MAX_EXPONENT + 1)).all()
+    assert (lo.abs() <= 2 ** (MAX_EXPONENT + 1)).all()
 
 
 @pytest.mark.parametrize("mantissa", [1.0, 2 - 2.0**-23])
 @pytest.mark.parametrize("exponent", [0, 14, 127, 126, -30, -98, -99, -100, -120, -121, -122, -149])
 def test_28_binades_and_no_more(exponent: int, mantissa: float, device: str) -> None:
     largest = torch.tensor(mantissa * 2.0**exponent, dtype=torch.float32)
-    last = torch.tensor(2.0 ** (exponent - BINADES))  # 0 where there are no such numbers
+    last = torch.tensor(2.0 ** (exponent - EXPONENT_RANGE))  # 0 where there are no such numbers
     below = torch.nextafter(last, torch.tensor(0.0))
     x = torch.zeros(6, 45)
     x[:, 3] = largest
@@ -251,7 +265,7 @@ def test_28_binades_and_no_more(exponent: int, mantissa: float, device: str) -> 
 
 
 def test_below_28_binades_an_error_can_be_larger() -> None:
-    """So the rule gives nothing away: two halves of 2^-14 - 2^-37, scaled, are too few."""
+    """The rule is tight: two fp16 numbers do not represent 2^-14 - 2^-37, scaled, to 23 bits."""
     y = torch.tensor(2.0**-14 - 2.0**-37, dtype=torch.float64)
     assert y.float().double() == y
     hi = y.half().double()
@@ -259,7 +273,7 @@ def test_below_28_binades_an_error_can_be_larger() -> None:
     assert (hi + lo / 2**12 - y).abs() > 2.0**-23 * y
 
 
-def test_one_short_element_is_mended_and_two_are_not(device: str) -> None:
+def test_one_outlier_is_stored_and_two_need_the_fallback(device: str) -> None:
     for length in (2, 40, 1000, 5000):
         x = normal(4, length).clamp(0.5, 2)
         x[1, length // 2] = 2.0**-40
@@ -267,19 +281,26 @@ def test_one_short_element_is_mended_and_two_are_not(device: str) -> None:
         x[3, -1] = 2.0**-149
         for view, lines_last in ((x, False), (x.t().contiguous(), True)):
             results = split(view.to(device), lines_last)
-            assert results[3].tolist() == [CARRIED, MENDED, EXACT if length > 2 else MENDED, MENDED]
+            assert results[3].tolist() == [
+                REPRESENTABLE,
+                ONE_OUTLIER,
+                FALLBACK if length > 2 else ONE_OUTLIER,
+                ONE_OUTLIER,
+            ]
             assert_same(results, expected(x))
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 @pytest.mark.parametrize("length", [1, 9, 300, 3000])
-def test_what_is_not_finite_is_left_out(length: int, number: float, device: str) -> None:
+def test_rows_that_are_not_finite_need_the_fallback(
+    length: int, number: float, device: str
+) -> None:
     for place in {0, length // 2, length - 1}:
         x = normal(5, length)
         x[2, place] = number
         for view, lines_last in ((x, False), (x.t().contiguous(), True)):
             results = split(view.to(device), lines_last)
-            assert results[3].tolist() == [0, 0, EXACT, 0, 0]
+            assert results[3].tolist() == [0, 0, FALLBACK, 0, 0]
             assert results[2][2] == 0
             assert not results[0][2].any()
             assert not results[1][2].any()
@@ -320,7 +341,7 @@ def test_rows_read_and_write_whole_sectors_once(shape: tuple[int, int]) -> None:
     x = normal(*shape)
     (launch,) = traced(x)
     assert sectors(launch, "x") == x.numel() * 4 // 32
-    assert sectors(launch, "halves") == shape[0] * -(-shape[1] // 32) * 32 * 4 // 32
+    assert sectors(launch, "hi_lo") == shape[0] * -(-shape[1] // 32) * 32 * 4 // 32
     assert conflicts(launch) == 0
 
 
@@ -328,32 +349,32 @@ def test_long_rows_are_read_again_but_for_their_end() -> None:
     """32768 elements are what the threads of a block keep."""
     (launch,) = traced(normal(1, 80_000))
     assert sectors(launch, "x") == (2 * 80_000 - (80_000 - 2 * 32_768)) * 4 // 32
-    assert sectors(launch, "halves") == 80_000 * 4 // 32
+    assert sectors(launch, "hi_lo") == 80_000 * 4 // 32
 
 
 def test_short_columns_are_read_once() -> None:
     lines, length = 80, 512
     (launch,) = traced(normal(length, lines), lines_last=True)
-    assert launch["kernel"] == "split_columns"
-    assert sectors(launch, "x") == sectors(launch, "halves") == lines * length * 4 // 32
+    assert launch["kernel"] == "split_mn_major"
+    assert sectors(launch, "x") == sectors(launch, "hi_lo") == lines * length * 4 // 32
     assert conflicts(launch) == 0
     for row in launch["rows"]:
-        if row["memory"] in ("x", "halves"):
+        if row["memory"] in ("x", "hi_lo"):
             assert row["bytes_a_lane"] == 16
 
 
-def test_whole_tiles_are_turned_without_conflicts() -> None:
+def test_whole_tiles_are_transposed_without_conflicts() -> None:
     """Two launches read the operand, by whole sectors; the second writes whole ones."""
     lines, length = 256, 1024
     first, second = traced(normal(length, lines), lines_last=True)
-    assert (first["kernel"], second["kernel"]) == ("split_extremes", "split_turned")
+    assert (first["kernel"], second["kernel"]) == ("split_minmax", "split_mn_major_pass2")
     assert sectors(first, "x") == sectors(second, "x") == lines * length * 4 // 32
     chunks = length // 32  # so that there are 512 blocks, or no fewer than these
-    assert sectors(first, "extremes") == lines * chunks * 16 // 32
-    assert sectors(second, "halves") == lines * length * 4 // 32
+    assert sectors(first, "minmax") == lines * chunks * 16 // 32
+    assert sectors(second, "hi_lo") == lines * length * 4 // 32
     assert conflicts(first) == conflicts(second) == 0
     for row in second["rows"]:
-        if row["memory"] in ("x", "halves"):
+        if row["memory"] in ("x", "hi_lo"):
             assert row["bytes_a_lane"] == 16
 
 

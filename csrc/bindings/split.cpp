@@ -5,8 +5,9 @@
 namespace smem::bindings {
 namespace {
 
-using gemm::fp16x3::split::Split;
-using gemm::fp16x3::split::Workspace;
+using gemm::fp16x3::split::K_BLOCK;
+using gemm::fp16x3::split::SplitOperand;
+using gemm::fp16x3::split::SplitWorkspace;
 
 constexpr const char* OP = "_split";
 
@@ -19,32 +20,34 @@ void check(const Tensor& x, int64_t part_length) {
     fail(std::string("smem.") + OP + ": x has dtype " + dtype_text(x.scalar_type()) +
          ", expected float32");
   }
-  if (part_length < 0 || part_length % gemm::fp16x3::split::PIECE != 0) {
+  if (part_length < 0 || part_length % K_BLOCK != 0) {
     fail(std::string("smem.") + OP + ": part_length is " + std::to_string(part_length) +
-         ", expected a multiple of " + std::to_string(gemm::fp16x3::split::PIECE));
+         ", expected a multiple of " + std::to_string(K_BLOCK));
   }
 }
 
-/// All dimensions but the last two as one; a copy where strides do not allow that.
-Tensor as_members(const Tensor& x) {
+/// Flattens all dimensions but the last two into one; makes a copy if strides do not allow that.
+Tensor with_one_batch_dimension(const Tensor& x) {
   if (x.dim() <= 3) return x;
   const Sizes sizes = sizes_of(x);
-  int64_t members = 1;
-  for (int d = 0; d < sizes.count - 2; ++d) members *= sizes.at[d];
-  return torch::stable::reshape(x, {members, sizes.last(2), sizes.last(1)});
+  int64_t batch_count = 1;
+  for (int d = 0; d < sizes.count - 2; ++d) batch_count *= sizes.at[d];
+  return torch::stable::reshape(x, {batch_count, sizes.last(2), sizes.last(1)});
 }
 
-Split split_of(const Tensor& matrices, bool lines_last) {
+SplitOperand operand_of(const Tensor& matrices, bool lines_last) {
   const int dims = static_cast<int>(matrices.dim());
-  const int along = dims - (lines_last ? 2 : 1), across = dims - (lines_last ? 1 : 2);
+  const int k = dims - (lines_last ? 2 : 1), mn = dims - (lines_last ? 1 : 2);
   const bool batched = dims > 2;
-  return {static_cast<const float*>(matrices.const_data_ptr()),
-          batched ? matrices.size(0) : 1,
-          matrices.size(across),
-          matrices.size(along),
-          batched ? matrices.stride(0) : 0,
-          matrices.stride(across),
-          matrices.stride(along)};
+  return {
+      .src = static_cast<const float*>(matrices.const_data_ptr()),
+      .batch_count = batched ? matrices.size(0) : 1,
+      .mn = matrices.size(mn),
+      .k = matrices.size(k),
+      .batch_stride = batched ? matrices.stride(0) : 0,
+      .mn_stride = matrices.stride(mn),
+      .k_stride = matrices.stride(k),
+  };
 }
 
 }  // namespace
@@ -52,45 +55,45 @@ Split split_of(const Tensor& matrices, bool lines_last) {
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last,
                                                          int64_t part_length) {
   check(x, part_length);
-  const Tensor matrices = as_members(x);
-  Split split = split_of(matrices, lines_last);
-  Sizes of_lines = sizes_of(x);
-  of_lines.count -= 2;
+  const Tensor matrices = with_one_batch_dimension(x);
+  SplitOperand operand = operand_of(matrices, lines_last);
+  Sizes row_sizes = sizes_of(x);
+  row_sizes.count -= 2;
   if (part_length > 0) {
-    split.part_length = part_length;
-    split.parts = ceil_div(split.length, part_length);
-    of_lines.push(split.parts);
+    operand.k_slice_length = part_length;
+    operand.k_slices = ceil_div(operand.k, part_length);
+    row_sizes.push(operand.k_slices);
   }
-  of_lines.push(split.lines);
-  Sizes of_halves = of_lines;
-  of_halves.push(split.padded_length() / gemm::fp16x3::split::PIECE);
-  of_halves.push(2);
-  of_halves.push(gemm::fp16x3::split::PIECE);
-  Sizes of_extremes;
-  of_extremes.push(static_cast<int64_t>(Workspace(split).extremes_bytes));
+  row_sizes.push(operand.mn);
+  Sizes hi_lo_sizes = row_sizes;
+  hi_lo_sizes.push(operand.padded_k() / K_BLOCK);
+  hi_lo_sizes.push(2);
+  hi_lo_sizes.push(K_BLOCK);
+  Sizes minmax_sizes;
+  minmax_sizes.push(static_cast<int64_t>(SplitWorkspace(operand).minmax_bytes));
 
-  const Tensor halves = empty(OP, of_halves, ScalarType::Half, x);
-  const Tensor exponent = empty(OP, of_lines, ScalarType::Int, x);
-  const Tensor mark = empty(OP, of_lines, ScalarType::Byte, x);
-  const Tensor position = empty(OP, of_lines, ScalarType::Long, x);
-  const Tensor rest = empty(OP, of_lines, ScalarType::Float, x);
-  const Tensor extremes = empty(OP, of_extremes, ScalarType::Byte, x);
-  const OnDeviceOf place(OP, x);
+  const Tensor hi_lo = empty(OP, hi_lo_sizes, ScalarType::Half, x);
+  const Tensor exponent = empty(OP, row_sizes, ScalarType::Int, x);
+  const Tensor status = empty(OP, row_sizes, ScalarType::Byte, x);
+  const Tensor outlier_k = empty(OP, row_sizes, ScalarType::Long, x);
+  const Tensor outlier = empty(OP, row_sizes, ScalarType::Float, x);
+  const Tensor minmax = empty(OP, minmax_sizes, ScalarType::Byte, x);
+  const OnDeviceOf on_device(OP, x);
   trace_tensor("x", matrices);
-  trace_tensor("halves", halves);
+  trace_tensor("hi_lo", hi_lo);
   trace_tensor("exponent", exponent);
-  trace_tensor("mark", mark);
-  trace_tensor("position", position);
-  trace_tensor("rest", rest);
-  trace_tensor("extremes", extremes);
-  split.halves = halves.mutable_data_ptr();
-  split.exponent = static_cast<int32_t*>(exponent.mutable_data_ptr());
-  split.mark = static_cast<uint8_t*>(mark.mutable_data_ptr());
-  split.position = static_cast<int64_t*>(position.mutable_data_ptr());
-  split.rest = static_cast<float*>(rest.mutable_data_ptr());
-  split.extremes = extremes.mutable_data_ptr();
-  gemm::fp16x3::split::run(split, place.device(), place.build());
-  return {halves, exponent, mark, position, rest};
+  trace_tensor("status", status);
+  trace_tensor("outlier_k", outlier_k);
+  trace_tensor("outlier", outlier);
+  trace_tensor("minmax", minmax);
+  operand.hi_lo = hi_lo.mutable_data_ptr();
+  operand.exponent = static_cast<int32_t*>(exponent.mutable_data_ptr());
+  operand.status = static_cast<uint8_t*>(status.mutable_data_ptr());
+  operand.outlier_k = static_cast<int64_t*>(outlier_k.mutable_data_ptr());
+  operand.outlier = static_cast<float*>(outlier.mutable_data_ptr());
+  operand.minmax = minmax.mutable_data_ptr();
+  gemm::fp16x3::split::launch_split(operand, on_device.device(), on_device.build());
+  return {hi_lo, exponent, status, outlier_k, outlier};
 }
 
 }  // namespace smem::bindings

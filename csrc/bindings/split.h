@@ -7,10 +7,11 @@
 
 namespace smem::bindings {
 
-/// halves, exponent, mark, position and rest of gemm/fp16x3/split.h for the lines of x: (..., lines,
-/// K), or (..., K, lines) where the lines are last. halves is (..., lines, pieces, hi and lo,
-/// elements of a piece), the others (..., lines). With a part_length above 0 lines are cut into
-/// parts, and all results are (..., parts, lines ...).
+/// hi_lo, exponent, status, outlier_k and outlier of gemm/fp16x3/split.h for the rows of x, which
+/// is
+/// (..., rows, K), or (..., K, rows) if `lines_last`. hi_lo is (..., rows, k blocks, hi and lo,
+/// elements of a k block), the others are (..., rows). With a part_length above 0 K is cut into
+/// slices of that length, and all results are (..., slices, rows ...).
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last,
                                                          int64_t part_length);
 

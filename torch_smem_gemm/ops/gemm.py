@@ -317,9 +317,9 @@ _gemm = define(
 def _describe_split(
     x: Tensor, lines_last: bool = False, part_length: int = 0
 ) -> list[tuple[Any, torch.dtype]]:
-    """Pieces of each line, 32 fp16 hi and their lo; exponent, mark, position and rest of lines.
+    """hi and lo per k block of 32; exponent, status, outlier_k and outlier per row.
 
-    Or of each part of each line. See csrc/gemm/fp16x3.
+    With a part_length, per slice of K. See csrc/gemm/fp16x3/split.h.
     """
     check_split(x, part_length)
     *of_lines, length = (x.mT if lines_last else x).shape

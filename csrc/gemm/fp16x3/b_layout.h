@@ -1,5 +1,4 @@
-// How the columns of B lie in memory, and so which elements a thread has that splits them
-// (split_producer.h).
+// The layouts of B, and the thread maps by which split_producer.h reads each of them.
 #pragma once
 
 #include "gemm/fp16x3/scale.h"
@@ -7,79 +6,93 @@
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 
-using split::RUN;
+using split::VEC_SIZE;
 
-/// Along K: a stage is four pieces, in each of which a column's 32 hi stand before its 32 lo.
-constexpr int PIECES = 4, STAGE_K = PIECES * split::PIECE;
-constexpr int PIECE_BYTES = 2 * split::PIECE * 2;
-/// Of a column's stage: 16 bytes more than it has, so that eight columns lie in different banks.
-constexpr int COLUMN_BYTES = PIECES * PIECE_BYTES + 16;
-/// Columns that a group of warps splits: the rows of an instruction on the tensor cores.
-constexpr int COLUMNS = 16;
+/// A stage holds four k blocks of each column. In shared memory a column's 32 hi of a k block
+/// precede its 32 lo.
+constexpr int STAGE_K_BLOCKS = 4, STAGE_K = STAGE_K_BLOCKS * split::K_BLOCK;
+constexpr int K_BLOCK_BYTES = 2 * split::K_BLOCK * 2;
+/// The pitch of a column in a stage: 16 bytes of padding put eight columns into different banks.
+constexpr int COLUMN_BYTES = STAGE_K_BLOCKS * K_BLOCK_BYTES + 16;
+/// Columns that a group of warps splits: the rows of an mma instruction.
+constexpr int GROUP_COLS = 16;
 
-/// B's columns lie along K: 8 lanes share one, each with 4 elements of every piece.
-struct AlongK {
-  static constexpr bool SIDE_BY_SIDE = false, IN_PARTS = false;
-  static constexpr int WIDTH = RUN;                    ///< of what is loaded at once
-  static constexpr int WARPS = 4;                      ///< of a group
-  static constexpr int VECTORS = PIECES;               ///< of 16 bytes a thread and stage
-  static constexpr int LINES = 1;                      ///< columns of a thread
-  static constexpr int ELEMENTS = RUN;                 ///< of a column and piece, neighbours
-  static constexpr int FIRST_STEP = 1, LAST_STEP = 4;  ///< between lanes that share columns
+// A BLayout says which elements of a stage a thread loads and splits:
+//
+//   IS_MN_MAJOR, SPLIT_K   the layout, and whether K may be cut into slices
+//   COPY_ELEMENTS          per cp.async
+//   WARPS                  per group of GROUP_COLS columns
+//   VECS                   vectors of 16 bytes per thread and stage
+//   COLS                   columns per thread
+//   ELEMENTS               neighbours along K per thread, column and k block
+//   FIRST_XOR, LAST_XOR    the shuffle masks that reduce over the lanes that share columns
+//   column, k              the thread's first column in its group, and its first k in a k block
+//   k_of(vec)              a vector's k, less that of the first one
+//   offset_of(vec, stride) the same in memory
+//   element(vecs, c, b, e) element e of column c in k block b
 
-  int column, along;  ///< the thread's first column, and its elements' place in a piece
+/// B is K-major. 8 lanes share a column, each with 4 elements of every k block.
+struct KMajor {
+  static constexpr bool IS_MN_MAJOR = false, SPLIT_K = false;
+  static constexpr int COPY_ELEMENTS = VEC_SIZE;
+  static constexpr int WARPS = 4;
+  static constexpr int VECS = STAGE_K_BLOCKS;
+  static constexpr int COLS = 1;
+  static constexpr int ELEMENTS = VEC_SIZE;
+  static constexpr int FIRST_XOR = 1, LAST_XOR = 4;
 
-  /// Two columns that are stored at once are four apart, in other banks.
-  __device__ __forceinline__ AlongK(int warp, int lane)
-      : column(warp + lane / 8 * 4), along(lane % 8 * RUN) {}
-  /// A vector's place along K after the first one's, and in memory.
-  __device__ __forceinline__ static constexpr int k_of(int vector) { return vector * split::PIECE; }
-  __device__ __forceinline__ static int64_t offset_of(int vector, int64_t) { return k_of(vector); }
-  /// Element e of a line in a piece.
-  template <typename Runs>
-  __device__ __forceinline__ static auto& element(Runs& runs, int, int piece, int e) {
-    return runs[piece].lane[e];
+  int column, k;
+
+  /// Two columns that are stored at the same time are four apart, so in different banks.
+  __device__ __forceinline__ KMajor(int warp, int lane)
+      : column(warp + lane / 8 * 4), k(lane % 8 * VEC_SIZE) {}
+  __device__ __forceinline__ static constexpr int k_of(int vec) { return vec * split::K_BLOCK; }
+  __device__ __forceinline__ static int64_t offset_of(int vec, int64_t) { return k_of(vec); }
+  template <typename Vecs>
+  __device__ __forceinline__ static auto& element(Vecs& vecs, int, int k_block, int e) {
+    return vecs[k_block].lane[e];
   }
 };
 
-/// B's columns lie side by side: 16 lanes share four, each with 2 elements of every piece.
-struct AcrossK {
-  static constexpr bool SIDE_BY_SIDE = true, IN_PARTS = false;
-  static constexpr int WIDTH = RUN;
+/// B is MN-major. 16 lanes share four columns, each with 2 elements of every k block.
+struct MnMajor {
+  static constexpr bool IS_MN_MAJOR = true, SPLIT_K = false;
+  static constexpr int COPY_ELEMENTS = VEC_SIZE;
   static constexpr int WARPS = 2;
-  static constexpr int VECTORS = 2 * PIECES;
-  static constexpr int LINES = RUN;
+  static constexpr int VECS = 2 * STAGE_K_BLOCKS;
+  static constexpr int COLS = VEC_SIZE;
   static constexpr int ELEMENTS = 2;
-  static constexpr int FIRST_STEP = 2, LAST_STEP = 16;
+  static constexpr int FIRST_XOR = 2, LAST_XOR = 16;
 
-  int column, along;
+  int column, k;
 
-  __device__ __forceinline__ AcrossK(int warp, int lane)
-      : column(warp * 8 + lane % 2 * RUN), along(lane / 2 * 2) {}
-  __device__ __forceinline__ static constexpr int k_of(int vector) {
-    return vector / 2 * split::PIECE + vector % 2;
+  __device__ __forceinline__ MnMajor(int warp, int lane)
+      : column(warp * 8 + lane % 2 * VEC_SIZE), k(lane / 2 * 2) {}
+  __device__ __forceinline__ static constexpr int k_of(int vec) {
+    return vec / 2 * split::K_BLOCK + vec % 2;
   }
-  __device__ __forceinline__ static int64_t offset_of(int vector, int64_t stride) {
-    return k_of(vector) * stride;
+  __device__ __forceinline__ static int64_t offset_of(int vec, int64_t k_stride) {
+    return k_of(vec) * k_stride;
   }
-  template <typename Runs>
-  __device__ __forceinline__ static auto& element(Runs& runs, int line, int piece, int e) {
-    return runs[2 * piece + e].lane[line];
+  template <typename Vecs>
+  __device__ __forceinline__ static auto& element(Vecs& vecs, int column, int k_block, int e) {
+    return vecs[2 * k_block + e].lane[column];
   }
 };
 
-/// The same where K is cut into parts (split_k.h). Kernels of their own: those for both were 5 to
-/// 35% slower where K is not cut, as registers ran out.
-template <typename Lie>
-struct InParts : Lie {
-  static constexpr bool IN_PARTS = true;
-  using Lie::Lie;
+/// The same with split-K (split_k.h). These have kernels of their own: kernels for both were 5 to
+/// 35% slower without split-K, because they ran out of registers.
+template <typename BLayout>
+struct WithSplitK : BLayout {
+  static constexpr bool SPLIT_K = true;
+  using BLayout::BLayout;
 };
 
-/// Columns along K where runs cannot be loaded at once, or are inside in part. In parts or not.
-struct RaggedAlongK : InParts<AlongK> {
-  static constexpr int WIDTH = 1;
-  using InParts<AlongK>::InParts;
+/// B is K-major but cannot be loaded by vectors, or K is no multiple of one. With split-K or
+/// without.
+struct KMajorUnaligned : WithSplitK<KMajor> {
+  static constexpr int COPY_ELEMENTS = 1;
+  using WithSplitK<KMajor>::WithSplitK;
 };
 
 }  // namespace SMEM_BUILD

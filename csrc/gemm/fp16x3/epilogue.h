@@ -1,74 +1,76 @@
-// From the sums of two split operands to out.
+// The epilogue of gemm.cu: from a warp's accumulators to out.
 #pragma once
 
 #include "device/warpgroup.h"
-#include "gemm/fp16x3/split_metadata.h"
 #include "gemm/fp16x3/linear_combination.h"
+#include "gemm/fp16x3/split_metadata.h"
 #include "gemm/sm90/epilogue_params.h"
 
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 
-/// All marks of a warp's 16 rows of a tile and of the tile's COLS columns.
-template <int COLS>
-__device__ __forceinline__ unsigned marks_of(const Lines& a, int row, int rows, const Lines& b,
-                                             int col, int cols) {
+/// The SplitStatus of a warp's 16 rows of a tile and of the tile's TILE_N columns, combined by OR.
+template <int TILE_N>
+__device__ __forceinline__ unsigned combined_status(const SplitMetadata& a, int row, int rows,
+                                                    const SplitMetadata& b, int col, int cols) {
   const int lane = threadIdx.x % WARP;
-  unsigned marks = lane < 16 && row + lane < rows ? a.mark[row + lane] : 0;
+  unsigned status = lane < 16 && row + lane < rows ? a.status[row + lane] : 0;
 #pragma unroll
-  for (int i = 0; i < COLS; i += WARP) {
-    if (col + i + lane < cols) marks |= b.mark[col + i + lane];
+  for (int i = 0; i < TILE_N; i += WARP) {
+    if (col + i + lane < cols) status |= b.status[col + i + lane];
   }
-  return __reduce_or_sync(~0u, marks);
+  return __reduce_or_sync(~0u, status);
 }
 
-/// Of a warp's 16 rows of a tile of COLS columns; the block's THREADS do so together.
-template <int COLS, int THREADS>
-struct Writer {
-  static constexpr int SUMS = COLS / 2;  ///< a thread's
+/// Writes a warp's 16 rows of a tile of TILE_N columns. THREADS is the number of threads of the
+/// block that do so together.
+template <int TILE_N, int THREADS>
+struct SplitEpilogue {
+  static constexpr int ACCUMS = TILE_N / 2;  ///< per thread
 
   Epilogue<float> epilogue;
-  Lines a, b;
-  float* own;  ///< room in shared memory for a thread's sums, THREADS apart
+  SplitMetadata a, b;
+  float* scratch;  ///< the thread's ACCUMS floats in shared memory, THREADS apart
 
-  /// Sum i of a thread is row lane / 4, or the one eight below, and column 8 (i / 4) + 2 (lane %
-  /// 4), or the next.
-  __device__ __forceinline__ void write(float (&sums)[SUMS], int first_row, int first_col,
-                                        bool is_mended) const {
+  /// Accumulator i of a thread is in row lane / 4, or 8 rows below, and in column 8 (i / 4) + 2
+  /// (lane % 4), or the next one.
+  __device__ __forceinline__ void write(float (&accum)[ACCUMS], int first_row, int first_col,
+                                        bool has_outliers) const {
     const int lane = threadIdx.x % WARP, row = first_row + lane / 4, col = first_col + lane % 4 * 2;
     const int rows = static_cast<int>(epilogue.out.rows);
     const int cols = static_cast<int>(epilogue.out.cols);
     const int upper = a.exponent[min(row, rows - 1)], lower = a.exponent[min(row + 8, rows - 1)];
 #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
+    for (int i = 0; i < ACCUMS; ++i) {
       const int exponent = b.exponent[min(col + i / 4 * 8 + i % 2, cols - 1)];
-      sums[i] = scaled(sums[i], exponent + (i & 2 ? lower : upper));
+      accum[i] = scale_by_exponent(accum[i], exponent + (i & 2 ? lower : upper));
     }
-    if (is_mended) mend(sums, row, col);
-    if (is_plain(epilogue)) {
+    if (has_outliers) add_outliers(accum, row, col);
+    if (is_bias_relu(epilogue)) {
 #pragma unroll
-      for (int i = 0; i < SUMS; i += 2) {
-        store_plain(row + (i & 2 ? 8 : 0), col + i / 4 * 8, sums[i], sums[i + 1]);
+      for (int i = 0; i < ACCUMS; i += 2) {
+        store_bias_relu(row + (i & 2 ? 8 : 0), col + i / 4 * 8, accum[i], accum[i + 1]);
       }
       return;
     }
     // Through shared memory into a loop, because 32 copies of the activations would be much code.
 #pragma unroll
-    for (int i = 0; i < SUMS; ++i) own[i * THREADS] = sums[i];
+    for (int i = 0; i < ACCUMS; ++i) scratch[i * THREADS] = accum[i];
 #pragma unroll 1
-    for (int i = 0; i < SUMS; i += 2) {
-      const float pair[2] = {own[i * THREADS], own[(i + 1) * THREADS]};
+    for (int i = 0; i < ACCUMS; i += 2) {
+      const float pair[2] = {scratch[i * THREADS], scratch[(i + 1) * THREADS]};
       store(row + (i & 2 ? 8 : 0), col + i / 4 * 8, pair);
     }
   }
 
  private:
-  /// All but EXACT lines: who computes these will read their C, which may be out.
+  /// Leaves out FALLBACK rows and columns: the fallback that computes them reads their C, which may
+  /// be the same memory as out.
   __device__ __forceinline__ void store(int row, int col, const float (&pair)[2]) const {
-    if (row >= epilogue.out.rows || col >= epilogue.out.cols || a.mark[row] == EXACT) return;
+    if (row >= epilogue.out.rows || col >= epilogue.out.cols || a.status[row] == FALLBACK) return;
     const bool has_second = col + 1 < epilogue.out.cols;
-    const bool stores_first = b.mark[col] != EXACT;
-    const bool stores_second = has_second && b.mark[col + 1] != EXACT;
+    const bool stores_first = b.status[col] != FALLBACK;
+    const bool stores_second = has_second && b.status[col + 1] != FALLBACK;
     if (stores_first && stores_second) {
       epilogue.store(row, col, pair);
     } else if (stores_first) {
@@ -78,24 +80,25 @@ struct Writer {
     }
   }
 
-  /// Adds the products of what halves leave of MENDED lines: of rows with B, then of columns with
-  /// A. Through shared memory, which a loop can index; it is seldom that there are any.
-  __device__ __forceinline__ void mend(float (&sums)[SUMS], int row, int col) const {
+  /// Adds the products of outliers. The accumulators go through shared memory because registers
+  /// cannot be indexed by a loop; outliers are rare.
+  __device__ __forceinline__ void add_outliers(float (&accum)[ACCUMS], int row, int col) const {
     const int rows = static_cast<int>(epilogue.out.rows);
     const int cols = static_cast<int>(epilogue.out.cols);
 #pragma unroll
-    for (int i = 0; i < SUMS; ++i) own[i * THREADS] = sums[i];
+    for (int i = 0; i < ACCUMS; ++i) scratch[i * THREADS] = accum[i];
 #pragma unroll 4
-    for (int i = 0; i < SUMS; ++i) {
+    for (int i = 0; i < ACCUMS; ++i) {
       const int r = row + (i & 2 ? 8 : 0), c = col + i / 4 * 8 + i % 2;
       if (r >= rows || c >= cols) continue;
-      own[i * THREADS] = mended(a, r, b, c, own[i * THREADS]);
+      scratch[i * THREADS] = add_outlier_products(a, r, b, c, scratch[i * THREADS]);
     }
 #pragma unroll
-    for (int i = 0; i < SUMS; ++i) sums[i] = own[i * THREADS];
+    for (int i = 0; i < ACCUMS; ++i) accum[i] = scratch[i * THREADS];
   }
 
-  __device__ __forceinline__ void store_plain(int row, int col, float first, float second) const {
+  __device__ __forceinline__ void store_bias_relu(int row, int col, float first,
+                                                  float second) const {
     const auto& out = epilogue.out;
     if (row >= out.rows || col >= out.cols) return;
     const bool both = col + 1 < out.cols;
@@ -107,12 +110,12 @@ struct Writer {
       first = activate(Activation::relu, first);
       second = activate(Activation::relu, second);
     }
-    float* const to = &out(row, col);
-    if (both && out.col_stride == 1 && is_aligned<2>(to)) {
-      *reinterpret_cast<float2*>(to) = {first, second};
+    float* const dst = &out(row, col);
+    if (both && out.col_stride == 1 && is_aligned<2>(dst)) {
+      *reinterpret_cast<float2*>(dst) = {first, second};
     } else {
-      *to = first;
-      if (both) to[out.col_stride] = second;
+      *dst = first;
+      if (both) dst[out.col_stride] = second;
     }
   }
 };

@@ -1,84 +1,102 @@
-// fp16x3: float32 with float32's accuracy, by three float16 products on Hopper's tensor cores.
+// fp16x3: float32's accuracy by three float16 products on Hopper's tensor cores. This file is the
+// entry: it chooses the launches and lays out the workspace.
 //
-// Each operand is split into two float16 numbers an element and a power of two a line (gemm/fp16x3);
-// then the halves are multiplied, and lines that they cannot carry computed by fmas (gemm.cu).
-// Where A has few rows, one kernel does all but splitting A (skinny_m_kernel.h). Where out is
-// narrow and K long, all of that is done for chunks of K, which are added at last (split_k.cu). All
-// kernels but the first begin while the one before still runs (device/pdl.h). Elements of
-// A and B are read once, their halves M / 128 and N / 128 times, out of L2 mostly.
-#include "gemm/fp16x3/split_k.h"
-#include "gemm/fp16x3/skinny_m.h"
+//   x = (hi + lo / 2^12) 2^e      A B = (Ahi Bhi + (Ahi Blo + Alo Bhi) / 2^12) 2^(eA + eB)
+//
+// The scheme is Ootomo and Yokota's (IJHPCA 36, 2022), and that of CUTLASS's 3xTF32. The launches:
+//
+//   M > 64      split A and B (split_*.cu) -> gemm.cu
+//   M <= 64     split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
+//   split-K     one of these for all k slices -> reduce_split_k, if N is small and K large
+//
+// A split stores two fp16 numbers per element and a power of two per row of A and column of B.
+// gemm.cu multiplies them; rows and columns that two fp16 numbers cannot represent are computed by
+// float32 FMAs at its end (fp32_fallback.h). Every kernel but the first starts while the previous
+// one still runs (programmatic dependent launch, device/pdl.h). Elements of A and B are read once;
+// their hi and lo are read M / 128 and N / 128 times, mostly out of L2.
+//
+// What may be changed: can_implement's limits and the order of the launches. The slices of K
+// (split_k.cu) and the order of the additions (promotion.h) determine the bits of the results.
 #include "gemm/fp16x3/gemm.h"
-#include "gemm/sm90/batch.h"
-#include "gemm/ladder.h"
+#include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/split.h"
+#include "gemm/fp16x3/split_k.h"
+#include "gemm/ladder.h"
+#include "gemm/sm90/batch.h"
 
 #ifdef __CUDACC__
 namespace smem::gemm::fp16x3 {
 namespace {
 
-bool takes(const Problem& problem, const Device& device) {
-  // Rows and columns are counted in 32 bits, up to a tile beyond the last; halves come in pairs.
-  constexpr int64_t LARGEST = (int64_t{1} << 30) - 1024, MOST_TILES = int64_t{1} << 30, TILE = 128;
+using split::SplitOperand;
+using split::SplitWorkspace;
+
+bool can_implement(const Problem& problem, const Device& device) {
+  // Rows and columns are counted in 32 bits, up to one tile beyond the last, and hi and lo double
+  // K.
+  constexpr int64_t MAX_SIZE = (int64_t{1} << 30) - 1024, MAX_TILES = int64_t{1} << 30, TILE = 128;
   return problem.dtype == DType::f32 && device.runs_sm90a() && problem.M >= 1 && problem.N >= 1 &&
-         problem.K >= 1 && problem.M < LARGEST && problem.N < LARGEST && problem.K < LARGEST &&
+         problem.K >= 1 && problem.M < MAX_SIZE && problem.N < MAX_SIZE && problem.K < MAX_SIZE &&
          ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * members_of(problem) *
-                 Chunks(problem.N, problem.K).count <
-             MOST_TILES;
+                 SplitKConfig(problem.N, problem.K).slices <
+             MAX_TILES;
 }
 
-/// The split of A's rows or of B's columns, a part a chunk, for one launch.
-split::Split split_of(const Problem& problem, Tensor tensor) {
+/// The operand for the split of A or B, for one launch. The rows of B's split are B's columns.
+SplitOperand operand_of(const Problem& problem, Tensor tensor) {
   const bool is_a = tensor == A;
   const Operand& operand = is_a ? problem.a : problem.b;
-  const int64_t stride = member_stride(problem, tensor);
-  const Chunks chunks(problem.N, problem.K);
-  return {static_cast<const float*>(operand.data),
-          stride == 0 ? 1 : members_of(problem),
-          is_a ? problem.M : problem.N,
-          problem.K,
-          stride,
-          is_a ? operand.row_stride : operand.col_stride,
-          is_a ? operand.col_stride : operand.row_stride,
-          chunks.length,
-          chunks.count};
+  const int64_t batch_stride = member_stride(problem, tensor);
+  const SplitKConfig split_k(problem.N, problem.K);
+  return {
+      .src = static_cast<const float*>(operand.data),
+      .batch_count = batch_stride == 0 ? 1 : members_of(problem),
+      .mn = is_a ? problem.M : problem.N,
+      .k = problem.K,
+      .batch_stride = batch_stride,
+      .mn_stride = is_a ? operand.row_stride : operand.col_stride,
+      .k_stride = is_a ? operand.col_stride : operand.row_stride,
+      .k_slice_length = split_k.slice_length,
+      .k_slices = split_k.slices,
+  };
 }
 
-/// B for its workspace: where A has few rows, B's halves never reach memory.
-split::Split stored_b(const Problem& problem) {
-  split::Split b = split_of(problem, B);
-  if (has_few_rows(problem, b)) b.part_length = 0;
+/// B as the workspace needs it: the skinny kernel never stores B's hi and lo.
+SplitOperand workspace_operand_b(const Problem& problem) {
+  SplitOperand b = operand_of(problem, B);
+  if (can_implement_skinny_m(problem, b)) b.k_slice_length = 0;
   return b;
 }
 
-struct Workspace {
-  split::Workspace a, b;
+struct Fp16x3Workspace {
+  SplitWorkspace a, b;
   size_t partials, bytes;
 
-  explicit Workspace(const Problem& problem)
-      : a(split_of(problem, A)),
-        b(stored_b(problem)),
+  explicit Fp16x3Workspace(const Problem& problem)
+      : a(operand_of(problem, A)),
+        b(workspace_operand_b(problem)),
         partials(a.bytes + b.bytes),
-        bytes(partials + Chunks(problem.N, problem.K).bytes(problem)) {}
+        bytes(partials + SplitKConfig(problem.N, problem.K).partials_bytes(problem)) {}
 };
 
-void launch_members(const Problem& problem, const Device& device) {
-  const Workspace places(problem);
+/// Launches for a problem with one batch loop at most.
+void launch_batch(const Problem& problem, const Device& device) {
+  const Fp16x3Workspace layout(problem);
   auto* const workspace = static_cast<unsigned char*>(problem.workspace);
-  const split::Split a = places.a.place(split_of(problem, A), workspace);
-  const split::Split b = places.b.place(split_of(problem, B), workspace + places.a.bytes);
-  auto* const partials = reinterpret_cast<float*>(workspace + places.partials);
-  if (has_few_rows(problem, b)) {
-    split::run(a, device, Build::device);
-    multiply_few_rows(problem, a, b, partials, device);
+  const SplitOperand a = layout.a.bind(operand_of(problem, A), workspace);
+  const SplitOperand b = layout.b.bind(operand_of(problem, B), workspace + layout.a.bytes);
+  auto* const partials = reinterpret_cast<float*>(workspace + layout.partials);
+  if (can_implement_skinny_m(problem, b)) {
+    split::launch_split(a, device, Build::device);
+    launch_skinny_m(problem, a, b, partials, device);
   } else {
-    // Lines that lie side by side first: 2 us less at 2048^3.
-    const bool b_first = split::lines_lie_side_by_side(b);
-    split::run(b_first ? b : a, device, Build::device);
-    split::run(b_first ? a : b, device, Build::device, /*launch_with_pdl=*/true);
-    multiply(problem, a, b, partials, device);
+    // An MN-major operand is split first: 2 us less at 2048^3.
+    const bool b_first = split::is_mn_major(b);
+    split::launch_split(b_first ? b : a, device, Build::device);
+    split::launch_split(b_first ? a : b, device, Build::device, /*launch_with_pdl=*/true);
+    launch_gemm(problem, a, b, partials, device);
   }
-  if (a.parts > 1) add_chunks(problem, a, b, partials, device);
+  if (a.k_slices > 1) reduce_split_k(problem, a, b, partials, device);
 }
 
 }  // namespace
@@ -90,17 +108,16 @@ inline namespace SMEM_BUILD {
 
 #ifdef __CUDACC__
 void launch_fp16x3(const Problem& problem, const Device& device) {
-  if (!fp16x3::takes(problem, device)) return double_buffered.launch(problem, device);
-  for_each_launch(problem,
-                  [&](const Problem& members) { fp16x3::launch_members(members, device); });
+  if (!fp16x3::can_implement(problem, device)) return double_buffered.launch(problem, device);
+  for_each_launch(problem, [&](const Problem& batch) { fp16x3::launch_batch(batch, device); });
 }
 
 size_t fp16x3_workspace_bytes(const Problem& problem, const Device& device) {
-  if (!fp16x3::takes(problem, device)) return 0;
-  return fp16x3::Workspace(problem).bytes;
+  if (!fp16x3::can_implement(problem, device)) return 0;
+  return fp16x3::Fp16x3Workspace(problem).bytes;
 }
 
-const void* fp16x3_function(DType) { return fp16x3::product_function(); }
+const void* fp16x3_function(DType) { return fp16x3::gemm_function(); }
 
 #else
 constexpr std::nullptr_t launch_fp16x3 = nullptr, fp16x3_function = nullptr,

@@ -1,7 +1,7 @@
-// The lines that halves cannot carry: with elements that are not finite, or with several that are
-// too small beside the largest of their line. Whether there are any is known on the GPU alone, so
-// the product itself goes back to the tiles where it has met some: a kernel of its own, launched
-// every time, took 2 us after small products and 13 after 4096 x 4096 x 4096.
+// The rows of A and columns of B whose status is FALLBACK: those with elements that are not finite,
+// or with several outliers. Whether there are any is known on the GPU only, so gemm.cu itself
+// returns to the tiles in which it found some. A separate kernel, launched every time, took 2 us
+// after small products and 13 us after 4096 x 4096 x 4096.
 #pragma once
 
 #include "gemm/fp16x3/split_metadata.h"
@@ -10,51 +10,52 @@
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 
-/// A part of K of a member of the batch.
-struct Part {
-  unsigned member;
-  Lines a, b;
-  int64_t first, length;  ///< along K
-  float* partials;        ///< its matrix of sums, where K is cut (split_k.h)
+/// A k slice of a matrix of the batch.
+struct FallbackSlice {
+  unsigned batch;
+  SplitMetadata a, b;
+  int64_t k_begin, length;
+  float* partials;  ///< the slice's accumulators with split-K (split_k.h), else null
 };
 
-/// The elements of such lines in the tile of `cols` columns at (row0, col0), by float32 fmas as
-/// double_buffered computes them; of a part of K its sums. By as many threads as ThreadTile has,
-/// with room for its stages at `shared`.
-__device__ __forceinline__ void compute_exact_lines(const Problem& problem, const Part& part,
-                                                    int64_t row0, int64_t col0, int cols,
-                                                    unsigned char* shared) {
+/// Computes the elements of FALLBACK rows and columns in the tile of `cols` columns at (row0, col0)
+/// by float32 FMAs, in the order of double_buffered. With split-K it stores their accumulators. The
+/// block must have as many threads as ThreadTile, and `shared` room for its stages.
+__device__ __forceinline__ void compute_fallback_tile(const Problem& problem,
+                                                      const FallbackSlice& slice, int64_t row0,
+                                                      int64_t col0, int cols,
+                                                      unsigned char* shared) {
   using Threads = ThreadTile<float>;
   constexpr int TILE = Threads::TILE;
   static_assert(Threads::THREADS == 2 * TILE, "a thread for each row and each column");
   const int64_t end = min(col0 + cols, problem.N);
-  const int thread = static_cast<int>(threadIdx.x), at = thread % TILE;
-  const int64_t row = row0 + at, col = col0 + at;
-  const bool is_marked = thread < TILE ? row < problem.M && part.a.mark[row] == EXACT
-                                       : col < end && part.b.mark[col] == EXACT;
-  if (!__syncthreads_or(is_marked)) return;
+  const int thread = static_cast<int>(threadIdx.x), offset = thread % TILE;
+  const int64_t row = row0 + offset, col = col0 + offset;
+  const bool needs_fallback = thread < TILE ? row < problem.M && slice.a.status[row] == FALLBACK
+                                            : col < end && slice.b.status[col] == FALLBACK;
+  if (!__syncthreads_or(needs_fallback)) return;
 
   Block<float> block(problem, static_cast<int>(problem.M), static_cast<int>(problem.N),
-                     part.member);
+                     slice.batch);
   block.row0 = row0;
   block.col0 = col0;
-  block.A.data += part.first * block.A.col_stride;
-  block.B.data += part.first * block.B.row_stride;
-  block.A.cols = block.B.rows = part.length;
+  block.A.data += slice.k_begin * block.A.col_stride;
+  block.B.data += slice.k_begin * block.B.row_stride;
+  block.A.cols = block.B.rows = slice.length;
   using Stages = typename Threads::Stage[2];
   auto* const stages = reinterpret_cast<Stages*>(shared);
   Threads tile;
-  multiply_by_two_stages(block, part.length, stages[0], stages[1], tile);
-  tile.for_each_run(block, [&](int64_t row, int64_t col, const auto& sums) {
+  multiply_by_two_stages(block, slice.length, stages[0], stages[1], tile);
+  tile.for_each_run(block, [&](int64_t row, int64_t col, const auto& accum) {
     if (row >= problem.M) return;
 #pragma unroll
     for (int i = 0; i < Threads::GROUP; ++i) {
       if (col + i >= end) continue;
-      if (part.a.mark[row] != EXACT && part.b.mark[col + i] != EXACT) continue;
-      if (part.partials) {
-        part.partials[row * problem.N + col + i] = sums[i];
+      if (slice.a.status[row] != FALLBACK && slice.b.status[col + i] != FALLBACK) continue;
+      if (slice.partials) {
+        slice.partials[row * problem.N + col + i] = accum[i];
       } else {
-        block.epilogue.store(row, col + i, sums[i]);
+        block.epilogue.store(row, col + i, accum[i]);
       }
     }
   });

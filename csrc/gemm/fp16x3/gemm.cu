@@ -1,22 +1,39 @@
-// Float32 products by three float16 ones on Hopper's tensor cores (Ootomo and Yokota, "Recovering
-// single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
-// performance", IJHPCA 36, 2022; the order of the sums is our own).
+// out = A B for two split operands in memory: float32 by three fp16 products on Hopper's tensor
+// cores (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
+// surpassing the FP32 theoretical peak performance", IJHPCA 36, 2022; CUTLASS's 3xTF32 is the same
+// scheme for TF32. The order of the additions is our own.)
 //
 //   x = (hi + lo / 2^12) 2^e      A B = (Ahi Bhi + (Ahi Blo + Alo Bhi) / 2^12) 2^(eA + eB)
 //
-// lo lo is below float32's last bit. The tensor cores cut off what they add, which biases a long
-// chain, so only 32 products of hi hi follow each other there: the CUDA cores add these chains,
-// rounding, while the tensor cores are at the two other products, whose chain may be as long as K
-// because it is 2^-12 smaller. Sixteen chains, over 512 of K, are then added to a total in shared
-// memory, and what rounding takes from that goes into the next sixteen. So the loss by these
-// additions does not grow with K; docs/accuracy.md bounds the error.
+// lo·lo is below float32's last bit and is left out. The tensor cores truncate what they add, which
+// biases a long chain of additions. So only the 32 hi·hi products of one k block are chained there;
+// the CUDA cores then add the chain to their accumulators, with rounding. Every 512 of K the
+// accumulators are promoted to totals in shared memory, and the rounding error stays in the
+// accumulators (promotion.h). The cross products hi·lo + lo·hi are 2^-12 smaller, so their chain
+// may be as long as K. The error of these additions does not grow with K; docs/accuracy.md bounds
+// it.
 //
-// Where out has too few tiles, K is cut into chunks (split_k.h): each is computed so, as if it were
-// all, and its sums go to memory.
+// Warp roles: a persistent block computes 128 x TILE_N tiles of out.
 //
-// Lines that halves cannot carry are computed at last, by fmas (fp32_fallback.h).
+//   producer     one thread of the last warpgroup: TMA loads of hi and lo of A and B
+//   consumers    two warpgroups of 64 rows each: wgmma, accumulation, epilogue, FALLBACK rows
 //
-// Every element adds in this order (promotion.h), whatever M and N are.
+// Pipeline: a stage holds one k block (32 of K) of A and of B, hi and lo in rows of 128 bytes.
+//
+//   producer   | wait empty[s] | TMA A, B -> stage s, full[s] | wait empty[s+1] | ...
+//                                      |
+//   consumers    wait full[s] ---------+
+//     tensor cores | hi·hi (k) | hi·lo + lo·hi (k) | hi·hi (k+1) | hi·lo + lo·hi (k+1) | ...
+//     CUDA cores               | accum += hi·hi (k), promote     | accum += hi·hi (k+1) ...
+//                                                  +-> arrive empty[stage of k]
+//
+// With split-K (split_k.h) each k slice is computed as if it were all of K, and its accumulators go
+// to memory. FALLBACK rows and columns are computed at the end, by FMAs (fp32_fallback.h).
+//
+// What may be changed: STAGES, the raster's SWIZZLE_SIZE, the tile widths and their costs in
+// select_tile_n do not change the results. TILE_K and the order of the wgmmas and additions do:
+// they must agree with promotion.h, skinny_m_mma.h and bench/fp16x3_model.py. Every element is
+// added in this one order, whatever M, N and the tile are.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -24,255 +41,213 @@
 #include "device/pdl.h"
 #include "device/target.h"
 #include "device/wgmma.h"
-#include "gemm/fp16x3/tensor_map.h"
-#include "gemm/fp16x3/fp32_fallback.h"
-#include "gemm/fp16x3/promotion.h"
-#include "gemm/fp16x3/gemm.h"
 #include "gemm/fp16x3/epilogue.h"
+#include "gemm/fp16x3/fp32_fallback.h"
+#include "gemm/fp16x3/gemm.h"
+#include "gemm/fp16x3/gemm_params.h"
+#include "gemm/fp16x3/promotion.h"
+#include "gemm/fp16x3/tensor_map.h"
 #include "gemm/sm90/batch.h"
-#include "gemm/sm90/pipeline.h"
-#include "gemm/sm90/tile_scheduler.h"
-#include "gemm/fp16x3/split.h"
 
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 namespace {
 
-using namespace sm90;
+using sm90::epilogue_of;
+using sm90::epilogue_of_member;
+using sm90::member_strides;
 
-constexpr int STEP = split::PIECE;     ///< a stage along K, and a chain of products of hi
-constexpr int ROWS = 128, STAGES = 5;  ///< of a tile of out; in shared memory
-constexpr int CONSUMERS = 2, CONSUMER_THREADS = CONSUMERS * WARPGROUP;
-constexpr int THREADS = CONSUMER_THREADS + WARPGROUP;
-static_assert(ROW_BYTES == 2 * STEP * ELEMENT_BYTES, "hi and lo of a step fill a row");
+template <typename Config>
+struct Fp16x3Gemm {
+  static constexpr int TILE_N = Config::TILE_N, ACCUMS = Config::ACCUMS;
 
-/// What follows from the columns of a tile: fewer where out has too few tiles for all
-/// SMs.
-template <int COLS_>
-struct Shape {
-  static constexpr int COLS = COLS_;
-  static constexpr int SUMS = COLS / 2;  ///< a thread's, of the 64 rows of its warpgroup
-  static constexpr int A_BYTES = ROWS * ROW_BYTES, STAGE_BYTES = A_BYTES + COLS * ROW_BYTES;
-  static constexpr size_t SHARED = SWIZZLE_ATOM + STAGES * STAGE_BYTES +
-                                   SUMS * CONSUMER_THREADS * sizeof(float) +
-                                   2 * STAGES * sizeof(Barrier);
-  static_assert(SHARED <= SHARED_BYTES, "stages and totals within shared memory");
-  static_assert(SUMS % (2 * GROUPS) == 0, "a tile holds all groups of columns, equally often");
-};
-
-struct Arguments {
-  Problem problem;
-  CUtensorMap a_map, b_map;
-  Schedule schedule;
-  Epilogue<float> epilogue;  ///< of the first member
-  MemberStrides strides;
-  Lines a, b;
-  int64_t part_length;  ///< of K
-  int rows;             ///< of A that a tile needs: fewer than it has where M is
-  float* partials;      ///< where K is cut: the chunks' sums, row after row, matrix after matrix
-};
-
-template <typename Shape>
-struct Shared {
-  unsigned char* stages;
-  float* totals;  ///< of sum i of thread t at i * CONSUMER_THREADS + t
-  Barrier *full, *empty;
-
-  __device__ __forceinline__ Shared() {
-    auto* begin = dynamic_shared<unsigned char>();
-    stages = begin + (-shared_address(begin) & (SWIZZLE_ATOM - 1));
-    totals = reinterpret_cast<float*>(stages + STAGES * Shape::STAGE_BYTES);
-    full = reinterpret_cast<Barrier*>(totals + Shape::SUMS * CONSUMER_THREADS);
-    empty = full + STAGES;
-  }
-  __device__ __forceinline__ unsigned char* a(int stage) const {
-    return stages + stage * Shape::STAGE_BYTES;
-  }
-  __device__ __forceinline__ unsigned char* b(int stage) const { return a(stage) + Shape::A_BYTES; }
-};
-
-template <typename Shape>
-struct Worker {
-  static constexpr int COLS = Shape::COLS, SUMS = Shape::SUMS;
-
-  const Arguments& args;
-  Shared<Shape> shared;
+  const Fp16x3Params& params;
+  GemmSmem<Config> smem;
 
   template <typename Visit>
-  __device__ __forceinline__ void for_each_piece(const Visit& visit) const {
-    for (uint32_t i = blockIdx.x; i < args.schedule.pieces; i += gridDim.x) {
-      visit(piece_at(args.schedule, i));
+  __device__ __forceinline__ void for_each_work_tile(const Visit& visit) const {
+    for (uint32_t i = blockIdx.x; i < params.scheduler.pieces; i += gridDim.x) {
+      visit(piece_at(params.scheduler, i));
     }
   }
 
-  /// By one thread.
-  __device__ __forceinline__ void load() const {
-    // What stands in shared memory instead of other rows meets no row that is kept.
-    const uint32_t bytes = (args.rows + COLS) * ROW_BYTES;
-    Turn<STAGES> turn;
-    for_each_piece([&](const Piece& piece) {
-      const int first_part = piece.batch * static_cast<int>(args.schedule.chunks);
-      const int a_part = piece.chunk + (args.a.next_member_lines ? first_part : 0);
-      const int b_part = piece.chunk + (args.b.next_member_lines ? first_part : 0);
+  /// The producer, one thread.
+  __device__ __forceinline__ void load_tiles() const {
+    // If M is less than TILE_M, the rest of a stage's rows keeps old values, whose products are in
+    // rows of the tile that are not stored.
+    const uint32_t bytes = (params.a_box_rows + TILE_N) * ROW_BYTES;
+    Pipeline pipeline;
+    for_each_work_tile([&](const WorkTileInfo& tile) {
+      const int first_slice = tile.batch * static_cast<int>(params.scheduler.chunks);
+      const int a_slice = tile.chunk + (params.a.batch_rows ? first_slice : 0);
+      const int b_slice = tile.chunk + (params.b.batch_rows ? first_slice : 0);
 #pragma unroll 1
-      for (int step = 0; step < piece.steps; ++step, turn.next()) {
-        shared.empty[turn.stage].wait(turn.parity ^ 1);
-        Barrier& full = shared.full[turn.stage];
+      for (int k_block = 0; k_block < tile.steps; ++k_block, pipeline.next()) {
+        smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);
+        Barrier& full = smem.full[pipeline.stage];
         full.arrive_and_expect_tx(bytes);
-        tma_load(shared.a(turn.stage), args.a_map, {2 * STEP * step, piece.row * ROWS, a_part},
-                 full);
-        tma_load(shared.b(turn.stage), args.b_map, {2 * STEP * step, piece.col * COLS, b_part},
-                 full);
+        tma_load(smem.a(pipeline.stage), params.a_map,
+                 {2 * TILE_K * k_block, tile.row * TILE_M, a_slice}, full);
+        tma_load(smem.b(pipeline.stage), params.b_map,
+                 {2 * TILE_K * k_block, tile.col * TILE_N, b_slice}, full);
       }
     });
   }
 
   __device__ __forceinline__ void release(int stage) const {
-    if (threadIdx.x % WARP == 0) shared.empty[stage].arrive();
+    if (threadIdx.x % WARP == 0) smem.empty[stage].arrive();
   }
 
-  /// By a warpgroup. Returns whether it has met lines that are EXACT.
+  /// A consumer warpgroup. Returns whether it found rows or columns that are FALLBACK.
   __device__ __forceinline__ bool multiply() const {
-    bool has_exact = false;
+    bool has_fallback = false;
     const int warpgroup = threadIdx.x / WARPGROUP;
     const uint32_t a0 =
-        warp_uniform(descriptor_at(shared_address(shared.a(0)) + warpgroup * PANEL_BYTES));
-    const uint32_t b0 = warp_uniform(descriptor_at(shared_address(shared.b(0))));
-    constexpr uint32_t K16 = K16_STEP<Major::K>, LOW = descriptor_units(STEP * ELEMENT_BYTES);
-    const auto multiply = [](float (&sums)[SUMS], uint32_t a, uint32_t b, bool adds) {
-      wgmma<half, Major::K, Major::K, COLS>(sums, tile_descriptor(a), tile_descriptor(b),
-                                                     adds);
+        warp_uniform(descriptor_at(shared_address(smem.a(0)) + warpgroup * PANEL_BYTES));
+    const uint32_t b0 = warp_uniform(descriptor_at(shared_address(smem.b(0))));
+    constexpr uint32_t K16 = K16_STEP<Major::K>, LO = descriptor_units(TILE_K * HALF_BYTES);
+    const auto mma = [](float (&d)[ACCUMS], uint32_t a, uint32_t b, bool accumulate) {
+      wgmma<half, Major::K, Major::K, TILE_N>(d, tile_descriptor(a), tile_descriptor(b),
+                                              accumulate);
     };
-    Turn<STAGES> turn;
-    for_each_piece([&](const Piece& piece) {
-      float chain[SUMS], small[SUMS], sums[SUMS] = {};
-      int previous = -1;
-      for (int first = 0; first < piece.steps; first += TURN * GROUPS) {
+    Pipeline pipeline;
+    for_each_work_tile([&](const WorkTileInfo& tile) {
+      float k_block_accum[ACCUMS], cross_accum[ACCUMS], accum[ACCUMS] = {};
+      int previous_stage = -1;
+      constexpr int INTERVAL = PROMOTION_INTERVAL;
+      for (int first = 0; first < tile.steps; first += INTERVAL * PROMOTION_GROUPS) {
 #pragma unroll
-        for (int group = 0; group < GROUPS; ++group) {
-          const int begin = first + group * TURN;
-          if (begin >= piece.steps) break;
-          const int end = min(begin + TURN, piece.steps);
+        for (int group = 0; group < PROMOTION_GROUPS; ++group) {
+          const int begin = first + group * INTERVAL;
+          if (begin >= tile.steps) break;
+          const int end = min(begin + INTERVAL, tile.steps);
 #pragma unroll 1
-          for (int step = begin; step < end; ++step) {
-            const uint32_t moved = warp_uniform(turn.stage * descriptor_units(Shape::STAGE_BYTES));
-            const uint32_t a = a0 + moved, b = b0 + moved;
-            shared.full[turn.stage].wait(turn.parity);
+          for (int k_block = begin; k_block < end; ++k_block) {
+            const uint32_t stage_offset =
+                warp_uniform(pipeline.stage * descriptor_units(Config::STAGE_BYTES));
+            const uint32_t a = a0 + stage_offset, b = b0 + stage_offset;
+            smem.full[pipeline.stage].wait(pipeline.parity);
             warpgroup_arrive();
-            multiply(chain, a, b, false);
-            multiply(chain, a + K16, b + K16, true);
+            mma(k_block_accum, a, b, false);
+            mma(k_block_accum, a + K16, b + K16, true);
             warpgroup_commit_batch();
-            multiply(small, a, b + LOW, step > 0);
-            multiply(small, a + LOW, b, true);
-            multiply(small, a + K16, b + K16 + LOW, true);
-            multiply(small, a + K16 + LOW, b + K16, true);
+            mma(cross_accum, a, b + LO, k_block > 0);
+            mma(cross_accum, a + LO, b, true);
+            mma(cross_accum, a + K16, b + K16 + LO, true);
+            mma(cross_accum, a + K16 + LO, b + K16, true);
             warpgroup_commit_batch();
-            // The chain is complete, and so are the small products of the step before.
+            // One batch may stay in flight: now the hi·hi products of this k block are complete,
+            // and so are the cross products of the previous one.
             warpgroup_wait<1>();
-            if (previous >= 0) release(previous);
-            previous = turn.stage;
-            turn.next();
-            warpgroup_fence_operand(chain);
+            if (previous_stage >= 0) release(previous_stage);
+            previous_stage = pipeline.stage;
+            pipeline.next();
+            warpgroup_fence_operand(k_block_accum);
 #pragma unroll
-            for (int i = 0; i < SUMS; ++i) sums[i] += chain[i];
+            for (int i = 0; i < ACCUMS; ++i) accum[i] += k_block_accum[i];
           }
-          add_to_totals(sums, group, first > 0);
+          promote_group(accum, group, first > 0);
         }
       }
       warpgroup_wait<0>();
-      release(previous);
-      warpgroup_fence_operand(small);
-      const float* const totals = shared.totals + threadIdx.x;
+      release(previous_stage);
+      warpgroup_fence_operand(cross_accum);
+      const float* const totals = smem.totals + threadIdx.x;
 #pragma unroll
-      for (int i = 0; i < SUMS; ++i) {
-        const float total = group_of_sum(i) * TURN < piece.steps ? totals[i * CONSUMER_THREADS] : 0;
-        sums[i] = value_of(total, sums[i], small[i]);
+      for (int i = 0; i < ACCUMS; ++i) {
+        const bool was_promoted = promotion_group_of_accum(i) * INTERVAL < tile.steps;
+        const float total = was_promoted ? totals[i * CONSUMER_THREADS] : 0;
+        accum[i] = combine(total, accum[i], cross_accum[i]);
       }
-      const int row = piece.row * ROWS + threadIdx.x / WARP * 16, col = piece.col * COLS;
-      const Lines a = lines_of(args.a, piece.batch, piece.chunk);
-      const Lines b = lines_of(args.b, piece.batch, piece.chunk);
-      const auto epilogue = epilogue_of_member(args.epilogue, args.strides, piece.batch);
-      const unsigned marks = marks_of<COLS>(a, row, static_cast<int>(epilogue.out.rows), b, col,
-                                            static_cast<int>(epilogue.out.cols));
-      has_exact |= (marks & EXACT) != 0;
-      if (args.partials) return store_partials(sums, piece, row, col);
-      Writer<COLS, CONSUMER_THREADS>{epilogue, a, b, shared.totals + threadIdx.x}.write(
-          sums, row, col, (marks & MENDED) != 0);
+      const int row = tile.row * TILE_M + threadIdx.x / WARP * 16, col = tile.col * TILE_N;
+      const SplitMetadata a = metadata_at(params.a, tile.batch, tile.chunk);
+      const SplitMetadata b = metadata_at(params.b, tile.batch, tile.chunk);
+      const auto epilogue = epilogue_of_member(params.epilogue, params.strides, tile.batch);
+      const unsigned status = combined_status<TILE_N>(a, row, static_cast<int>(epilogue.out.rows),
+                                                      b, col, static_cast<int>(epilogue.out.cols));
+      has_fallback |= (status & FALLBACK) != 0;
+      if (params.partials) return store_partials(accum, tile, row, col);
+      SplitEpilogue<TILE_N, CONSUMER_THREADS>{epilogue, a, b, smem.totals + threadIdx.x}.write(
+          accum, row, col, (status & ONE_OUTLIER) != 0);
     });
-    return has_exact;
+    return has_fallback;
   }
 
-  /// By all threads that multiply, after all they have multiplied.
-  __device__ __forceinline__ void compute_exactly() const {
-    for_each_piece([&](const Piece& piece) {
-      const int64_t first = piece.chunk * args.part_length, left = args.problem.K - first;
-      const Part part{static_cast<unsigned>(piece.batch),
-                      lines_of(args.a, piece.batch, piece.chunk),
-                      lines_of(args.b, piece.batch, piece.chunk),
-                      first,
-                      min(left, args.part_length),
-                      partials_of(piece)};
-      compute_exact_lines(args.problem, part, int64_t{piece.row} * ROWS, int64_t{piece.col} * COLS,
-                          COLS, shared.stages);
+  /// All consumers, when they have finished all their tiles.
+  __device__ __forceinline__ void compute_fallback() const {
+    for_each_work_tile([&](const WorkTileInfo& tile) {
+      const int64_t k_begin = tile.chunk * params.k_slice_length;
+      const int64_t left = params.problem.K - k_begin;
+      const FallbackSlice slice{
+          .batch = static_cast<unsigned>(tile.batch),
+          .a = metadata_at(params.a, tile.batch, tile.chunk),
+          .b = metadata_at(params.b, tile.batch, tile.chunk),
+          .k_begin = k_begin,
+          .length = min(left, params.k_slice_length),
+          .partials = partials_of(tile),
+      };
+      compute_fallback_tile(params.problem, slice, int64_t{tile.row} * TILE_M,
+                            int64_t{tile.col} * TILE_N, TILE_N, smem.stages);
     });
   }
 
-  /// Null where K is not cut.
-  __device__ __forceinline__ float* partials_of(const Piece& piece) const {
-    const int64_t chunk = int64_t{piece.batch} * args.schedule.chunks + piece.chunk;
-    const auto& out = args.epilogue.out;
-    return args.partials ? args.partials + chunk * out.rows * out.cols : nullptr;
+  /// The matrix of the tile's k slice; null without split-K.
+  __device__ __forceinline__ float* partials_of(const WorkTileInfo& tile) const {
+    const int64_t slice = int64_t{tile.batch} * params.scheduler.chunks + tile.chunk;
+    const auto& out = params.epilogue.out;
+    return params.partials ? params.partials + slice * out.rows * out.cols : nullptr;
   }
 
-  /// Of a warp's 16 rows, as Writer has them.
-  __device__ __forceinline__ void store_partials(const float (&sums)[SUMS], const Piece& piece,
-                                                 int first_row, int first_col) const {
-    const int64_t rows = args.epilogue.out.rows, cols = args.epilogue.out.cols;
+  /// Stores a warp's 16 rows. SplitEpilogue::write describes which elements a thread has.
+  __device__ __forceinline__ void store_partials(const float (&accum)[ACCUMS],
+                                                 const WorkTileInfo& tile, int first_row,
+                                                 int first_col) const {
+    const int64_t rows = params.epilogue.out.rows, cols = params.epilogue.out.cols;
     const int lane = threadIdx.x % WARP, row = first_row + lane / 4, col = first_col + lane % 4 * 2;
-    float* const to = partials_of(piece) + row * cols + col;
+    float* const dst = partials_of(tile) + row * cols + col;
     const bool in_pairs = cols % 2 == 0;
 #pragma unroll
-    for (int i = 0; i < SUMS; i += 2) {
+    for (int i = 0; i < ACCUMS; i += 2) {
       if (row + (i & 2 ? 8 : 0) >= rows || col + i / 4 * 8 >= cols) continue;
-      float* const pair = to + (i & 2 ? 8 * cols : 0) + i / 4 * 8;
+      float* const pair = dst + (i & 2 ? 8 * cols : 0) + i / 4 * 8;
       if (in_pairs) {
-        *reinterpret_cast<float2*>(pair) = {sums[i], sums[i + 1]};
+        *reinterpret_cast<float2*>(pair) = {accum[i], accum[i + 1]};
       } else {
-        pair[0] = sums[i];
-        if (col + i / 4 * 8 + 1 < cols) pair[1] = sums[i + 1];
+        pair[0] = accum[i];
+        if (col + i / 4 * 8 + 1 < cols) pair[1] = accum[i + 1];
       }
     }
   }
 
-  /// Sum i of a thread is column 8 (i / 4) + 2 (lane % 4) + i % 2 of the tile.
-  __device__ __forceinline__ static constexpr int group_of_sum(int i) {
-    return group_of(i / 4 * 8 + i % 2);
+  /// Accumulator i of a thread is in column 8 (i / 4) + 2 (lane % 4) + i % 2 of the tile.
+  __device__ __forceinline__ static constexpr int promotion_group_of_accum(int i) {
+    return promotion_group(i / 4 * 8 + i % 2);
   }
 
-  __device__ __forceinline__ void add_to_totals(float (&sums)[SUMS], int group,
+  __device__ __forceinline__ void promote_group(float (&accum)[ACCUMS], int group,
                                                 bool has_totals) const {
-    float* const totals = shared.totals + threadIdx.x;
+    float* const totals = smem.totals + threadIdx.x;
 #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-      if (group_of_sum(i) != group) continue;
+    for (int i = 0; i < ACCUMS; ++i) {
+      if (promotion_group_of_accum(i) != group) continue;
       float total = has_totals ? totals[i * CONSUMER_THREADS] : 0;
-      add_to_total(total, sums[i]);
+      promote(total, accum[i]);
       totals[i * CONSUMER_THREADS] = total;
     }
   }
 };
 
-template <int COLS>
+template <int TILE_N>
 __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), 1)
-    product_kernel(const __grid_constant__ Arguments args) {
+    fp16x3_gemm_kernel(const __grid_constant__ Fp16x3Params params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  const Worker<Shape<COLS>> worker{args};
+  const Fp16x3Gemm<TileConfig<TILE_N>> gemm{params};
   if (threadIdx.x == 0) {
-    prefetch_tensor_map(args.a_map);
-    prefetch_tensor_map(args.b_map);
+    prefetch_tensor_map(params.a_map);
+    prefetch_tensor_map(params.b_map);
     for (int i = 0; i < STAGES; ++i) {
-      worker.shared.full[i].init(1);
-      worker.shared.empty[i].init(CONSUMERS * 4);
+      gemm.smem.full[i].init(1);
+      gemm.smem.empty[i].init(CONSUMERS * 4);
     }
     fence_barrier_init();
   }
@@ -281,80 +256,89 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), 1)
   __syncthreads();
   if (threadIdx.x >= CONSUMER_THREADS) {
     warpgroup_reg_dealloc<24>();
-    if (threadIdx.x / WARP == CONSUMER_THREADS / WARP && elect_one()) worker.load();
+    if (threadIdx.x / WARP == CONSUMER_THREADS / WARP && elect_one()) gemm.load_tiles();
   } else {
     warpgroup_reg_alloc<240>();
-    const bool has_exact = worker.multiply();
-    // Among those who multiply: the other threads have ended or have nothing left to do but that.
-    if (__syncthreads_or(has_exact)) worker.compute_exactly();
+    const bool has_fallback = gemm.multiply();
+    // The barrier is among the consumers, since the other threads exit when the producer is done.
+    if (__syncthreads_or(has_fallback)) gemm.compute_fallback();
   }
 #endif
 }
 
-template <int COLS>
-void launch_product(const Problem& problem, const Split& a, const Split& b, float* partials,
-                    const Device& device) {
+template <int TILE_N>
+void launch_tile_n(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
+                   float* partials, const Device& device) {
   const auto count = [](int64_t size, int64_t tile) {
     return static_cast<uint32_t>(ceil_div(size, tile));
   };
-  constexpr uint32_t STRIP = 8;  // 8 x 16 tiles at one time read few bytes more than 11 x 12 do
-  const int rows = static_cast<int>(std::min<int64_t>(problem.M, ROWS));
-  const Arguments args{
-      problem,
-      box_map(a, rows),
-      box_map(b, COLS),
-      Schedule(count(problem.M, ROWS), count(problem.N, COLS), static_cast<uint32_t>(a.parts),
-               static_cast<uint32_t>(members_of(problem)), STRIP, count(problem.K, STEP),
-               count(a.part_length, STEP)),
-      epilogue_of<float>(problem),
-      member_strides(problem),
-      Lines(a),
-      Lines(b),
-      a.part_length,
-      rows,
-      a.parts > 1 ? partials : nullptr};
-  const int64_t blocks = std::min<int64_t>(args.schedule.pieces, device.sm_count);
-  launch("fp16x3", product_kernel<COLS>, {blocks, {THREADS}, Shape<COLS>::SHARED, true}, device,
-         args);
+  // Rows of tiles that are traversed together: 8 x 16 tiles at a time read hardly more bytes than
+  // 11 x 12 do.
+  constexpr uint32_t SWIZZLE_SIZE = 8;
+  const int a_box_rows = static_cast<int>(std::min<int64_t>(problem.M, TILE_M));
+  const Fp16x3Params params{
+      .problem = problem,
+      .a_map = hi_lo_tensor_map(a, a_box_rows),
+      .b_map = hi_lo_tensor_map(b, TILE_N),
+      .scheduler = TileScheduler(count(problem.M, TILE_M), count(problem.N, TILE_N),
+                                 static_cast<uint32_t>(a.k_slices),
+                                 static_cast<uint32_t>(members_of(problem)), SWIZZLE_SIZE,
+                                 count(problem.K, TILE_K), count(a.k_slice_length, TILE_K)),
+      .epilogue = epilogue_of<float>(problem),
+      .strides = member_strides(problem),
+      .a = SplitMetadata(a),
+      .b = SplitMetadata(b),
+      .k_slice_length = a.k_slice_length,
+      .a_box_rows = a_box_rows,
+      .partials = a.k_slices > 1 ? partials : nullptr,
+  };
+  const int64_t blocks = std::min<int64_t>(params.scheduler.pieces, device.sm_count);
+  launch("fp16x3", fp16x3_gemm_kernel<TILE_N>,
+         {blocks, {THREADS}, TileConfig<TILE_N>::SMEM_BYTES, true}, device, params);
 }
 
-/// The columns of a tile, by how long the busiest SM takes. A step of 32 along K takes
-/// the tensor cores 768, 384 and 192 cycles, but narrow tiles wait for one instruction after the
-/// other.
-int cols_of(const Problem& problem, int64_t chunks, const Device& device) {
-  struct Cost {
-    int cols, cycles;
+/// The width of the tiles, by how long the busiest SM takes.
+int select_tile_n(const Problem& problem, int64_t k_slices, const Device& device) {
+  struct TileCost {
+    int tile_n;
+    int cycles;  ///< per k block of a tile
   };
-  constexpr Cost COSTS[] = {{128, 768}, {64, 440}, {32, 300}};
-  Cost best{};
-  int64_t least = 0;
-  for (const Cost& cost : COSTS) {
-    const int64_t pieces =
-        ceil_div(problem.M, ROWS) * ceil_div(problem.N, cost.cols) * members_of(problem) * chunks;
-    const int64_t time = ceil_div(pieces, device.sm_count) * cost.cycles;
-    if (best.cols == 0 || time < least) {
+  // The tensor cores take 768, 384 and 192 cycles. The costs of the narrow tiles are measured: they
+  // wait for one instruction after the other.
+  constexpr TileCost COSTS[] = {
+      {.tile_n = 128, .cycles = 768},
+      {.tile_n = 64, .cycles = 440},
+      {.tile_n = 32, .cycles = 300},
+  };
+  TileCost best{};
+  int64_t best_time = 0;
+  for (const TileCost& cost : COSTS) {
+    const int64_t tiles = ceil_div(problem.M, TILE_M) * ceil_div(problem.N, cost.tile_n) *
+                          members_of(problem) * k_slices;
+    const int64_t time = ceil_div(tiles, device.sm_count) * cost.cycles;
+    if (best.tile_n == 0 || time < best_time) {
       best = cost;
-      least = time;
+      best_time = time;
     }
   }
-  return best.cols;
+  return best.tile_n;
 }
 
 }  // namespace
 }  // namespace SMEM_BUILD
 
-void multiply(const Problem& problem, const split::Split& a, const split::Split& b, float* partials,
-              const Device& device) {
-  switch (cols_of(problem, a.parts, device)) {
+void launch_gemm(const Problem& problem, const split::SplitOperand& a, const split::SplitOperand& b,
+                 float* partials, const Device& device) {
+  switch (select_tile_n(problem, a.k_slices, device)) {
     case 32:
-      return launch_product<32>(problem, a, b, partials, device);
+      return launch_tile_n<32>(problem, a, b, partials, device);
     case 64:
-      return launch_product<64>(problem, a, b, partials, device);
+      return launch_tile_n<64>(problem, a, b, partials, device);
     default:
-      return launch_product<128>(problem, a, b, partials, device);
+      return launch_tile_n<128>(problem, a, b, partials, device);
   }
 }
 
-const void* product_function() { return reinterpret_cast<const void*>(product_kernel<128>); }
+const void* gemm_function() { return reinterpret_cast<const void*>(fp16x3_gemm_kernel<128>); }
 
 }  // namespace smem::gemm::fp16x3

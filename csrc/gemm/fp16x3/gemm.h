@@ -1,17 +1,17 @@
-// The product of two operands that have been split into halves (gemm/fp16x3/split.h).
+// The product of two split operands (gemm/fp16x3/split.h) that are in memory.
 #pragma once
 
-#include "gemm/gemm.h"
 #include "gemm/fp16x3/split.h"
+#include "gemm/gemm.h"
 
 namespace smem::gemm::fp16x3 {
 
-/// out of the members of the problem's one batch loop, but for EXACT lines; or where K is cut
-/// (split_k.h) the sums over its chunks, to `partials`.
-void multiply(const Problem& problem, const split::Split& a, const split::Split& b, float* partials,
-              const Device& device);
+/// Computes out for the problem's one batch loop. With split-K (split_k.h) it instead stores the
+/// accumulators of each k slice to `partials`.
+void launch_gemm(const Problem& problem, const split::SplitOperand& a, const split::SplitOperand& b,
+                 float* partials, const Device& device);
 
 /// The kernel's function, for cudaFuncGetAttributes.
-const void* product_function();
+const void* gemm_function();
 
 }  // namespace smem::gemm::fp16x3

@@ -1,5 +1,5 @@
-// Epilogues of little code, which a kernel may repeat for each of a thread's sums; others go
-// through a loop.
+// Epilogues of so little code that a kernel may repeat it for each of a thread's accumulators.
+// Others go through a loop.
 #pragma once
 
 #include "gemm/block.h"
@@ -7,16 +7,17 @@
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 
-__device__ __forceinline__ bool is_plain(const Epilogue<float>& epilogue) {
+/// Whether the epilogue only adds a bias, at most, and applies relu, at most.
+__device__ __forceinline__ bool is_bias_relu(const Epilogue<float>& epilogue) {
   return epilogue.alpha == 1 && !epilogue.c.data && !epilogue.pre.data &&
          (epilogue.activation == Activation::none || epilogue.activation == Activation::relu);
 }
 
-/// The element of out, of a column that it has.
-__device__ __forceinline__ float plain_element(const Epilogue<float>& epilogue, int64_t col,
-                                               float sum) {
-  if (epilogue.bias) sum += epilogue.bias[col * epilogue.bias_stride];
-  return epilogue.activation == Activation::relu ? activate(Activation::relu, sum) : sum;
+/// Applies such an epilogue to an element of an existing column.
+__device__ __forceinline__ float apply_bias_relu(const Epilogue<float>& epilogue, int64_t col,
+                                                 float accum) {
+  if (epilogue.bias) accum += epilogue.bias[col * epilogue.bias_stride];
+  return epilogue.activation == Activation::relu ? activate(Activation::relu, accum) : accum;
 }
 
 }  // namespace SMEM_BUILD

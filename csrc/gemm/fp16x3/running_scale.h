@@ -1,4 +1,5 @@
-// What is known of a column of B while it is split, before all of it has been seen (split_producer.h).
+// The scale of a column of B while it is split, before all of the column has been read. The header
+// of split_producer.h explains the speculation that this serves.
 #pragma once
 
 #include "gemm/fp16x3/scale.h"
@@ -6,49 +7,78 @@
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 
-using split::Extremes;
+using split::AbsMinMax;
 
-/// What is known of a column before its end.
-struct SoFar {
-  /// Powers of two with which an element and its lo are finite and normal numbers.
-  static constexpr int LEAST_UP = -100, MOST_UP = 112;
+/// A magnitude key of an element x is (bits of x << 1) - 1 as an unsigned number. The shift drops
+/// the sign, so keys order as magnitudes do, except that a zero wraps around to the largest key.
+struct RunningScale {
+  /// Scales with which any element and its lo are finite, normal numbers.
+  static constexpr int MIN_SCALE_EXPONENT = -100, MAX_SCALE_EXPONENT = 112;
 
-  uint32_t largest = 0;                 ///< magnitude
-  uint32_t twice_least_less_one = ~0u;  ///< of those, not zero, that were split before it is known
-  int up = MOST_UP;
-  split::Mark mark = split::CARRIED;
-  bool is_known = false;  ///< largest and mark are those of the whole column
+  uint32_t amax = 0;  ///< the largest magnitude so far, as bits of a float
+  /// The smallest magnitude key of the elements that were split while the scale was speculative.
+  uint32_t amin_key = ~0u;
+  int scale_exponent = MAX_SCALE_EXPONENT;
+  split::SplitStatus status = split::REPRESENTABLE;
+  bool is_final = false;  ///< amax and status are those of the whole column
 
-  /// After `largest` has grown.
-  __device__ __forceinline__ void scale_again() {
-    up = min(max(split::TOP - split::binade_of(largest), LEAST_UP), MOST_UP);
+  /// To be called when `amax` has grown.
+  __device__ __forceinline__ void update() {
+    scale_exponent = min(max(split::MAX_EXPONENT - split::exponent_of(amax), MIN_SCALE_EXPONENT),
+                         MAX_SCALE_EXPONENT);
   }
 
-  /// Whether an element, twice its magnitude less one, is in the last binade or below, or would be
-  /// if the largest grew to GROWTH binades more: from 128 normally distributed elements to 30,000
-  /// it does so once.
-  __device__ __forceinline__ bool is_doubtful(uint32_t twice_less_one) const {
-    constexpr int GROWTH = 1, FIRST_SAFE = split::BIAS + split::BOTTOM + 1 + GROWTH;
-    static_assert(FIRST_SAFE - MOST_UP > 0, "a normal number");
-    return twice_less_one < static_cast<uint32_t>(FIRST_SAFE - up) << (split::MANTISSA_BITS + 1);
+  /// Whether the element of this key has an exponent of MIN_EXPONENT or less at the current scale,
+  /// or would have if amax grew by GROWTH binades more. From 128 normally distributed elements to
+  /// 30,000 amax grows by one binade.
+  __device__ __forceinline__ bool may_become_outlier(uint32_t key) const {
+    constexpr int GROWTH = 1;
+    constexpr int FIRST_SAFE = split::EXPONENT_BIAS + split::MIN_EXPONENT + 1 + GROWTH;
+    static_assert(FIRST_SAFE - MAX_SCALE_EXPONENT > 0, "a normal number");
+    return key < static_cast<uint32_t>(FIRST_SAFE - scale_exponent) << (split::MANTISSA_BITS + 1);
   }
 
-  /// `rest`: of the elements that have not been split yet.
-  __device__ __forceinline__ void learn(Extremes rest) {
-    is_known = true;
-    largest = rest.largest = max(largest, rest.largest);
-    mark = split::scale_of(rest).mark;
-    scale_again();
+  /// Makes the scale final. `rest` is the AbsMinMax of the elements that have not been split yet.
+  __device__ __forceinline__ void finalize(AbsMinMax rest) {
+    is_final = true;
+    amax = rest.amax = max(amax, rest.amax);
+    status = split::row_scale_of(rest).status;
+    update();
   }
 
-  /// Whether all that has been split by `up`, and what was before, is as scale.h has it.
-  __device__ __forceinline__ bool holds() const {
-    if (largest == 0 || mark == split::EXACT) return true;
-    const uint32_t least = twice_least_less_one / 2 + 1;
-    return split::TOP - split::binade_of(largest) == up &&
-           split::binade_of(least) + up > split::BOTTOM;
+  /// At the end of the column: whether all elements were split as scale.h would have split them.
+  /// This holds if the scale is that of the true amax, not clamped, and no element that was split
+  /// while the scale was speculative is in the last represented binade or below.
+  __device__ __forceinline__ bool is_valid() const {
+    if (amax == 0 || status == split::FALLBACK) return true;
+    const uint32_t amin = amin_key / 2 + 1;
+    return split::MAX_EXPONENT - split::exponent_of(amax) == scale_exponent &&
+           split::exponent_of(amin) + scale_exponent > split::MIN_EXPONENT;
   }
 };
+
+/// Splits as split::HiLo does, but for elements that are represented, and with a single fma for
+/// each lo: lo = x 2^(e + 12) - hi 2^12.
+template <int N>
+__device__ __forceinline__ void split_represented(const Vector<float, N>& elements,
+                                                  int scale_exponent, Vector<half, N>& hi,
+                                                  Vector<half, N>& lo) {
+  constexpr float LO_FACTOR = 1 << split::LO_SHIFT;
+  const float scale = split::power_of_two(scale_exponent);
+  const float lo_scale = split::power_of_two(scale_exponent + split::LO_SHIFT);
+#pragma unroll
+  for (int i = 0; i < N; i += 2) {
+    const float x = elements.lane[i], y = elements.lane[i + 1];
+    const half2 high = __floats2half2_rn(x * scale, y * scale);
+    const float2 represented = __half22float2(high);
+    const half2 low = __floats2half2_rn(fmaf(-LO_FACTOR, represented.x, x * lo_scale),
+                                        fmaf(-LO_FACTOR, represented.y, y * lo_scale));
+    hi.lane[i] = __low2half(high);
+    hi.lane[i + 1] = __high2half(high);
+    lo.lane[i] = __low2half(low);
+    lo.lane[i + 1] = __high2half(low);
+  }
+}
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm::fp16x3

@@ -1,20 +1,22 @@
-// When two fp16 numbers can carry a line, by which power of two it is scaled for them, and the
-// split of its elements.
+// Which rows two fp16 numbers per element can represent, the power of two that scales a row for
+// them, and the split of its elements.
 //
-// The line's largest magnitude is scaled to [2^14, 2^15), the highest binade that still is fp16
-// when rounded up. Take an element scaled to y, 2^e <= |y| < 2^(e+1), of 24 bits and so a multiple
-// of u = 2^(e-23).
+// The row's largest magnitude is scaled to [2^14, 2^15), the highest binade whose numbers still are
+// fp16 when rounded up. Take an element scaled to y, 2^e <= |y| < 2^(e+1). It has 24 bits and so is
+// a multiple of u = 2^(e-23).
 //
 //   hi = y rounded to 11 bits. y - hi is n * u with |n| <= 2^12, and exact in float.
-//   lo = (y - hi) * 2^12 rounded to 11 bits: exact unless n takes 12 bits, and then off by u (times
-//   2^12) at most: u <= 2^-23 |y|. |lo| <= 2^15, as |y - hi| <= 2^3: a larger factor would not fit.
+//   lo = (y - hi) * 2^12 rounded to 11 bits. It is exact unless n takes 12 bits, and then it is off
+//   by at most u (times 2^12), where u <= 2^-23 |y|. |lo| <= 2^15 because |y - hi| <= 2^3, so no
+//   larger factor than 2^12 would fit.
 //
-// So it is until fp16's numbers end: they are multiples of 2^-24, so that lo / 2^12 is a multiple
-// of 2^-36 and off by up to 2^-37. That still is 2^-23 |y| or less where |y| >= 2^-14; below, an
-// error of 2^-37 is more (y = 2^-14 - 2^-37 has it). Hence the rule, by exponents alone: two fp16
-// numbers carry a line of finite elements none of which, zeros aside, is more than 28 binades below
-// the largest. Of normally distributed numbers 2^-26 are, which makes one line of 4096 in 16384. So
-// of a line that has one such element, that is left out and stored beside the halves.
+// This holds down to fp16's smallest numbers. These are multiples of 2^-24, so lo / 2^12 is a
+// multiple of 2^-36 and off by up to 2^-37. That still is 2^-23 |y| or less if |y| >= 2^-14; below,
+// an error of 2^-37 is more (y = 2^-14 - 2^-37 has it). Hence the rule, which looks at exponents
+// alone: hi and lo represent a row of finite elements if none of them, apart from zeros, is more
+// than 28 binades below the largest. An element below that is an outlier. A normally distributed
+// number is one with a probability of 2^-26, so one row of 4096 in 16384 has an outlier. Therefore
+// a single outlier is left out of hi and lo and stored beside them.
 #pragma once
 
 #include "device/vector.h"
@@ -23,45 +25,46 @@
 namespace smem::gemm::fp16x3::split {
 inline namespace SMEM_BUILD {
 
-/// Elements that a thread reads at once, 16 bytes.
-constexpr int RUN = 4;
-using Run = Vector<float, RUN>;
+/// Elements per access of a thread, 16 bytes.
+constexpr int VEC_SIZE = 4;
+using FloatVec = Vector<float, VEC_SIZE>;
 
-/// The binades of the largest element scaled, and of the smallest that is carried.
-constexpr int TOP = 14, BOTTOM = -14;
-constexpr int BINADES_BELOW = TOP - BOTTOM;
-static_assert(BOTTOM == -24 - LO_SHIFT - 1 + 23,
-              "an error of half of fp16's least number, LO_SHIFT binades down, is 2^-23 of it");
+/// Exponents of a scaled row: that of its largest element, and the least one that is represented.
+constexpr int MAX_EXPONENT = 14, MIN_EXPONENT = -14;
+static_assert(MIN_EXPONENT == -24 - LO_SHIFT - 1 + 23,
+              "half of fp16's least number, LO_SHIFT binades down, is 2^-23 of 2^MIN_EXPONENT");
 
-constexpr uint32_t INFINITE = 0x7f800000, LEAST_NORMAL = 0x00800000;
-constexpr int BIAS = 127, MANTISSA_BITS = 23;
+constexpr uint32_t INFINITY_BITS = 0x7f800000, MIN_NORMAL_BITS = 0x00800000;
+constexpr int EXPONENT_BIAS = 127, MANTISSA_BITS = 23;
 
-/// The magnitudes of some elements: floats' bits without the sign, which order as they do.
-struct alignas(16) Extremes {
-  uint32_t largest = 0;
-  /// The two least that are not zero, less one: what a zero becomes less one is above all others.
-  uint32_t least_less_one = UINT32_MAX, second_less_one = UINT32_MAX;
+/// The largest and the smallest magnitudes of some elements, as bits of floats without the sign,
+/// which order as the magnitudes do.
+struct alignas(16) AbsMinMax {
+  uint32_t amax = 0;
+  /// The two smallest that are not zero, minus one: a zero wraps around and so is above all others.
+  uint32_t amin_minus_one = UINT32_MAX, second_amin_minus_one = UINT32_MAX;
 
-  __device__ __forceinline__ void add(const Extremes& other) {
-    largest = larger(largest, other.largest);
-    second_less_one = smaller(smaller(second_less_one, other.second_less_one),
-                              larger(least_less_one, other.least_less_one));
-    least_less_one = smaller(least_less_one, other.least_less_one);
+  __device__ __forceinline__ void merge(const AbsMinMax& other) {
+    amax = larger(amax, other.amax);
+    second_amin_minus_one = smaller(smaller(second_amin_minus_one, other.second_amin_minus_one),
+                                    larger(amin_minus_one, other.amin_minus_one));
+    amin_minus_one = smaller(amin_minus_one, other.amin_minus_one);
   }
-  __device__ __forceinline__ void add(float element) {
+  __device__ __forceinline__ void include(float element) {
     const uint32_t magnitude = __float_as_uint(element) & ~(1u << 31);
-    add({magnitude, magnitude - 1});
+    merge({magnitude, magnitude - 1});
   }
 
-  /// Those of `lanes` neighbouring lanes in each of them, or of every `apart`th; powers of two.
-  __device__ __forceinline__ Extremes over_lanes(int lanes, int apart = 1) const {
-    Extremes all = *this;
-    for (int step = lanes / 2; step >= apart; step /= 2) {
-      all.add({__shfl_xor_sync(~0u, all.largest, step),
-               __shfl_xor_sync(~0u, all.least_less_one, step),
-               __shfl_xor_sync(~0u, all.second_less_one, step)});
+  /// Butterfly reduction over `lanes` neighbouring lanes, or over every `lane_step`-th of them.
+  /// Both are powers of two.
+  __device__ __forceinline__ AbsMinMax warp_reduce(int lanes, int lane_step = 1) const {
+    AbsMinMax reduced = *this;
+    for (int step = lanes / 2; step >= lane_step; step /= 2) {
+      reduced.merge({__shfl_xor_sync(~0u, reduced.amax, step),
+                     __shfl_xor_sync(~0u, reduced.amin_minus_one, step),
+                     __shfl_xor_sync(~0u, reduced.second_amin_minus_one, step)});
     }
-    return all;
+    return reduced;
   }
 
  private:
@@ -74,58 +77,63 @@ struct alignas(16) Extremes {
 };
 
 /// floor(log2) of a magnitude that is neither 0 nor infinite.
-__device__ __forceinline__ int binade_of(uint32_t magnitude) {
-  constexpr int UP = 24;  // makes the least subnormal number, 2^-149, a normal one
-  if (magnitude >= LEAST_NORMAL) return static_cast<int>(magnitude >> MANTISSA_BITS) - BIAS;
-  const float normal = __uint_as_float(magnitude) * float{1 << UP};
-  return static_cast<int>(__float_as_uint(normal) >> MANTISSA_BITS) - BIAS - UP;
+__device__ __forceinline__ int exponent_of(uint32_t magnitude) {
+  constexpr int SHIFT = 24;  // makes the least subnormal number, 2^-149, a normal one
+  if (magnitude >= MIN_NORMAL_BITS) {
+    return static_cast<int>(magnitude >> MANTISSA_BITS) - EXPONENT_BIAS;
+  }
+  const float normal = __uint_as_float(magnitude) * float{1 << SHIFT};
+  return static_cast<int>(__float_as_uint(normal) >> MANTISSA_BITS) - EXPONENT_BIAS - SHIFT;
 }
 
 /// 2^exponent, a normal number.
 __device__ __forceinline__ float power_of_two(int exponent) {
-  return __uint_as_float(static_cast<uint32_t>(BIAS + exponent) << MANTISSA_BITS);
+  return __uint_as_float(static_cast<uint32_t>(EXPONENT_BIAS + exponent) << MANTISSA_BITS);
 }
 
-/// How a line is scaled: -113 to 163 binades up; not at all if it is EXACT.
-struct Scale {
-  int binades_up;
-  Mark mark;
+/// How a row is scaled: by 2^scale_exponent, -113 to 163, or by 1 if its status is FALLBACK.
+struct RowScale {
+  int scale_exponent;
+  SplitStatus status;
 
-  /// Both as one number.
-  __device__ __forceinline__ int code() const { return binades_up * 4 + mark; }
-  __device__ __forceinline__ static Scale of_code(int code) {
-    return {code >> 2, static_cast<Mark>(code & 3)};
+  /// Both fields as one number.
+  __device__ __forceinline__ int pack() const { return scale_exponent * 4 + status; }
+  __device__ __forceinline__ static RowScale unpack(int packed) {
+    return {packed >> 2, static_cast<SplitStatus>(packed & 3)};
   }
 
-  /// Whether halves hold too little of an element.
-  __device__ __forceinline__ bool is_short(float element) const {
+  /// Whether the element is too small for hi and lo.
+  __device__ __forceinline__ bool is_outlier(float element) const {
     const uint32_t magnitude = __float_as_uint(element) & ~(1u << 31);
-    return magnitude != 0 && binade_of(magnitude) + binades_up < BOTTOM;
+    return magnitude != 0 && exponent_of(magnitude) + scale_exponent < MIN_EXPONENT;
   }
 };
 
-__device__ __forceinline__ Scale scale_of(const Extremes& line) {
-  if (line.largest == 0) return {0, CARRIED};
-  if (line.largest >= INFINITE) return {0, EXACT};
-  const int up = TOP - binade_of(line.largest);
-  const auto is_short = [&](uint32_t magnitude) { return binade_of(magnitude) + up < BOTTOM; };
-  if (!is_short(line.least_less_one + 1)) return {up, CARRIED};
-  const bool has_second = line.second_less_one != UINT32_MAX;
-  if (has_second && is_short(line.second_less_one + 1)) return {0, EXACT};
-  return {up, MENDED};
+__device__ __forceinline__ RowScale row_scale_of(const AbsMinMax& row) {
+  if (row.amax == 0) return {0, REPRESENTABLE};
+  if (row.amax >= INFINITY_BITS) return {0, FALLBACK};
+  const int scale_exponent = MAX_EXPONENT - exponent_of(row.amax);
+  const auto is_outlier = [&](uint32_t magnitude) {
+    return exponent_of(magnitude) + scale_exponent < MIN_EXPONENT;
+  };
+  if (!is_outlier(row.amin_minus_one + 1)) return {scale_exponent, REPRESENTABLE};
+  const bool has_second = row.second_amin_minus_one != UINT32_MAX;
+  if (has_second && is_outlier(row.second_amin_minus_one + 1)) return {0, FALLBACK};
+  return {scale_exponent, ONE_OUTLIER};
 }
 
-__device__ __forceinline__ void store_scale(const Split& split, int64_t line, Scale scale,
-                                            Site site = Site::here()) {
-  store(split.exponent + line, -scale.binades_up, site);
-  store(split.mark + line, static_cast<uint8_t>(scale.mark), site);
-  if (scale.mark == MENDED) return;  // store_rest does it
-  store(split.position + line, int64_t{0}, site);
-  store(split.rest + line, 0.0f, site);
+__device__ __forceinline__ void store_row_scale(const SplitOperand& operand, int64_t row,
+                                                RowScale scale, Site site = Site::here()) {
+  store(operand.exponent + row, -scale.scale_exponent, site);
+  store(operand.status + row, static_cast<uint8_t>(scale.status), site);
+  if (scale.status == ONE_OUTLIER) return;  // store_if_outlier stores these two
+  store(operand.outlier_k + row, int64_t{0}, site);
+  store(operand.outlier + row, 0.0f, site);
 }
 
-/// Both rounded, by one instruction.
-__device__ __forceinline__ Vector<half, 2> rounded(Accumulator<float> x, Accumulator<float> y) {
+/// Rounds both numbers with one instruction.
+__device__ __forceinline__ Vector<half, 2> round_to_half2(Accumulator<float> x,
+                                                          Accumulator<float> y) {
 #ifdef __CUDACC__
   const half2 pair = __floats2half2_rn(x, y);
   return {__low2half(pair), __high2half(pair)};
@@ -134,27 +142,29 @@ __device__ __forceinline__ Vector<half, 2> rounded(Accumulator<float> x, Accumul
 #endif
 }
 
-/// Some neighbours in a line, split.
+/// hi and lo of N neighbouring elements of a row.
 template <int N>
-struct Halves {
+struct HiLo {
   using Acc = Accumulator<float>;
 
   Vector<half, N> hi, lo;
 
-  __device__ __forceinline__ Halves(const Vector<float, N>& given, Scale scale) {
-    Vector<float, N> elements = given;
-    int up = scale.binades_up;
-    // A branch that hardly any line takes: by tests of each element a split would take half as
-    // many instructions again.
-    if (scale.mark != CARRIED || up > BIAS) prepare(elements, up, scale.mark);
-    const Acc factor = power_of_two(up), lift = power_of_two(LO_SHIFT);
+  __device__ __forceinline__ HiLo(const Vector<float, N>& source, RowScale scale) {
+    Vector<float, N> elements = source;
+    int scale_exponent = scale.scale_exponent;
+    // Hardly any row takes this branch. Without it, tests of each element would make a split half
+    // as many instructions again.
+    if (scale.status != REPRESENTABLE || scale_exponent > EXPONENT_BIAS) {
+      prescale(elements, scale_exponent, scale.status);
+    }
+    const Acc factor = power_of_two(scale_exponent), lo_factor = power_of_two(LO_SHIFT);
 #pragma unroll
     for (int i = 0; i < N; i += 2) {
       const Acc x = to_accumulator(elements.lane[i]) * factor;
       const Acc y = to_accumulator(elements.lane[i + 1]) * factor;
-      const auto high = rounded(x, y);
-      const auto low = rounded((x - to_accumulator(high.lane[0])) * lift,
-                               (y - to_accumulator(high.lane[1])) * lift);
+      const auto high = round_to_half2(x, y);
+      const auto low = round_to_half2((x - to_accumulator(high.lane[0])) * lo_factor,
+                                      (y - to_accumulator(high.lane[1])) * lo_factor);
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         hi.lane[i + j] = high.lane[j];
@@ -164,73 +174,81 @@ struct Halves {
   }
 
  private:
-  /// Scales by a part of `up`, as 2^163 is no float, and takes out what halves shall not hold: of
-  /// an EXACT line everything, as what is not finite would stay so; of a MENDED one what is short,
-  /// as products of two lo are not made, and it has nothing else.
-  __device__ __forceinline__ static void prepare(Vector<float, N>& elements, int& up, Mark mark) {
-    const Acc first = power_of_two(up / 2), second = power_of_two(up - up / 2);
-    up -= up / 2;
+  /// Multiplies by half of the scale, because 2^163 is no float, and zeroes what hi and lo must not
+  /// hold. In a FALLBACK row that is every element, as one that is not finite would stay so. In a
+  /// ONE_OUTLIER row it is the outlier: products of two lo are not computed, and a tiny element
+  /// would have nothing but lo.
+  __device__ __forceinline__ static void prescale(Vector<float, N>& elements, int& scale_exponent,
+                                                  SplitStatus status) {
+    const Acc first = power_of_two(scale_exponent / 2);
+    const Acc second = power_of_two(scale_exponent - scale_exponent / 2);
+    scale_exponent -= scale_exponent / 2;
 #pragma unroll
     for (float& element : elements.lane) {
       const Acc x = to_accumulator(element) * first;
-      const bool is_short = std::abs(number_of(x * second)) < power_of_two(BOTTOM);
-      element = mark == EXACT || is_short ? 0.0f : from_accumulator<float>(x);
+      const bool is_outlier = std::abs(number_of(x * second)) < power_of_two(MIN_EXPONENT);
+      element = status == FALLBACK || is_outlier ? 0.0f : from_accumulator<float>(x);
     }
   }
 };
 
-/// Stores where the short element of a MENDED line is, and the element, if this is it: whether.
-__device__ __forceinline__ bool store_rest(const Split& split, int64_t line, int64_t position,
-                                           float element, Scale scale, Site site = Site::here()) {
-  if (!scale.is_short(element)) return false;
-  store(split.position + line, position, site);
-  store(split.rest + line, element, site);
+/// Stores the element and its position if it is the outlier of a ONE_OUTLIER row. Returns whether
+/// it is.
+__device__ __forceinline__ bool store_if_outlier(const SplitOperand& operand, int64_t row,
+                                                 int64_t k, float element, RowScale scale,
+                                                 Site site = Site::here()) {
+  if (!scale.is_outlier(element)) return false;
+  store(operand.outlier_k + row, k, site);
+  store(operand.outlier + row, element, site);
   return true;
 }
 
-/// A part of a member's lines.
-struct Part {
-  const float* from;
+/// One k slice of one matrix of the batch.
+struct KSlice {
+  const float* src;
   int64_t length;
 
-  /// Of all members' parts, by number.
-  __device__ __forceinline__ Part(const Split& split, uint32_t index) {
-    const auto parts = static_cast<uint32_t>(split.parts);
-    const uint32_t member = index / parts;
-    const int64_t first = (index - member * parts) * split.part_length;
-    from = split.from + member * split.member_stride + first * split.stride;
-    length = split.length - first < split.part_length ? split.length - first : split.part_length;
+  /// `index` counts the k slices of all matrices.
+  __device__ __forceinline__ KSlice(const SplitOperand& operand, uint32_t index) {
+    const auto k_slices = static_cast<uint32_t>(operand.k_slices);
+    const uint32_t batch = index / k_slices;
+    const int64_t k_begin = (index - batch * k_slices) * operand.k_slice_length;
+    src = operand.src + batch * operand.batch_stride + k_begin * operand.k_stride;
+    length =
+        operand.k - k_begin < operand.k_slice_length ? operand.k - k_begin : operand.k_slice_length;
   }
 };
 
-/// Where in its line the hi of an element stands; its lo stands PIECE further on.
-__device__ __forceinline__ int64_t place_of(int64_t position) {
-  return position / PIECE * (2 * PIECE) + position % PIECE;
+/// The offset of element k's hi in its row; its lo is K_BLOCK further on.
+__device__ __forceinline__ int64_t hi_offset(int64_t k) {
+  return k / K_BLOCK * (2 * K_BLOCK) + k % K_BLOCK;
 }
 
-/// The first `inside` of RUN elements `stride` apart; zeros for the others, which are not read.
-/// WIDE: they are neighbours at a multiple of 16 bytes, and all inside or none.
-template <bool WIDE>
-__device__ __forceinline__ Run load_run(const float* from, int64_t stride, int64_t inside,
-                                        Site site = Site::here()) {
-  Run run{};
-  if constexpr (WIDE) {
-    if (inside > 0) run = load_vector<RUN>(from, site);
+/// Loads the first `num_valid` of VEC_SIZE elements that are `stride` apart; the others are zeros
+/// and not read. VECTORIZED: the elements are neighbours at a multiple of 16 bytes, and all or none
+/// of them are valid.
+template <bool VECTORIZED>
+__device__ __forceinline__ FloatVec load_vec(const float* src, int64_t stride, int64_t num_valid,
+                                             Site site = Site::here()) {
+  FloatVec vec{};
+  if constexpr (VECTORIZED) {
+    if (num_valid > 0) vec = load_vector<VEC_SIZE>(src, site);
   } else {
 #pragma unroll
-    for (int i = 0; i < RUN; ++i) {
-      if (i < inside) run.lane[i] = load(from + i * stride, site);
+    for (int i = 0; i < VEC_SIZE; ++i) {
+      if (i < num_valid) vec.lane[i] = load(src + i * stride, site);
     }
   }
-  return run;
+  return vec;
 }
 
-/// Whether load_run<true> may read runs along lines, or across them where `stride` and `size` are
-/// those from line to line and `apart` is the stride in a line.
-inline bool runs_are_wide(const Split& split, int64_t stride, int64_t size, int64_t apart) {
-  return stride == 1 && size % RUN == 0 && apart % RUN == 0 &&
-         (split.members <= 1 || split.member_stride % RUN == 0) &&
-         reinterpret_cast<uintptr_t>(split.from) % sizeof(Run) == 0;
+/// Whether load_vec<true> may load vectors along the dimension of this stride and size.
+/// `other_stride` is the stride of the other dimension.
+inline bool can_vectorize(const SplitOperand& operand, int64_t stride, int64_t size,
+                          int64_t other_stride) {
+  return stride == 1 && size % VEC_SIZE == 0 && other_stride % VEC_SIZE == 0 &&
+         (operand.batch_count <= 1 || operand.batch_stride % VEC_SIZE == 0) &&
+         reinterpret_cast<uintptr_t>(operand.src) % sizeof(FloatVec) == 0;
 }
 
 }  // namespace SMEM_BUILD

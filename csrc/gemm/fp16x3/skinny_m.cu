@@ -1,53 +1,58 @@
-// Which kernel of skinny_m_kernel.h a problem takes, and those for a B that lies along K; the
-// others are in skinny_m_mn_major.cu.
+// The dispatch of the skinny kernels by B's layout, and the kernels of skinny_m_kernel.h for a
+// K-major B. Those for an MN-major B are in skinny_m_mn_major.cu.
 #include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/skinny_m_kernel.h"
 
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 
-template void multiply_few<AlongK>(const Problem&, const split::Split&, const split::Split&, float*,
-                                   const Device&);
-template void multiply_few<InParts<AlongK>>(const Problem&, const split::Split&,
-                                            const split::Split&, float*, const Device&);
-template void multiply_few<RaggedAlongK>(const Problem&, const split::Split&, const split::Split&,
-                                         float*, const Device&);
-extern template void multiply_few<AcrossK>(const Problem&, const split::Split&, const split::Split&,
-                                           float*, const Device&);
-extern template void multiply_few<InParts<AcrossK>>(const Problem&, const split::Split&,
-                                                    const split::Split&, float*, const Device&);
+template void launch_skinny_m_layout<KMajor>(const Problem&, const SplitOperand&,
+                                             const SplitOperand&, float*, const Device&);
+template void launch_skinny_m_layout<WithSplitK<KMajor>>(const Problem&, const SplitOperand&,
+                                                         const SplitOperand&, float*,
+                                                         const Device&);
+template void launch_skinny_m_layout<KMajorUnaligned>(const Problem&, const SplitOperand&,
+                                                      const SplitOperand&, float*, const Device&);
+extern template void launch_skinny_m_layout<MnMajor>(const Problem&, const SplitOperand&,
+                                                     const SplitOperand&, float*, const Device&);
+extern template void launch_skinny_m_layout<WithSplitK<MnMajor>>(const Problem&,
+                                                                 const SplitOperand&,
+                                                                 const SplitOperand&, float*,
+                                                                 const Device&);
 
 namespace {
 
-bool lies_along_k(const split::Split& b) {
-  return split::runs_are_wide(b, b.stride, b.length, b.line_stride);
+bool is_vectorized_k_major(const SplitOperand& b) {
+  return split::can_vectorize(b, b.k_stride, b.k, b.mn_stride);
 }
 
-bool lies_across_k(const split::Split& b) {
-  return split::runs_are_wide(b, b.line_stride, b.lines, b.stride);
+bool is_vectorized_mn_major(const SplitOperand& b) {
+  return split::can_vectorize(b, b.mn_stride, b.mn, b.k_stride);
 }
 
 }  // namespace
 }  // namespace SMEM_BUILD
 
-bool has_few_rows(const Problem& problem, const split::Split& b) {
-  constexpr int64_t MOST_ROWS = 64;
-  // Where members share B, each would split it.
-  return problem.M <= MOST_ROWS && (b.members > 1 || members_of(problem) == 1) &&
-         (b.stride == 1 || lies_across_k(b));
+bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b) {
+  constexpr int64_t MAX_M = 64;
+  // If the matrices of a batch share B, each of them would split it.
+  return problem.M <= MAX_M && (b.batch_count > 1 || members_of(problem) == 1) &&
+         (b.k_stride == 1 || is_vectorized_mn_major(b));
 }
 
-void multiply_few_rows(const Problem& problem, const split::Split& a, const split::Split& b,
-                       float* partials, const Device& device) {
-  if (lies_along_k(b)) {
-    if (b.parts > 1) return multiply_few<InParts<AlongK>>(problem, a, b, partials, device);
-    return multiply_few<AlongK>(problem, a, b, partials, device);
+void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
+                     const split::SplitOperand& b, float* partials, const Device& device) {
+  const auto launch = [&](auto launch_layout) { launch_layout(problem, a, b, partials, device); };
+  const bool split_k = b.k_slices > 1;
+  if (is_vectorized_k_major(b)) {
+    if (split_k) return launch(launch_skinny_m_layout<WithSplitK<KMajor>>);
+    return launch(launch_skinny_m_layout<KMajor>);
   }
-  if (lies_across_k(b)) {
-    if (b.parts > 1) return multiply_few<InParts<AcrossK>>(problem, a, b, partials, device);
-    return multiply_few<AcrossK>(problem, a, b, partials, device);
+  if (is_vectorized_mn_major(b)) {
+    if (split_k) return launch(launch_skinny_m_layout<WithSplitK<MnMajor>>);
+    return launch(launch_skinny_m_layout<MnMajor>);
   }
-  multiply_few<RaggedAlongK>(problem, a, b, partials, device);
+  launch(launch_skinny_m_layout<KMajorUnaligned>);
 }
 
 }  // namespace smem::gemm::fp16x3

@@ -1,18 +1,18 @@
-// The product where out has few rows: B is read once, and split on the way.
+// The product for a small M, up to 64: B is read once and split inside the product.
 #pragma once
 
-#include "gemm/gemm.h"
 #include "gemm/fp16x3/split.h"
+#include "gemm/gemm.h"
 
 namespace smem::gemm::fp16x3 {
 
-/// Whether it takes the problem; other kernels take all.
-bool has_few_rows(const Problem& problem, const split::Split& b);
+/// Whether the skinny kernel takes the problem. gemm.h takes every problem.
+bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b);
 
-/// out of the members of the problem's one batch loop; or where K is cut (split_k.h) the sums over
-/// its chunks, to `partials`. A has been split by the launch before; of B it needs the place for
-/// what is to be known of its lines, not for their halves.
-void multiply_few_rows(const Problem& problem, const split::Split& a, const split::Split& b,
-                       float* partials, const Device& device);
+/// Computes out for the problem's one batch loop. With split-K (split_k.h) it instead stores the
+/// accumulators of each k slice to `partials`. The previous launch has split A. `b` needs memory
+/// for the results per row, not for hi and lo.
+void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
+                     const split::SplitOperand& b, float* partials, const Device& device);
 
 }  // namespace smem::gemm::fp16x3

@@ -1,10 +1,30 @@
-// The product where out has few rows, up to 64: reading B is most of the work, and splitting it
-// into memory first would be another two times. So each element of B is read once, split by warps
-// of its block (split_producer.h) and multiplied by others (skinny_m_mma.h), which add in gemm.cu's
-// order: a row has the bits that it has among many. Rows of A were split by the launch before.
+// out = A B for up to 64 rows of A. Reading B is most of the work, and splitting it into memory
+// first would move two more times its bytes. So each element of B is read once, split by some warps
+// of a block and multiplied by others, in gemm.cu's order: a row of out has the same bits as in a
+// product with many rows. The previous launch has split A.
 //
-// Where K is short, a block goes through several tiles of columns, and loads the next one's while
-// it is at one: 131,072 columns of 128 took twice as long with a block for each.
+// Warp roles. A block computes tiles of TILE_N columns (16 per column group) by all rows.
+//
+//   split warps    WARPS per column group: load float32 columns of B, split them (split_producer.h)
+//   mma warps      row_warps per column group: ldmatrix, mma.sync, epilogue (skinny_m_mma.h)
+//   TMA warp       one thread: hi and lo of A's rows
+//
+// Pipeline: a stage holds 128 of K.
+//
+//   TMA warp     | wait empty[s] | TMA A -> stage s ------------------+
+//   split warps  | cp.async B -> registers, split | wait empty[s] | hi, lo of B -> stage s, full[s]
+//                                                                                             |
+//   mma warps      wait full[s] | rescale accumulators | mma, promote | arrive empty[s] <-----+
+//
+// The split is speculative. A tile whose columns turn out to have been split by a wrong scale is
+// flagged (RecomputeFlags) and computed again after the block's other tiles. At last the block
+// computes FALLBACK rows and columns by FMAs.
+//
+// If K is short, a block goes through several tiles of columns and loads the next tile's columns
+// during the current one: 131,072 columns of 128 took twice as long with one block per tile.
+//
+// What may be changed: the policies (skinny_m_params.h) and their choice in launch_skinny_m_layout
+// do not change the results. The order of the additions does; see promotion.h.
 #pragma once
 
 #include <algorithm>
@@ -12,221 +32,234 @@
 
 #include "device/pdl.h"
 #include "device/target.h"
-#include "gemm/fp16x3/tensor_map.h"
 #include "gemm/fp16x3/skinny_m_mma.h"
 #include "gemm/fp16x3/skinny_m_params.h"
+#include "gemm/fp16x3/tensor_map.h"
 #include "gemm/sm90/batch.h"
 
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 namespace {
 
-using namespace few;
+using namespace skinny_m;
 
-/// By one thread: the halves of A's rows, a piece a box.
-template <typename Shape>
-__device__ __forceinline__ void load_rows(const Arguments& args, const Shared<Shape>& shared,
-                                          bool again, typename Shape::Turn& turn) {
-  for_each_tile(args, *shared.notes, again, [&](unsigned tile, unsigned) {
-    const PartOfTile<Shape> of(args, tile);
-    const auto of_a = static_cast<int>(args.a_lines.next_member_lines ? of.index : of.part);
-    for (int stage = 0; stage < of.stages; ++stage, turn.next()) {
-      Barrier& full = shared.full[turn.stage];
-      shared.empty[turn.stage].wait(turn.parity ^ 1);
-      full.arrive_and_expect_tx(PIECES * args.rows * PIECE_BYTES);
+/// The TMA warp, one thread: loads hi and lo of A's rows, a box per k block.
+template <typename Config>
+__device__ __forceinline__ void load_a(const SkinnyMParams& params, const SkinnyMSmem<Config>& smem,
+                                       bool recompute, typename Config::Pipeline& pipeline) {
+  for_each_tile(params, *smem.flags, recompute, [&](unsigned tile, unsigned) {
+    const TileKSlice<Config> slice(params, tile);
+    const auto a_slice =
+        static_cast<int>(params.a_metadata.batch_rows ? slice.index : slice.k_slice);
+    for (int stage = 0; stage < slice.stages; ++stage, pipeline.next()) {
+      Barrier& full = smem.full[pipeline.stage];
+      smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);
+      full.arrive_and_expect_tx(STAGE_K_BLOCKS * params.rows * K_BLOCK_BYTES);
 #pragma unroll
-      for (int p = 0; p < PIECES; ++p) {
-        const int first_half = 2 * (stage * STAGE_K + p * split::PIECE);
-        tma_load(shared.a(turn.stage) + p * Shape::A_PIECE_BYTES, args.a_map, {first_half, 0, of_a},
-                 full);
+      for (int i = 0; i < STAGE_K_BLOCKS; ++i) {
+        const int hi_lo_offset = 2 * (stage * STAGE_K + i * split::K_BLOCK);
+        tma_load(smem.a(pipeline.stage) + i * Config::A_K_BLOCK_BYTES, params.a_map,
+                 {hi_lo_offset, 0, a_slice}, full);
       }
     }
   });
 }
 
-/// By the warps that split. Notes the tiles that must be split again, where columns' powers of two
-/// were not what they are found to be.
-template <typename Shape>
-__device__ __forceinline__ void split_columns(const Arguments& args, const Shared<Shape>& shared,
-                                              bool again, typename Shape::Turn& turn) {
-  typename Shape::Columns columns(args.b, args.tiles, args.stages, shared.raw);
-  const auto split_tile = [&](auto known, unsigned tile, int stages, unsigned index) {
-    constexpr bool KNOWN = decltype(known)::value;
-    columns.begin_tile(tile);
-    for (int stage = 0; stage < stages; ++stage, turn.next()) {
-      columns.template split_stage<KNOWN>(stage, shared.b(turn.stage), shared.factors(turn.stage),
-                                          shared.empty[turn.stage], turn.parity ^ 1);
-      if (stage + 1 == stages && !columns.template finish<KNOWN>(shared.codes(turn.stage))) {
-        atomicOr(shared.notes->again + index / 32, 1u << index % 32);
+/// The split warps. Flags the tiles whose columns were split by a wrong scale.
+template <typename Config>
+__device__ __forceinline__ void split_b(const SkinnyMParams& params,
+                                        const SkinnyMSmem<Config>& smem, bool recompute,
+                                        typename Config::Pipeline& pipeline) {
+  typename Config::Producer producer(params.b, params.tiles, params.stages, smem.raw);
+  const auto split_tile = [&](auto is_final, unsigned tile, int stages, unsigned index) {
+    constexpr bool FINAL = decltype(is_final)::value;
+    producer.begin_tile(tile);
+    for (int stage = 0; stage < stages; ++stage, pipeline.next()) {
+      producer.template split_stage<FINAL>(stage, smem.b(pipeline.stage),
+                                           smem.factors(pipeline.stage), smem.empty[pipeline.stage],
+                                           pipeline.parity ^ 1);
+      if (stage + 1 == stages &&
+          !producer.template finish_tile<FINAL>(smem.packed_scales(pipeline.stage))) {
+        atomicOr(smem.flags->tiles + index / 32, 1u << index % 32);
       }
-      shared.full[turn.stage].arrive();
+      smem.full[pipeline.stage].arrive();
     }
   };
-  if (!again) columns.load_from(blockIdx.x, gridDim.x, args.all_tiles);
-  for_each_tile(args, *shared.notes, again, [&](unsigned tile, unsigned index) {
-    const int stages = PartOfTile<Shape>(args, tile).stages;
-    if (!again) return split_tile(std::false_type{}, tile, stages, index);
-    columns.measure(tile, stages);
-    columns.load_from(tile, 1, tile + 1);
+  if (!recompute) producer.prefetch(blockIdx.x, gridDim.x, params.total_tiles);
+  for_each_tile(params, *smem.flags, recompute, [&](unsigned tile, unsigned index) {
+    const int stages = TileKSlice<Config>(params, tile).stages;
+    if (!recompute) return split_tile(std::false_type{}, tile, stages, index);
+    producer.measure(tile, stages);
+    producer.prefetch(tile, 1, tile + 1);
     split_tile(std::true_type{}, tile, stages, index);
   });
 }
-/// By the warps that multiply; `warp` counts them.
-template <typename Shape>
-__device__ __forceinline__ void multiply_columns(const Arguments& args, const Shared<Shape>& shared,
-                                                 int warp, bool again, typename Shape::Turn& turn) {
-  const int group = warp % Shape::COLUMN_GROUPS;
-  const int first_row = warp / Shape::COLUMN_GROUPS * Shape::ROW_TILES * TILE_ROWS;
-  for_each_tile(args, *shared.notes, again, [&](unsigned tile, unsigned index) {
-    const PartOfTile<Shape> of(args, tile);
-    const int64_t first_col = int64_t{tile - of.index * args.tiles} * Shape::COLS + group * COLUMNS;
-    const Lines a = lines_of(args.a_lines, of.member, of.part);
-    int rows[Shape::ROW_TILES * 2];
+
+/// The mma warps; `warp` counts them.
+template <typename Config>
+__device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
+                                               const SkinnyMSmem<Config>& smem, int warp,
+                                               bool recompute,
+                                               typename Config::Pipeline& pipeline) {
+  const int column_group = warp % Config::COLUMN_GROUPS;
+  const int first_row = warp / Config::COLUMN_GROUPS * Config::ROW_TILES * MMA_ROWS;
+  for_each_tile(params, *smem.flags, recompute, [&](unsigned tile, unsigned index) {
+    const TileKSlice<Config> slice(params, tile);
+    const int64_t first_col =
+        int64_t{tile - slice.index * params.tiles} * Config::TILE_N + column_group * GROUP_COLS;
+    const SplitMetadata a = metadata_at(params.a_metadata, slice.batch, slice.k_slice);
+    int row_scales[Config::ROW_TILES * 2];
 #pragma unroll
-    for (int i = 0; i < Shape::ROW_TILES * 2; ++i) {
-      const int row = first_row + i / 2 * TILE_ROWS + threadIdx.x % 4 * 2 + i % 2;
-      const int inside = min(row, args.rows - 1);
-      rows[i] = Scale{-a.exponent[inside], static_cast<split::Mark>(a.mark[inside])}.code();
+    for (int i = 0; i < Config::ROW_TILES * 2; ++i) {
+      const int row = first_row + i / 2 * MMA_ROWS + threadIdx.x % 4 * 2 + i % 2;
+      const int existing_row = min(row, params.rows - 1);
+      row_scales[i] = RowScale{-a.exponent[existing_row],
+                               static_cast<split::SplitStatus>(a.status[existing_row])}
+                          .pack();
     }
-    Products<Shape> products;
-    products.add_all(of.stages, of.steps, shared, group, first_row, static_cast<int>(first_col),
-                     turn);
-    if (!again && shared.notes->again[index / 32] >> index % 32 & 1) return;
-    write(products, args, of, first_row, first_col, rows, *shared.notes);
+    TileMma<Config> mma;
+    mma.multiply(slice.stages, slice.k_blocks, smem, column_group, first_row,
+                 static_cast<int>(first_col), pipeline);
+    if (!recompute && smem.flags->tiles[index / 32] >> index % 32 & 1) return;
+    write(mma, params, slice, first_row, first_col, row_scales, *smem.flags);
   });
 }
 
-template <typename Shape>
-__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, Shape::THREADS),
-                                  Shape::BLOCKS_AT_ONCE)
-    few_rows_kernel(const __grid_constant__ Arguments args) {
+template <typename Config>
+__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, Config::THREADS),
+                                  Config::MIN_BLOCKS_PER_SM)
+    skinny_m_kernel(const __grid_constant__ SkinnyMParams params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  const Shared<Shape> shared;
-  if (threadIdx.x < sizeof(Notes) / sizeof(uint32_t)) {
-    reinterpret_cast<uint32_t*>(shared.notes)[threadIdx.x] = 0;
+  const SkinnyMSmem<Config> smem;
+  if (threadIdx.x < sizeof(RecomputeFlags) / sizeof(uint32_t)) {
+    reinterpret_cast<uint32_t*>(smem.flags)[threadIdx.x] = 0;
   }
   if (threadIdx.x == 0) {
-    for (int i = 0; i < Shape::STAGES; ++i) {
-      shared.full[i].init(Shape::SPLITTING + 1);
-      shared.empty[i].init(Shape::MULTIPLYING);
+    for (int i = 0; i < Config::STAGES; ++i) {
+      smem.full[i].init(Config::SPLIT_THREADS + 1);
+      smem.empty[i].init(Config::MMA_THREADS);
     }
     fence_barrier_init();
   }
   launch_dependent_grids();
   __syncthreads();
 
-  const int warp = threadIdx.x / WARP, multiplier = warp - Shape::SPLITTING / WARP;
-  const bool splits = multiplier < 0, loads = multiplier == Shape::MULTIPLYING / WARP;
-  typename Shape::Turn turn;
-  if (!splits) wait_on_dependent_grids();
-  bool again = false;
+  const int warp = threadIdx.x / WARP, mma_warp = warp - Config::SPLIT_THREADS / WARP;
+  const bool is_split_warp = mma_warp < 0, is_tma_warp = mma_warp == Config::MMA_THREADS / WARP;
+  typename Config::Pipeline pipeline;
+  // The split warps need nothing from the previous kernel.
+  if (!is_split_warp) wait_on_dependent_grids();
+  bool recompute = false;
   do {
-    if (splits) {
-      split_columns(args, shared, again, turn);
-    } else if (loads) {
-      if (elect_one()) load_rows(args, shared, again, turn);
+    if (is_split_warp) {
+      split_b(params, smem, recompute, pipeline);
+    } else if (is_tma_warp) {
+      if (elect_one()) load_a(params, smem, recompute, pipeline);
       __syncwarp();
     } else {
-      multiply_columns(args, shared, multiplier, again, turn);
+      multiply_tiles(params, smem, mma_warp, recompute, pipeline);
     }
     __syncthreads();
-    const bool is_noted = threadIdx.x < MOST_TILES / 32 && shared.notes->again[threadIdx.x];
-    again = __syncthreads_or(is_noted) && !again;
-  } while (again);
-  if (splits) wait_on_dependent_grids();
-  if (!shared.notes->has_exact) return;
-  for_each_tile(args, *shared.notes, false,
-                [&](unsigned tile, unsigned) { compute_exact_lines<Shape>(args, tile); });
+    const bool is_flagged = threadIdx.x < MAX_TILES / 32 && smem.flags->tiles[threadIdx.x];
+    recompute = __syncthreads_or(is_flagged) && !recompute;
+  } while (recompute);
+  if (is_split_warp) wait_on_dependent_grids();
+  if (!smem.flags->has_fallback) return;
+  for_each_tile(params, *smem.flags, false,
+                [&](unsigned tile, unsigned) { compute_fallback<Config>(params, tile); });
 #endif
 }
 
-/// Whether a tile takes no longer than a block's start and end, so that a block had better go
-/// through several. Long ones have a block each: SMs that are ready begin the next.
-bool tiles_are_short(const split::Split& split) {
-  constexpr int64_t LONG = 16 * STAGE_K;
-  return split.part_length < LONG;
+/// Whether a tile takes no longer than the start and end of a block, so that a block should go
+/// through several. Long tiles have a block each: an SM that is free starts the next one.
+bool tiles_are_short(const SplitOperand& operand) {
+  constexpr int64_t LONG_K = 16 * STAGE_K;
+  return operand.k_slice_length < LONG_K;
 }
 
-template <typename Shape>
-void launch_few_rows(const Problem& problem, const split::Split& a, const split::Split& b,
-                     float* partials, const Device& device) {
-  const int64_t tiles = ceil_div(problem.N, Shape::COLS);
-  const int64_t all = tiles * a.parts * members_of(problem);
+template <typename Config>
+void launch_config(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
+                   float* partials, const Device& device) {
+  const int64_t tiles = ceil_div(problem.N, Config::TILE_N);
+  const int64_t total_tiles = tiles * a.k_slices * members_of(problem);
   const int rows = static_cast<int>(problem.M);
-  const Arguments args{box_map(a, rows),
-                       b,
-                       Lines(a),
-                       Lines(b),
-                       sm90::epilogue_of<float>(problem),
-                       sm90::member_strides(problem),
-                       a.parts > 1 ? partials : nullptr,
-                       static_cast<unsigned>(a.parts),
-                       static_cast<unsigned>(tiles),
-                       static_cast<unsigned>(all),
-                       rows,
-                       static_cast<int>(ceil_div(problem.K, STAGE_K)),
-                       static_cast<int>(ceil_div(problem.K, split::PIECE))};
-  const int64_t places = int64_t{Shape::BLOCKS_AT_ONCE} * device.sm_count;
-  const int64_t fewest = std::max(std::min(all, places), ceil_div(all, int64_t{MOST_TILES}));
-  const int64_t blocks = tiles_are_short(a) ? fewest : all;
-  // No more blocks an SM than it takes to have all run at once: where there was room for
-  // three, some had three and others one.
-  const int64_t blocks_at_once = ceil_div(blocks, device.sm_count);
-  const int64_t room = int64_t{sm90::SHARED_BYTES} / blocks_at_once - SYSTEM_BYTES;
-  const size_t shared = std::max<int64_t>(Shape::SHARED, room);
-  launch("fp16x3 few rows", few_rows_kernel<Shape>, {blocks, {Shape::THREADS}, shared, true},
-         device, args);
+  const SkinnyMParams params{
+      .a_map = hi_lo_tensor_map(a, rows),
+      .b = b,
+      .a_metadata = SplitMetadata(a),
+      .b_metadata = SplitMetadata(b),
+      .epilogue = sm90::epilogue_of<float>(problem),
+      .strides = sm90::member_strides(problem),
+      .partials = a.k_slices > 1 ? partials : nullptr,
+      .k_slices = static_cast<unsigned>(a.k_slices),
+      .tiles = static_cast<unsigned>(tiles),
+      .total_tiles = static_cast<unsigned>(total_tiles),
+      .rows = rows,
+      .stages = static_cast<int>(ceil_div(problem.K, STAGE_K)),
+      .k_blocks = static_cast<int>(ceil_div(problem.K, split::K_BLOCK)),
+  };
+  const int64_t resident_blocks = int64_t{Config::MIN_BLOCKS_PER_SM} * device.sm_count;
+  const int64_t min_blocks =
+      std::max(std::min(total_tiles, resident_blocks), ceil_div(total_tiles, int64_t{MAX_TILES}));
+  const int64_t blocks = tiles_are_short(a) ? min_blocks : total_tiles;
+  // Reserve so much shared memory that an SM has no more blocks than it takes to have all resident:
+  // where three fitted, some SMs had three and others one.
+  const int64_t blocks_per_sm = ceil_div(blocks, device.sm_count);
+  const int64_t smem_share = int64_t{sm90::SHARED_BYTES} / blocks_per_sm - RESERVED_SMEM_BYTES;
+  const size_t smem_bytes = std::max<int64_t>(Config::SMEM_BYTES, smem_share);
+  launch("fp16x3 skinny M", skinny_m_kernel<Config>, {blocks, {Config::THREADS}, smem_bytes, true},
+         device, params);
 }
 
 }  // namespace
 
-template <typename Lie>
-void multiply_few(const Problem& problem, const split::Split& a, const split::Split& b,
-                  float* partials, const Device& device) {
-  const auto launch = [&](auto shape) {
-    launch_few_rows<decltype(shape)>(problem, a, b, partials, device);
+/// Selects the policy.
+template <typename BLayout>
+void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
+                            float* partials, const Device& device) {
+  const auto launch = [&](auto config) {
+    launch_config<decltype(config)>(problem, a, b, partials, device);
   };
-  const auto blocks_of = [&](auto shape) {
-    return ceil_div(problem.N, decltype(shape)::COLS) * members_of(problem);
+  const auto blocks_of = [&](auto config) {
+    return ceil_div(problem.N, decltype(config)::TILE_N) * members_of(problem);
   };
-  // Whether all blocks run at once.
-  const auto fit = [&](auto shape) {
-    return blocks_of(shape) <= int64_t{decltype(shape)::BLOCKS_AT_ONCE} * device.sm_count;
+  // Whether all blocks are resident at once.
+  const auto fits = [&](auto config) {
+    return blocks_of(config) <= int64_t{decltype(config)::MIN_BLOCKS_PER_SM} * device.sm_count;
   };
-  // One more block an SM, with fewer loads under way, where that has all run at once.
-  const auto launch_or = [&](auto shape, auto smaller) {
-    if (!fit(shape) && fit(smaller)) return launch(smaller);
-    launch(shape);
+  // Take the configuration with fewer loads in flight if only that has all blocks resident.
+  const auto launch_or = [&](auto config, auto fewer_loads) {
+    if (!fits(config) && fits(fewer_loads)) return launch(fewer_loads);
+    launch(config);
   };
-  // What is seldom shares two shapes.
-  if constexpr (!Lie::IN_PARTS) {
-    using UpTo8 = Shape<Lie, 1, 1, 1, 2, 3>;
-    if constexpr (Lie::SIDE_BY_SIDE) {
-      if (problem.M <= 8) return launch_or(UpTo8{}, Shape<Lie, 1, 1, 1, 2, 2>{});
+  // Split-K and unaligned layouts are rare. They share the policies M16 and M64 or M64_WIDE.
+  if constexpr (!BLayout::SPLIT_K) {
+    using ConfigM8 = SkinnyMConfig<BLayout, M8>;
+    if constexpr (BLayout::IS_MN_MAJOR) {
+      if (problem.M <= 8) return launch_or(ConfigM8{}, SkinnyMConfig<BLayout, M8_FEWER_LOADS>{});
     }
-    if (problem.M <= 8) return launch(UpTo8{});
-    // Side by side, 8192 columns of 28,672 lost 5% by it, of 8192 they gained 12%.
-    const bool may_be_smaller = !Lie::SIDE_BY_SIDE || problem.K <= 16384;
-    if (problem.M <= 16 && may_be_smaller) {
-      return launch_or(Shape<Lie, 1, 2, 1, 2, 3>{}, Shape<Lie, 1, 2, 1, 2, 2>{});
+    if (problem.M <= 8) return launch(ConfigM8{});
+    // With an MN-major B, 8192 columns of 28,672 lost 5% by it, and of 8192 they gained 12%.
+    const bool may_load_less = !BLayout::IS_MN_MAJOR || problem.K <= 16384;
+    if (problem.M <= 16 && may_load_less) {
+      return launch_or(SkinnyMConfig<BLayout, M16>{}, SkinnyMConfig<BLayout, M16_FEWER_LOADS>{});
     }
   }
-  if (problem.M <= 16) return launch(Shape<Lie, 1, 2, 1, 2, 3>{});
-  // One group of columns, so that three blocks fit, but where that leaves two warps to split and
-  // there are more blocks.
-  if constexpr (std::is_same_v<Lie, AlongK>) {
-    if (problem.M <= 32) return launch(Shape<Lie, 1, 4, 1, 2, 3>{});
+  if (problem.M <= 16) return launch(SkinnyMConfig<BLayout, M16>{});
+  // One column group lets three blocks fit on an SM. Two column groups are better if one group has
+  // only two split warps, as for an MN-major B, and there are more blocks than fit.
+  if constexpr (std::is_same_v<BLayout, KMajor>) {
+    if (problem.M <= 32) return launch(SkinnyMConfig<BLayout, M32_FOUR_WARPS>{});
   }
-  if constexpr (std::is_same_v<Lie, AcrossK>) {
-    using Narrow = Shape<Lie, 1, 2, 2, 2, 3>;
-    if (problem.M <= 32 && (fit(Narrow{}) || tiles_are_short(a))) return launch(Narrow{});
-    if (problem.M <= 32) return launch(Shape<Lie, 2, 2, 2, 2, 2>{});
-    // Half the columns a block where there still is one an SM at most.
-    using NarrowOf64 = Shape<Lie, 1, 4, 2, 2, 3>;
-    if (blocks_of(NarrowOf64{}) <= device.sm_count) return launch(NarrowOf64{});
+  if constexpr (std::is_same_v<BLayout, MnMajor>) {
+    using ConfigM32 = SkinnyMConfig<BLayout, M32_TWO_WARPS>;
+    if (problem.M <= 32 && (fits(ConfigM32{}) || tiles_are_short(a))) return launch(ConfigM32{});
+    if (problem.M <= 32) return launch(SkinnyMConfig<BLayout, M32_WIDE>{});
+    // Half the columns per block if there still is at most one block per SM.
+    using ConfigM64 = SkinnyMConfig<BLayout, M64>;
+    if (blocks_of(ConfigM64{}) <= device.sm_count) return launch(ConfigM64{});
   }
-  launch(std::conditional_t<Lie::SIDE_BY_SIDE, Shape<Lie, 2, 4, 2, 2, 3>,
-                            Shape<Lie, 1, 4, 2, 2, 3>>{});
+  launch(SkinnyMConfig<BLayout, BLayout::IS_MN_MAJOR ? M64_WIDE : M64>{});
 }
 
 }  // namespace SMEM_BUILD

@@ -1,130 +1,168 @@
-// What a block of skinny_m_kernel.h is: its shared memory, and the tiles of columns that it goes
-// through.
+// The configurations of skinny_m_kernel.h, its shared memory, and the tiles of columns that a block
+// goes through.
 #pragma once
 
-#include "gemm/fp16x3/split_metadata.h"
 #include "gemm/fp16x3/promotion.h"
+#include "gemm/fp16x3/split_metadata.h"
 #include "gemm/fp16x3/split_producer.h"
 #include "gemm/sm90/epilogue_params.h"
 #include "gemm/sm90/pipeline.h"
 
-namespace smem::gemm::fp16x3::few {
+namespace smem::gemm::fp16x3::skinny_m {
 inline namespace SMEM_BUILD {
 
 using sm90::MemberStrides;
 
-constexpr int TILE_ROWS = 8;            ///< of A, the columns of an instruction
-constexpr int64_t SYSTEM_BYTES = 1024;  ///< of a block's shared memory
-constexpr int MOST_TILES = 1024;        ///< of a block
-static_assert(PIECES % TURN == 0, "a stage ends where a group's turn does");
+constexpr int MMA_ROWS = 8;                    ///< rows of A per instruction, its n
+constexpr int64_t RESERVED_SMEM_BYTES = 1024;  ///< per block, by the driver
+constexpr int MAX_TILES = 1024;                ///< per block
+static_assert(STAGE_K_BLOCKS % PROMOTION_INTERVAL == 0, "a stage ends with a promotion");
 
-struct Arguments {
+struct SkinnyMParams {
   CUtensorMap a_map;
-  split::Split b;
-  Lines a_lines, b_lines;
-  Epilogue<float> epilogue;  ///< of the first member
+  split::SplitOperand b;
+  SplitMetadata a_metadata, b_metadata;
+  Epilogue<float> epilogue;  ///< of the first matrix of the batch
   MemberStrides strides;
-  float* partials;                   ///< of split_k.h, where there are several parts
-  unsigned parts, tiles, all_tiles;  ///< tiles of columns, of a part and of all
-  int rows, stages, steps;           ///< these along K, if it is one part
+  float* partials;       ///< of split_k.h, if there are several k slices
+  unsigned k_slices;     ///< per matrix of the batch
+  unsigned tiles;        ///< tiles of columns per k slice
+  unsigned total_tiles;  ///< over all k slices and matrices
+  int rows;              ///< M
+  int stages, k_blocks;  ///< along K, if there is one k slice
 };
 
-/// What a block's threads must not forget until it has been through its tiles.
-struct Notes {
-  uint32_t again[MOST_TILES / 32];  ///< a bit for each tile that must be split otherwise
-  uint32_t has_exact;               ///< lines
+/// What a block's threads record until the block has gone through all its tiles.
+struct RecomputeFlags {
+  uint32_t tiles[MAX_TILES / 32];  ///< a bit per tile that must be split again with final scales
+  uint32_t has_fallback;           ///< a row or column is FALLBACK
 };
 
-/// COLUMN_GROUPS of 16 columns; ROW_WARPS warps a group multiply, each with ROW_TILES times 8 rows
-/// of A.
-template <typename Lie_, int COLUMN_GROUPS_, int ROW_WARPS_, int ROW_TILES_, int STAGES_, int LOADS>
-struct Shape {
-  using Lie = Lie_;
-  static constexpr int STAGES = STAGES_;  ///< of split columns and of A's rows
-  using Turn = sm90::Turn<STAGES>;
-  static constexpr int COLUMN_GROUPS = COLUMN_GROUPS_, ROW_WARPS = ROW_WARPS_,
-                       ROW_TILES = ROW_TILES_;
-  using Columns = Splitter<Lie, COLUMN_GROUPS, LOADS>;
-  static constexpr int ROWS = ROW_WARPS * ROW_TILES * TILE_ROWS, COLS = Columns::COLS;
-  static constexpr int SPLITTING = Columns::THREADS, MULTIPLYING = COLUMN_GROUPS * ROW_WARPS * WARP;
-  static constexpr int THREADS = SPLITTING + MULTIPLYING + WARP;
-  static constexpr int A_PIECE_BYTES = ROWS * PIECE_BYTES, A_BYTES = PIECES * A_PIECE_BYTES;
-  static constexpr int B_BYTES = COLS * COLUMN_BYTES;
-  static constexpr int RAW_BYTES = Columns::RAW_BYTES;
-  static constexpr size_t SHARED =
+/// The shape of a tile and its pipeline.
+struct SkinnyMPolicy {
+  int column_groups;  ///< groups of GROUP_COLS columns per tile
+  int row_warps;      ///< warps per column group that multiply
+  int row_tiles;      ///< per such warp, of MMA_ROWS rows of A
+  int smem_stages;    ///< of split columns and of A's rows
+  int load_stages;    ///< of float32 columns in flight from memory
+};
+
+// Named by the most rows of A that they take. FEWER_LOADS uses less shared memory, so one more
+// block fits on an SM. WIDE has two column groups.
+constexpr SkinnyMPolicy M8{
+    .column_groups = 1, .row_warps = 1, .row_tiles = 1, .smem_stages = 2, .load_stages = 3};
+constexpr SkinnyMPolicy M8_FEWER_LOADS{
+    .column_groups = 1, .row_warps = 1, .row_tiles = 1, .smem_stages = 2, .load_stages = 2};
+constexpr SkinnyMPolicy M16{
+    .column_groups = 1, .row_warps = 2, .row_tiles = 1, .smem_stages = 2, .load_stages = 3};
+constexpr SkinnyMPolicy M16_FEWER_LOADS{
+    .column_groups = 1, .row_warps = 2, .row_tiles = 1, .smem_stages = 2, .load_stages = 2};
+constexpr SkinnyMPolicy M32_FOUR_WARPS{
+    .column_groups = 1, .row_warps = 4, .row_tiles = 1, .smem_stages = 2, .load_stages = 3};
+constexpr SkinnyMPolicy M32_TWO_WARPS{
+    .column_groups = 1, .row_warps = 2, .row_tiles = 2, .smem_stages = 2, .load_stages = 3};
+constexpr SkinnyMPolicy M32_WIDE{
+    .column_groups = 2, .row_warps = 2, .row_tiles = 2, .smem_stages = 2, .load_stages = 2};
+constexpr SkinnyMPolicy M64{
+    .column_groups = 1, .row_warps = 4, .row_tiles = 2, .smem_stages = 2, .load_stages = 3};
+constexpr SkinnyMPolicy M64_WIDE{
+    .column_groups = 2, .row_warps = 4, .row_tiles = 2, .smem_stages = 2, .load_stages = 3};
+
+/// What follows from a layout of B and a policy.
+template <typename BLayout_, SkinnyMPolicy POLICY>
+struct SkinnyMConfig {
+  using BLayout = BLayout_;
+  using Producer = SplitProducer<BLayout, POLICY.column_groups, POLICY.load_stages>;
+  static constexpr int STAGES = POLICY.smem_stages;
+  using Pipeline = sm90::Turn<STAGES>;
+  static constexpr int COLUMN_GROUPS = POLICY.column_groups, ROW_TILES = POLICY.row_tiles;
+  static constexpr int TILE_M = POLICY.row_warps * ROW_TILES * MMA_ROWS;
+  static constexpr int TILE_N = Producer::TILE_N;
+  static constexpr int SPLIT_THREADS = Producer::THREADS;
+  static constexpr int MMA_THREADS = COLUMN_GROUPS * POLICY.row_warps * WARP;
+  static constexpr int THREADS = SPLIT_THREADS + MMA_THREADS + WARP;
+  static constexpr int A_K_BLOCK_BYTES = TILE_M * K_BLOCK_BYTES;
+  static constexpr int A_BYTES = STAGE_K_BLOCKS * A_K_BLOCK_BYTES;
+  static constexpr int B_BYTES = TILE_N * COLUMN_BYTES;
+  static constexpr int RAW_BYTES = Producer::RAW_BYTES;
+  static constexpr size_t SMEM_BYTES =
       sm90::SWIZZLE_ATOM + RAW_BYTES +
-      STAGES * (A_BYTES + B_BYTES + COLS * (sizeof(float) + sizeof(int)) + 2 * sizeof(Barrier)) +
-      sizeof(Notes);
-  /// Blocks an SM, by its shared memory.
-  static constexpr int BLOCKS_AT_ONCE = sm90::SHARED_BYTES / (SHARED + SYSTEM_BYTES);
-  static_assert(ROWS + COLS <= THREADS, "a thread for each line");
-  static_assert(SHARED <= sm90::SHARED_BYTES, "stages within an SM's shared memory");
+      STAGES * (A_BYTES + B_BYTES + TILE_N * (sizeof(float) + sizeof(int)) + 2 * sizeof(Barrier)) +
+      sizeof(RecomputeFlags);
+  /// By the shared memory.
+  static constexpr int MIN_BLOCKS_PER_SM = sm90::SHARED_BYTES / (SMEM_BYTES + RESERVED_SMEM_BYTES);
+  static_assert(TILE_M + TILE_N <= THREADS, "a thread for each row and column");
+  static_assert(SMEM_BYTES <= sm90::SHARED_BYTES, "stages fit into an SM's shared memory");
 };
 
-template <typename Shape>
-struct Shared {
+template <typename Config>
+struct SkinnyMSmem {
   unsigned char* stages;
-  Run* raw;
-  float* scales;
+  FloatVec* raw;  ///< the producer's ring of float32 columns
+  float* column_factors;
   Barrier *full, *empty;
-  Notes* notes;
+  RecomputeFlags* flags;
 
-  __device__ __forceinline__ Shared() {
+  __device__ __forceinline__ SkinnyMSmem() {
     auto* const begin = dynamic_shared<unsigned char>();
     stages = begin + (-shared_address(begin) & (sm90::SWIZZLE_ATOM - 1));
-    raw = reinterpret_cast<Run*>(b(Shape::STAGES));
-    scales = reinterpret_cast<float*>(b(Shape::STAGES) + Shape::RAW_BYTES);
-    full = reinterpret_cast<Barrier*>(codes(Shape::STAGES));
-    empty = full + Shape::STAGES;
-    notes = reinterpret_cast<Notes*>(empty + Shape::STAGES);
+    raw = reinterpret_cast<FloatVec*>(b(Config::STAGES));
+    column_factors = reinterpret_cast<float*>(b(Config::STAGES) + Config::RAW_BYTES);
+    full = reinterpret_cast<Barrier*>(packed_scales(Config::STAGES));
+    empty = full + Config::STAGES;
+    flags = reinterpret_cast<RecomputeFlags*>(empty + Config::STAGES);
   }
   __device__ __forceinline__ unsigned char* a(int stage) const {
-    return stages + stage * Shape::A_BYTES;
+    return stages + stage * Config::A_BYTES;
   }
   __device__ __forceinline__ unsigned char* b(int stage) const {
-    return a(Shape::STAGES) + stage * Shape::B_BYTES;
+    return a(Config::STAGES) + stage * Config::B_BYTES;
   }
+  /// By what the accumulators of each column are multiplied before the stage.
   __device__ __forceinline__ float* factors(int stage) const {
-    return scales + stage * Shape::COLS;
+    return column_factors + stage * Config::TILE_N;
   }
-  /// Of the columns' scales, after a tile's last stage.
-  __device__ __forceinline__ int* codes(int stage) const {
-    return reinterpret_cast<int*>(factors(Shape::STAGES)) + stage * Shape::COLS;
+  /// The packed RowScale of each column, valid in the last stage of a tile.
+  __device__ __forceinline__ int* packed_scales(int stage) const {
+    return reinterpret_cast<int*>(factors(Config::STAGES)) + stage * Config::TILE_N;
   }
 };
 
-/// The part of K that a tile is of, and how long that is: all of it, but IN_PARTS.
-template <typename Shape>
-struct PartOfTile {
-  unsigned index, member, part = 0;  ///< among all members' parts; in its member
-  int length, stages, steps;
+/// The k slice of a tile: all of K without split-K.
+template <typename Config>
+struct TileKSlice {
+  unsigned index;        ///< among the k slices of all matrices
+  unsigned batch;        ///< the matrix
+  unsigned k_slice = 0;  ///< in the matrix
+  int length, stages, k_blocks;
 
-  __device__ __forceinline__ PartOfTile(const Arguments& args, unsigned tile)
-      : index(tile / args.tiles),
-        member(index),
-        length(static_cast<int>(args.b.length)),
-        stages(args.stages),
-        steps(args.steps) {
-    if constexpr (Shape::Lie::IN_PARTS) {
-      member = index / args.parts;
-      part = index - member * args.parts;
-      const int whole = static_cast<int>(args.b.part_length);
-      length = min(whole, length - static_cast<int>(part) * whole);
+  __device__ __forceinline__ TileKSlice(const SkinnyMParams& params, unsigned tile)
+      : index(tile / params.tiles),
+        batch(index),
+        length(static_cast<int>(params.b.k)),
+        stages(params.stages),
+        k_blocks(params.k_blocks) {
+    if constexpr (Config::BLayout::SPLIT_K) {
+      batch = index / params.k_slices;
+      k_slice = index - batch * params.k_slices;
+      const int slice_length = static_cast<int>(params.b.k_slice_length);
+      length = min(slice_length, length - static_cast<int>(k_slice) * slice_length);
       stages = ceil_div(length, STAGE_K);
-      steps = ceil_div(length, split::PIECE);
+      k_blocks = ceil_div(length, split::K_BLOCK);
     }
   }
 };
 
-/// Calls visit(tile, how many the block has before it) for the block's tiles, or for those that are
-/// to be split again.
+/// Calls visit(tile, index of the tile among the block's) for each of the block's tiles, or for the
+/// flagged ones if `recompute`.
 template <typename Visit>
-__device__ __forceinline__ void for_each_tile(const Arguments& args, const Notes& notes, bool again,
+__device__ __forceinline__ void for_each_tile(const SkinnyMParams& params,
+                                              const RecomputeFlags& flags, bool recompute,
                                               const Visit& visit) {
-  for (unsigned i = 0, tile = blockIdx.x; tile < args.all_tiles; ++i, tile += gridDim.x) {
-    if (!again || notes.again[i / 32] >> i % 32 & 1) visit(tile, i);
+  for (unsigned i = 0, tile = blockIdx.x; tile < params.total_tiles; ++i, tile += gridDim.x) {
+    if (!recompute || flags.tiles[i / 32] >> i % 32 & 1) visit(tile, i);
   }
 }
 
 }  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::few
+}  // namespace smem::gemm::fp16x3::skinny_m

@@ -1,8 +1,8 @@
-// The kernels of the CUDA build.
+// The split kernels of the CUDA build.
 #include "gemm/fp16x3/split_kernels.h"
 
 namespace smem::gemm::fp16x3::split {
 
-const Kernels& device_kernels() { return KERNELS; }
+const SplitKernels& device_kernels() { return KERNELS; }
 
 }  // namespace smem::gemm::fp16x3::split

@@ -1,10 +1,18 @@
-// Two fp16 numbers for a float32 one, so that tensor cores can multiply with float32's accuracy.
-// For each line of an operand, a row of A or a column of B:
+// The split of a float32 operand into two fp16 numbers per element, hi and lo, so that tensor cores
+// can multiply with float32's accuracy.
+//
+// An operand is seen as an mn x k matrix: A itself, or the transpose of B. In all files of the
+// split a "row" is a row of this matrix, that is a row of A or a column of B. Each row has a power
+// of two:
 //
 //   x = (hi + lo / 2^12) * 2^exponent     to a relative error below 2^-23
 //
-// and a product of two such lines is hi·hi + (hi·lo + lo·hi) / 2^12, times both powers of two. The
-// idea is Ootomo and Yokota's; a power of two for each line keeps it within fp16's narrow range.
+// The product of two rows is hi·hi + (hi·lo + lo·hi) / 2^12, times both powers of two. The idea is
+// Ootomo and Yokota's; a power of two per row keeps the elements within fp16's narrow range.
+//
+// hi and lo alternate along a row every K_BLOCK elements:
+//
+//   | hi 0..31 | lo 0..31 | hi 32..63 | lo 32..63 | ...
 #pragma once
 
 #include <cstddef>
@@ -14,63 +22,65 @@
 
 namespace smem::gemm::fp16x3::split {
 
-/// lo holds what hi leaves of an element, this many binades up.
+/// lo is the remainder that hi leaves of an element, times 2^LO_SHIFT.
 constexpr int LO_SHIFT = 12;
 
-/// Elements of a line whose hi stand together, and then their lo: 128 bytes, what the product reads
-/// at once. Zeros fill up the last piece.
-constexpr int PIECE = 32;
+/// Elements along K after which hi and lo alternate. A k block is 128 bytes, which is one row of a
+/// swizzled TMA box and one step of the product. The last k block of a row is padded with zeros.
+constexpr int K_BLOCK = 32;
 
-/// How far halves carry a line, by scale.h's rule.
-enum Mark : uint8_t {
-  CARRIED,
-  MENDED,  ///< but for one element, too small for them, which is stored
-  EXACT,   ///< not at all: its products must be computed another way
+/// Whether hi and lo represent a row, by the rule in scale.h.
+enum SplitStatus : uint8_t {
+  REPRESENTABLE,
+  ONE_OUTLIER,  ///< all elements but one, which is too small and is stored separately
+  FALLBACK,     ///< hi and lo cannot represent the row: float32 FMAs must compute its products
 };
 
-/// An operand to split: `members` matrices of `lines` lines of `length` elements. Strides in
-/// elements, any value.
-struct Split {
-  const float* from;
-  int64_t members, lines, length;
-  int64_t member_stride, line_stride, stride;  ///< from member to member, line to line, in a line
+/// An operand to split: `batch_count` matrices of mn x k elements. Strides are in elements and may
+/// have any value.
+struct SplitOperand {
+  const float* src;
+  int64_t batch_count, mn, k;
+  int64_t batch_stride, mn_stride, k_stride;
 
-  /// Lines may be cut into parts, of which the last may be shorter: each is split as if it were a
-  /// line, with a scale of its own. The parts of a member follow each other as members do.
-  int64_t part_length = length, parts = 1;
+  /// With split-K, each slice of a row is split as if it were a row, with a scale of its own. The
+  /// last slice may be shorter. The k slices of a matrix follow each other as matrices do.
+  int64_t k_slice_length = k, k_slices = 1;
 
-  // The results, part after part, line after line; the halves, pitch() of them a line, begin at a
-  // multiple of 16 bytes. An EXACT line is zeros there.
-  void* halves = nullptr;
+  // The results, k slice after k slice, row after row. A row has row_pitch() fp16 numbers and
+  // begins at a multiple of 16 bytes; those of a FALLBACK row are zeros.
+  void* hi_lo = nullptr;
   int32_t* exponent = nullptr;
-  uint8_t* mark = nullptr;      ///< a Mark
-  int64_t* position = nullptr;  ///< of the element that a MENDED line's halves leave out ...
-  float* rest = nullptr;        ///< ... and that element; both 0 for other lines
-  void* extremes = nullptr;     ///< to work in, where Workspace has bytes for them
+  uint8_t* status = nullptr;     ///< a SplitStatus
+  int64_t* outlier_k = nullptr;  ///< position of a ONE_OUTLIER row's outlier; 0 in other rows
+  float* outlier = nullptr;      ///< the outlier itself; 0 in other rows
+  void* minmax = nullptr;        ///< scratch memory, if SplitWorkspace has bytes for it
 
-  constexpr int64_t padded_length() const { return ceil_div(part_length, PIECE) * PIECE; }
-  constexpr int64_t pitch() const { return 2 * padded_length(); }
-  constexpr int64_t all_parts() const { return members * parts; }
-  constexpr int64_t all_lines() const { return all_parts() * lines; }
+  constexpr int64_t padded_k() const { return ceil_div(k_slice_length, K_BLOCK) * K_BLOCK; }
+  constexpr int64_t row_pitch() const { return 2 * padded_k(); }
+  constexpr int64_t total_k_slices() const { return batch_count * k_slices; }
+  constexpr int64_t total_rows() const { return total_k_slices() * mn; }
 };
 
-/// Where the results of a Split lie in one stretch of memory: offsets in bytes, multiples of 256.
-struct Workspace {
-  size_t halves, exponent, mark, position, rest, extremes;
-  size_t bytes;           ///< in all
-  size_t extremes_bytes;  ///< 0 where the split needs none
+/// The results of a split in one allocation: offsets in bytes, which are multiples of 256.
+struct SplitWorkspace {
+  size_t hi_lo, exponent, status, outlier_k, outlier, minmax;
+  size_t bytes;         ///< in total
+  size_t minmax_bytes;  ///< 0 if the split needs no scratch memory
 
-  explicit Workspace(const Split& split);
-  /// The split with its results in the `bytes` from `memory` on, a multiple of 256.
-  Split place(Split split, void* memory) const;
+  explicit SplitWorkspace(const SplitOperand& operand);
+  /// Returns the operand with its results in the `bytes` at `memory`, which is a multiple of 256.
+  SplitOperand bind(SplitOperand operand, void* memory) const;
 };
 
-/// Whether the elements of a line lie further apart than the lines do.
-bool lines_lie_side_by_side(const Split& split);
+/// Whether neighbours along MN are closer in memory than neighbours along K.
+bool is_mn_major(const SplitOperand& operand);
 
-/// Splits in one launch, or in two where very long lines lie side by side. Nothing in the workspace
-/// needs to be initialised. `launch_with_pdl`: beside the kernel before, whose results it does not need;
-/// whoever waits for this split has waited for that kernel too.
-void run(const Split& split, const Device& device, Build build, bool launch_with_pdl = false);
+/// Splits in one launch, or in two if the operand is MN-major and its K very long. The workspace
+/// needs no initialisation. With `launch_with_pdl` the split may run beside the previous kernel,
+/// whose results it does not need; a kernel that waits for this split has waited for that kernel
+/// too.
+void launch_split(const SplitOperand& operand, const Device& device, Build build,
+                  bool launch_with_pdl = false);
 
 }  // namespace smem::gemm::fp16x3::split

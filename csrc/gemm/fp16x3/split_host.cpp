@@ -1,14 +1,14 @@
-// The same kernels, built for cpu_emulator.
+// The split kernels, built for cpu_emulator.
 
-#pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
+#pragma GCC optimize("O1")  // to compile faster: bench/NOTES.md
 
-#include "gemm/fp16x3/split_mn_major.cu"
-#include "gemm/fp16x3/split_minmax.cu"
 #include "gemm/fp16x3/split_k_major.cu"
+#include "gemm/fp16x3/split_minmax.cu"
+#include "gemm/fp16x3/split_mn_major.cu"
 #include "gemm/fp16x3/split_mn_major_two_pass.cu"
 
 namespace smem::gemm::fp16x3::split {
 
-const Kernels& host_kernels() { return KERNELS; }
+const SplitKernels& host_kernels() { return KERNELS; }
 
 }  // namespace smem::gemm::fp16x3::split

@@ -1,116 +1,129 @@
+// The reduction of split-K. A block takes whole rows of out, a thread WIDTH neighbouring elements.
 #include <algorithm>
 
 #include "device/pdl.h"
 #include "device/vector.h"
 #include "gemm/fp16x3/split_k.h"
 #include "gemm/fp16x3/split_metadata.h"
-#include "gemm/sm90/epilogue_params.h"
 #include "gemm/sm90/batch.h"
+#include "gemm/sm90/epilogue_params.h"
 
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 namespace {
 
-using sm90::MemberStrides;
+/// The widest out for which K is cut, and so the most threads per block, which has whole rows.
+constexpr int MAX_N = 512;
+/// Threads per block if rows are shorter than that.
+constexpr int MIN_BLOCK_THREADS = 128;
 
-/// The widest out whose K is cut, and so the most threads of a block, which has whole rows; and how
-/// many it has where these are short.
-constexpr int WIDEST = 512, SHORT_THREADS = 128;
-
-struct Reduction {
+struct ReduceSplitKParams {
   const float* partials;
-  int chunks;
-  uint32_t block_rows, member_blocks;  ///< rows of out a block, and blocks a member
+  int k_slices;
+  uint32_t block_rows;    ///< rows of out per block
+  uint32_t batch_blocks;  ///< blocks per matrix of the batch
   Epilogue<float> epilogue;
-  MemberStrides strides;
-  Lines a, b;
+  sm90::MemberStrides strides;
+  SplitMetadata a, b;
 };
 
-/// 2^exponent, also where that lies outside float32's range.
+/// 2^exponent, also if that is outside float32's range.
 __device__ __forceinline__ double power_of_two(int exponent) {
   return __hiloint2double((exponent + 1023) << 20, 0);
 }
 
-/// A thread WIDTH neighbours in a row. Chunks are added in order, each scaled by its own lines, in
-/// double: so the error does not grow with their number, and none of them overflows.
+/// The k slices are added in order, in double, each scaled by its own powers of two. So the error
+/// does not grow with their number, and none of them overflows.
 template <int WIDTH>
-__global__ void __launch_bounds__(WIDEST) add_chunks_kernel(const __grid_constant__ Reduction r) {
+__global__ void __launch_bounds__(MAX_N)
+    reduce_split_k_kernel(const __grid_constant__ ReduceSplitKParams params) {
   wait_on_dependent_grids();
-  const int64_t rows = r.epilogue.out.rows;
-  const auto cols = static_cast<uint32_t>(r.epilogue.out.cols);
-  const uint32_t member = blockIdx.x / r.member_blocks, block = blockIdx.x % r.member_blocks;
+  const int64_t rows = params.epilogue.out.rows;
+  const auto cols = static_cast<uint32_t>(params.epilogue.out.cols);
+  const uint32_t batch = blockIdx.x / params.batch_blocks, block = blockIdx.x % params.batch_blocks;
   const uint32_t row_threads = cols / WIDTH, block_row = threadIdx.x / row_threads;
   const uint32_t col = (threadIdx.x - block_row * row_threads) * WIDTH;
-  const int64_t row = int64_t{block} * r.block_rows + block_row;
+  const int64_t row = int64_t{block} * params.block_rows + block_row;
   if (row >= rows) return;
 
-  const Lines a = lines_of(r.a, member), b = lines_of(r.b, member);
-  const float* const from = r.partials + (int64_t{member} * r.chunks * rows + row) * cols + col;
-  double sums[WIDTH] = {};
-  unsigned marks[WIDTH] = {};
+  const SplitMetadata a = metadata_at(params.a, batch), b = metadata_at(params.b, batch);
+  const float* const src =
+      params.partials + (int64_t{batch} * params.k_slices * rows + row) * cols + col;
+  double accum[WIDTH] = {};
+  unsigned statuses[WIDTH] = {};
 #pragma unroll(WIDTH == 1 ? 16 : 4)
-  for (int i = 0; i < r.chunks; ++i) {
-    const auto partial = load_vector<WIDTH>(from + i * rows * cols);
+  for (int i = 0; i < params.k_slices; ++i) {
+    const auto partial = load_vector<WIDTH>(src + i * rows * cols);
     const auto exponent = load_vector<WIDTH>(b.exponent + i * cols + col);
-    const auto mark = load_vector<WIDTH>(b.mark + i * cols + col);
+    const auto status = load_vector<WIDTH>(b.status + i * cols + col);
     const int row_exponent = a.exponent[i * rows + row];
-    const unsigned row_mark = a.mark[i * rows + row];
+    const unsigned row_status = a.status[i * rows + row];
 #pragma unroll
     for (int j = 0; j < WIDTH; ++j) {
-      const unsigned either = row_mark | mark.lane[j];
-      const int scale = either & EXACT ? 0 : row_exponent + exponent.lane[j];
-      sums[j] = fma(double{partial.lane[j]}, power_of_two(scale), sums[j]);
-      marks[j] |= either;
+      const unsigned combined = row_status | status.lane[j];
+      const int scale = combined & FALLBACK ? 0 : row_exponent + exponent.lane[j];
+      accum[j] = fma(double{partial.lane[j]}, power_of_two(scale), accum[j]);
+      statuses[j] |= combined;
     }
   }
-  const auto epilogue = sm90::epilogue_of_member(r.epilogue, r.strides, member);
+  const auto epilogue = sm90::epilogue_of_member(params.epilogue, params.strides, batch);
 #pragma unroll
   for (int j = 0; j < WIDTH; ++j) {
-    for (int i = 0; marks[j] & MENDED && i < r.chunks; ++i) {
-      const Lines part_a = lines_of(r.a, member, i), part_b = lines_of(r.b, member, i);
-      if ((part_a.mark[row] | part_b.mark[col + j]) & EXACT) continue;
-      sums[j] = mended(part_a, row, part_b, col + j, sums[j]);
+    for (int i = 0; statuses[j] & ONE_OUTLIER && i < params.k_slices; ++i) {
+      const SplitMetadata slice_a = metadata_at(params.a, batch, i);
+      const SplitMetadata slice_b = metadata_at(params.b, batch, i);
+      if ((slice_a.status[row] | slice_b.status[col + j]) & FALLBACK) continue;
+      accum[j] = add_outlier_products(slice_a, row, slice_b, col + j, accum[j]);
     }
-    epilogue.store(row, col + j, static_cast<float>(sums[j]));
+    epilogue.store(row, col + j, static_cast<float>(accum[j]));
   }
 }
-static_assert((EXACT & MENDED) == 0, "marks can be told apart when combined");
+static_assert((FALLBACK & ONE_OUTLIER) == 0, "statuses remain distinct when combined by OR");
 
 }  // namespace
 }  // namespace SMEM_BUILD
 
-Chunks::Chunks(int64_t N, int64_t K) {
-  // One row of the narrowest tiles, 32 columns wide, makes 128 pieces, as many as there are
-  // SMs; but a chunk is 8 N long or more, so that at the largest M, where there is no
-  // need to cut, its sums cost some 8%.
-  constexpr int64_t COLS = 32, PIECES = 128, UNIT = 512;
-  const int64_t shortest = std::max(2 * UNIT, ceil_div(8 * N, UNIT) * UNIT);
-  const int64_t most = PIECES / std::min(ceil_div(N, COLS), PIECES);
-  const bool is_cut = N <= WIDEST && K >= 2 * shortest;
-  length = is_cut ? std::max(shortest, ceil_div(ceil_div(K, most), UNIT) * UNIT) : K;
-  count = ceil_div(K, length);
+SplitKConfig::SplitKConfig(int64_t N, int64_t K) {
+  // One row of the narrowest tiles, 32 columns wide, makes MAX_TILES tiles, about one per SM. But a
+  // slice has at least 8 N elements, so that at the largest M, where K need not be cut, writing and
+  // reading the partials costs some 8%.
+  constexpr int64_t TILE_N = 32, MAX_TILES = 128, ALIGNMENT = 512;
+  const int64_t min_length = std::max(2 * ALIGNMENT, ceil_div(8 * N, ALIGNMENT) * ALIGNMENT);
+  const int64_t max_slices = MAX_TILES / std::min(ceil_div(N, TILE_N), MAX_TILES);
+  const bool is_split = N <= MAX_N && K >= 2 * min_length;
+  slice_length =
+      is_split ? std::max(min_length, ceil_div(ceil_div(K, max_slices), ALIGNMENT) * ALIGNMENT) : K;
+  slices = ceil_div(K, slice_length);
 }
 
-size_t Chunks::bytes(const Problem& problem) const {
-  const int64_t sums = count > 1 ? members_of(problem) * count * problem.M * problem.N : 0;
-  return static_cast<size_t>(sums) * sizeof(float);
+size_t SplitKConfig::partials_bytes(const Problem& problem) const {
+  const int64_t count = slices > 1 ? members_of(problem) * slices * problem.M * problem.N : 0;
+  return static_cast<size_t>(count) * sizeof(float);
 }
 
-void add_chunks(const Problem& problem, const split::Split& a, const split::Split& b,
-                const float* partials, const Device& device) {
-  constexpr int WIDE = 4;
-  constexpr int64_t MANY = 1 << 18;  // fewer are better spread over more threads
+void reduce_split_k(const Problem& problem, const split::SplitOperand& a,
+                    const split::SplitOperand& b, const float* partials, const Device& device) {
+  constexpr int WIDTH = 4;
+  constexpr int64_t MIN_VECTORIZED = 1 << 18;  // fewer elements are better spread over more threads
   const int64_t elements = members_of(problem) * problem.M * problem.N;
-  const bool is_wide = problem.N % WIDE == 0 && elements >= MANY;
-  const int64_t row_threads = is_wide ? problem.N / WIDE : problem.N;
-  const int64_t block_rows = std::max<int64_t>(SHORT_THREADS / row_threads, 1);
+  const bool vectorized = problem.N % WIDTH == 0 && elements >= MIN_VECTORIZED;
+  const int64_t row_threads = vectorized ? problem.N / WIDTH : problem.N;
+  const int64_t block_rows = std::max<int64_t>(MIN_BLOCK_THREADS / row_threads, 1);
   const int64_t blocks = ceil_div(problem.M, block_rows);
   const dim3 threads(static_cast<unsigned>(block_rows * row_threads));
-  launch("fp16x3 chunks", is_wide ? add_chunks_kernel<WIDE> : add_chunks_kernel<1>,
+  launch("fp16x3 reduce split-K",
+         vectorized ? reduce_split_k_kernel<WIDTH> : reduce_split_k_kernel<1>,
          {blocks * members_of(problem), threads, 0, true}, device,
-         Reduction{partials, static_cast<int>(a.parts), static_cast<uint32_t>(block_rows),
-                   static_cast<uint32_t>(blocks), sm90::epilogue_of<float>(problem),
-                   sm90::member_strides(problem), Lines(a), Lines(b)});
+         ReduceSplitKParams{
+             .partials = partials,
+             .k_slices = static_cast<int>(a.k_slices),
+             .block_rows = static_cast<uint32_t>(block_rows),
+             .batch_blocks = static_cast<uint32_t>(blocks),
+             .epilogue = sm90::epilogue_of<float>(problem),
+             .strides = sm90::member_strides(problem),
+             .a = SplitMetadata(a),
+             .b = SplitMetadata(b),
+         });
 }
 
 }  // namespace smem::gemm::fp16x3

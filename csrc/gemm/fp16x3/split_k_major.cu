@@ -1,161 +1,177 @@
-// rows: threads along a line keep it in their registers between finding its extremes and splitting
-// it, so that each element is read once: 16 bytes a thread, 8 to each of hi and lo, whole sectors
-// either way.
+// k_major: splits an operand whose neighbours along K are neighbours in memory, or any operand that
+// is not MN-major. The threads along a row keep it in registers between finding its AbsMinMax and
+// splitting it, so each element is read once: 16 bytes per thread, and 8 written to each of hi and
+// lo, which are whole sectors both ways.
 //
-// 8 to 1024 threads share a line, by powers of two, with up to 8 runs of 4 elements each: 32768
-// elements at most. Of a longer line only the last stretch is still there; the others are read
-// again, the latest first, which the caches are most likely to have.
+//   load a row into registers -> AbsMinMax: thread, warp (shuffles), block (shared memory)
+//                             -> RowScale -> hi, lo to memory
+//
+// 8 to 1024 threads (a power of two) share a row, with up to 8 vectors of 4 elements each: 32768
+// elements at most. Of a longer row only the last section is still in registers. The others are
+// read again, the latest first, which is the one most likely still in the caches.
+//
+// The numbers of threads and of vectors may be changed without a change of the results.
 #include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "device/pdl.h"
 #include "device/tile.h"
-#include "gemm/fp16x3/split_kernels.h"
 #include "gemm/fp16x3/scale.h"
+#include "gemm/fp16x3/split_kernels.h"
 
 namespace smem::gemm::fp16x3::split {
 inline namespace SMEM_BUILD {
 namespace {
 
-/// Threads of a block, more where a line takes more; warps at most.
+/// Threads per block, more if a row takes more; and the most warps.
 constexpr int BLOCK_THREADS = 256, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32;
-/// Threads that share a line at least, so that their runs are whole pieces.
-constexpr int MIN_LINE_THREADS = PIECE / RUN;
-/// Runs of a thread at most: 128 bytes, in 32 of the 64 registers with which 1024 threads run at
-/// once on an SM. They have 128 KiB under way, where 26 to 40 cover the latency.
-constexpr int MAX_RUNS = 8;
+/// The fewest threads that share a row: their vectors are a whole k block.
+constexpr int MIN_ROW_THREADS = K_BLOCK / VEC_SIZE;
+/// The most vectors per thread: 128 bytes, in 32 of the 64 registers with which 1024 threads fit on
+/// an SM twice. They have 128 KiB in flight, where 26 to 40 cover the latency.
+constexpr int MAX_VECS = 8;
 
-struct Rows {
-  Split split;
-  int64_t padded_length;
-  uint32_t part_blocks;  ///< those of a part
-  int line_level;        ///< 2^line_level threads share a line
-  int64_t stretches;
+struct KMajorSplitParams {
+  SplitOperand operand;
+  int64_t padded_k;
+  uint32_t slice_blocks;  ///< blocks per k slice
+  int log2_row_threads;
+  int64_t sections;  ///< per row: loads of all of a row's threads
 };
 
-/// RUNS: of a thread, fewer than MAX_RUNS only where MIN_LINE_THREADS share a line. LONG: a line
-/// has several stretches.
-template <bool WIDE, int RUNS, bool LONG>
-__global__ void __launch_bounds__(RUNS < MAX_RUNS ? BLOCK_THREADS : MAX_THREADS)
-    rows_kernel(const __grid_constant__ Rows rows) {
-  __shared__ Tile<uint32_t, 3, MAX_WARPS> of_warps;
+/// VECS per thread; fewer than MAX_VECS only if MIN_ROW_THREADS share a row. MULTI_SECTION: a row
+/// has several sections.
+template <bool VECTORIZED, int VECS, bool MULTI_SECTION>
+__global__ void __launch_bounds__(VECS < MAX_VECS ? BLOCK_THREADS : MAX_THREADS)
+    split_k_major_kernel(const __grid_constant__ KMajorSplitParams params) {
+  __shared__ Tile<uint32_t, 3, MAX_WARPS> warp_minmax;
   launch_dependent_grids();
-  const Split& split = rows.split;
-  const int line_threads = 1 << rows.line_level, lane = threadIdx.x % 32;
-  const int thread = static_cast<int>(threadIdx.x) & (line_threads - 1);
-  const uint32_t index = blockIdx.x / rows.part_blocks;
-  const uint32_t block = blockIdx.x - index * rows.part_blocks;
-  const Part part(split, index);
-  const int64_t line =
-      int64_t{block} * (blockDim.x >> rows.line_level) + (threadIdx.x >> rows.line_level);
-  using Position = std::conditional_t<LONG, int64_t, int>;
-  const Position stretches = LONG ? rows.stretches : 1;
-  const Position length = line < split.lines ? static_cast<Position>(part.length) : 0;
-  const int64_t stride = WIDE ? 1 : split.stride;
-  const float* const from = part.from + line * split.line_stride;
+  const SplitOperand& operand = params.operand;
+  const int row_threads = 1 << params.log2_row_threads, lane = threadIdx.x % 32;
+  const int thread = static_cast<int>(threadIdx.x) & (row_threads - 1);
+  const uint32_t slice_index = blockIdx.x / params.slice_blocks;
+  const uint32_t block = blockIdx.x - slice_index * params.slice_blocks;
+  const KSlice slice(operand, slice_index);
+  const int64_t row = int64_t{block} * (blockDim.x >> params.log2_row_threads) +
+                      (threadIdx.x >> params.log2_row_threads);
+  using Index = std::conditional_t<MULTI_SECTION, int64_t, int>;
+  const Index sections = MULTI_SECTION ? params.sections : 1;
+  const Index length = row < operand.mn ? static_cast<Index>(slice.length) : 0;
+  const int64_t stride = VECTORIZED ? 1 : operand.k_stride;
+  const float* const src = slice.src + row * operand.mn_stride;
 
-  // A thread's first run, and how far apart the runs of all threads are.
-  const int first = thread * RUN, apart = line_threads * RUN;
-  Run runs[RUNS] = {};
-  const auto load_stretch = [&](Position stretch) {
-    Position position = stretch * (RUNS * apart) + first;
-    const float* next = from + position * stride;
+  // The thread's first element, and the distance between its vectors.
+  const int first = thread * VEC_SIZE, vec_step = row_threads * VEC_SIZE;
+  FloatVec vecs[VECS] = {};
+  const auto load_section = [&](Index section) {
+    Index k = section * (VECS * vec_step) + first;
+    const float* next = src + k * stride;
 #pragma unroll
-    for (int r = 0; r < RUNS; ++r) {
-      runs[r] = load_run<WIDE>(next, stride, length - position);
-      position += apart;
-      next += apart * stride;
+    for (int v = 0; v < VECS; ++v) {
+      vecs[v] = load_vec<VECTORIZED>(next, stride, length - k);
+      k += vec_step;
+      next += vec_step * stride;
     }
   };
 
-  Extremes line_extremes;
-  for (Position stretch = 0; stretch < stretches; ++stretch) {
-    load_stretch(stretch);
+  AbsMinMax minmax;
+  for (Index section = 0; section < sections; ++section) {
+    load_section(section);
 #pragma unroll
-    for (int i = 0; i < RUNS * RUN; ++i) line_extremes.add(runs[i / RUN].lane[i % RUN]);
+    for (int i = 0; i < VECS * VEC_SIZE; ++i) {
+      minmax.include(vecs[i / VEC_SIZE].lane[i % VEC_SIZE]);
+    }
   }
-  line_extremes = line_extremes.over_lanes(line_threads < 32 ? line_threads : 32);
-  if (line_threads > 32) {
-    const int warp = threadIdx.x / 32, warps = line_threads / 32;
+  minmax = minmax.warp_reduce(row_threads < 32 ? row_threads : 32);
+  if (row_threads > 32) {
+    const int warp = threadIdx.x / 32, warps = row_threads / 32;
     if (lane == 0) {
-      of_warps(0, warp) = line_extremes.largest;
-      of_warps(1, warp) = line_extremes.least_less_one;
-      of_warps(2, warp) = line_extremes.second_less_one;
+      warp_minmax(0, warp) = minmax.amax;
+      warp_minmax(1, warp) = minmax.amin_minus_one;
+      warp_minmax(2, warp) = minmax.second_amin_minus_one;
     }
     __syncthreads();
-    const int of_line = (warp & -warps) + (lane & (warps - 1));
-    line_extremes = {of_warps(0, of_line), of_warps(1, of_line), of_warps(2, of_line)};
-    line_extremes = line_extremes.over_lanes(warps);
+    const int warp_of_row = (warp & -warps) + (lane & (warps - 1));
+    minmax = {warp_minmax(0, warp_of_row), warp_minmax(1, warp_of_row),
+              warp_minmax(2, warp_of_row)};
+    minmax = minmax.warp_reduce(warps);
   }
 
-  if (line >= split.lines) return;
-  const Scale scale = scale_of(line_extremes);
-  const int64_t stored = index * split.lines + line;
-  if (thread == 0) store_scale(split, stored, scale);
-  half* const to = static_cast<half*>(split.halves) + stored * 2 * rows.padded_length;
-  for (Position stretch = stretches - 1; stretch >= 0; --stretch) {
-    if (stretch < stretches - 1) load_stretch(stretch);
-    Position position = stretch * (RUNS * apart) + first;
-    half* next = to + place_of(position);
+  if (row >= operand.mn) return;
+  const RowScale scale = row_scale_of(minmax);
+  const int64_t result_row = slice_index * operand.mn + row;
+  if (thread == 0) store_row_scale(operand, result_row, scale);
+  half* const dst = static_cast<half*>(operand.hi_lo) + result_row * 2 * params.padded_k;
+  for (Index section = sections - 1; section >= 0; --section) {
+    if (section < sections - 1) load_section(section);
+    Index k = section * (VECS * vec_step) + first;
+    half* next = dst + hi_offset(k);
 #pragma unroll
-    for (int r = 0; r < RUNS; ++r) {
-      if (position >= rows.padded_length) break;
-      const Halves<RUN> halves(runs[r], scale);
-      store_global_vector<RUN>(next, halves.hi);
-      store_global_vector<RUN>(next + PIECE, halves.lo);
-      position += apart;
-      next += 2 * apart;
+    for (int v = 0; v < VECS; ++v) {
+      if (k >= params.padded_k) break;
+      const HiLo<VEC_SIZE> result(vecs[v], scale);
+      store_global_vector<VEC_SIZE>(next, result.hi);
+      store_global_vector<VEC_SIZE>(next + K_BLOCK, result.lo);
+      k += vec_step;
+      next += 2 * vec_step;
     }
   }
-  // Read again, as this is seldom and all registers are taken.
-  if (scale.mark == MENDED) {
-    for (Position position = thread; position < length; position += line_threads) {
-      store_rest(split, stored, position, load(from + position * stride), scale);
+  // Outliers are rare, so the row is read again rather than kept: all registers are taken.
+  if (scale.status == ONE_OUTLIER) {
+    for (Index k = thread; k < length; k += row_threads) {
+      store_if_outlier(operand, result_row, k, load(src + k * stride), scale);
     }
   }
   wait_on_dependent_grids();
 }
 
-/// Takes members whose lines follow on each other as one, since no block serves two: with a line
-/// or a few each, most threads of a block would have none.
-Split merged(Split split) {
-  if (split.parts > 1) return split;
-  if (split.lines == 1) split.line_stride = split.member_stride;
-  if (split.member_stride == split.lines * split.line_stride) {
-    split.lines *= std::exchange(split.members, 1);
+/// Merges the matrices of a batch into one if their rows follow on each other. No block serves two
+/// matrices, so with a row or a few per matrix most threads of a block would be idle.
+SplitOperand merge_batch(SplitOperand operand) {
+  if (operand.k_slices > 1) return operand;
+  if (operand.mn == 1) operand.mn_stride = operand.batch_stride;
+  if (operand.batch_stride == operand.mn * operand.mn_stride) {
+    operand.mn *= std::exchange(operand.batch_count, 1);
   }
-  return split;
+  return operand;
 }
 
-template <int RUNS, bool LONG>
-void launch_rows(const Split& split, int line_threads, const Device& device, bool launch_with_pdl) {
-  const int threads = std::max(BLOCK_THREADS, line_threads);
-  const int64_t blocks = ceil_div(split.lines, threads / line_threads);
-  const int64_t stretches = ceil_div(split.padded_length(), int64_t{RUNS * RUN} * line_threads);
-  const bool wide = runs_are_wide(split, split.stride, split.length, split.line_stride);
-  smem::launch("split_rows", wide ? rows_kernel<true, RUNS, LONG> : rows_kernel<false, RUNS, LONG>,
-               {blocks * split.all_parts(), dim3(threads), 0, launch_with_pdl}, device,
-               Rows{split, split.padded_length(), static_cast<uint32_t>(blocks),
-                    std::countr_zero(static_cast<unsigned>(line_threads)), stretches});
+template <int VECS, bool MULTI_SECTION>
+void launch_k_major(const SplitOperand& operand, int row_threads, const Device& device,
+                    bool launch_with_pdl) {
+  const int threads = std::max(BLOCK_THREADS, row_threads);
+  const int64_t blocks = ceil_div(operand.mn, threads / row_threads);
+  const int64_t sections = ceil_div(operand.padded_k(), int64_t{VECS * VEC_SIZE} * row_threads);
+  const bool vectorized = can_vectorize(operand, operand.k_stride, operand.k, operand.mn_stride);
+  smem::launch("split_k_major",
+               vectorized ? split_k_major_kernel<true, VECS, MULTI_SECTION>
+                          : split_k_major_kernel<false, VECS, MULTI_SECTION>,
+               {blocks * operand.total_k_slices(), dim3(threads), 0, launch_with_pdl}, device,
+               KMajorSplitParams{
+                   .operand = operand,
+                   .padded_k = operand.padded_k(),
+                   .slice_blocks = static_cast<uint32_t>(blocks),
+                   .log2_row_threads = std::countr_zero(static_cast<unsigned>(row_threads)),
+                   .sections = sections,
+               });
 }
 
 }  // namespace
 
-void rows(const Split& split, const Device& device, bool launch_with_pdl) {
-  const int64_t runs = split.padded_length() / RUN;
-  const auto power_from = [](int64_t count) {
-    return static_cast<int>(std::bit_ceil(static_cast<uint64_t>(count)));
-  };
-  const int64_t needed = std::min<int64_t>(ceil_div(runs, MAX_RUNS), MAX_THREADS);
-  const int threads = std::max(power_from(needed), MIN_LINE_THREADS);
-  const int64_t runs_a_thread = ceil_div(runs, threads);
-  const Split lines = merged(split);
-  if (runs_a_thread <= 1) return launch_rows<1, false>(lines, threads, device, launch_with_pdl);
-  if (runs_a_thread <= 2) return launch_rows<2, false>(lines, threads, device, launch_with_pdl);
-  if (runs_a_thread <= 4) return launch_rows<4, false>(lines, threads, device, launch_with_pdl);
-  if (runs_a_thread <= MAX_RUNS) return launch_rows<MAX_RUNS, false>(lines, threads, device, launch_with_pdl);
-  launch_rows<MAX_RUNS, true>(lines, threads, device, launch_with_pdl);
+void k_major(const SplitOperand& operand, const Device& device, bool launch_with_pdl) {
+  const int64_t vecs = operand.padded_k() / VEC_SIZE;
+  const int64_t needed = std::min<int64_t>(ceil_div(vecs, MAX_VECS), MAX_THREADS);
+  const int threads =
+      std::max(static_cast<int>(std::bit_ceil(static_cast<uint64_t>(needed))), MIN_ROW_THREADS);
+  const int64_t vecs_per_thread = ceil_div(vecs, threads);
+  const SplitOperand merged = merge_batch(operand);
+  const auto launch = [&](auto kernel) { kernel(merged, threads, device, launch_with_pdl); };
+  if (vecs_per_thread <= 1) return launch(launch_k_major<1, false>);
+  if (vecs_per_thread <= 2) return launch(launch_k_major<2, false>);
+  if (vecs_per_thread <= 4) return launch(launch_k_major<4, false>);
+  if (vecs_per_thread <= MAX_VECS) return launch(launch_k_major<MAX_VECS, false>);
+  launch(launch_k_major<MAX_VECS, true>);
 }
 
 }  // namespace SMEM_BUILD

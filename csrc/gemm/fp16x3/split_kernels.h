@@ -1,4 +1,4 @@
-// The launches that a split is made of.
+// The launches that a split consists of.
 #pragma once
 
 #include <algorithm>
@@ -7,62 +7,67 @@
 
 namespace smem::gemm::fp16x3::split {
 
-/// Elements of a part of a line that `columns` takes at most, and `long_columns`.
-constexpr int64_t LONGEST_COLUMN = 512, LONGEST_LONG_COLUMN = 8192;
+/// The longest k slice that `mn_major` takes, and that `mn_major_cluster` takes.
+constexpr int64_t MN_MAJOR_MAX_K = 512, MN_MAJOR_CLUSTER_MAX_K = 8192;
 
-/// Lines whose extremes a block of `extremes` finds.
-constexpr int CHUNK_LINES = 128;
+/// Rows per block of `minmax`.
+constexpr int MINMAX_TILE_MN = 128;
 
-/// The elements of a part of a line whose extremes such a block finds. 256 of them make 512 blocks
-/// of an operand of 4096², and fewer make up to as many of a smaller one; but a part has 64 chunks
-/// at most, for every block of `turned` reads the extremes of them all.
-constexpr int64_t chunk_length(const Split& split) {
-  constexpr int64_t BLOCKS = 512, LEAST = 32, LARGEST = 256, MOST_CHUNKS = 64;
-  const int64_t columns = ceil_div(split.lines, CHUNK_LINES) * split.all_parts();
-  const int64_t length = split.part_length;
-  const int64_t enough = std::clamp(ceil_div(length * columns, BLOCKS), LEAST, LARGEST);
-  return std::max(enough, ceil_div(length, MOST_CHUNKS));
+/// Elements along K per block of `minmax`: a chunk. 256 of them make 512 blocks for an operand of
+/// 4096², and a smaller operand has shorter chunks for up to as many blocks. But a k slice has at
+/// most 64 chunks, because every block of `mn_major_pass2` reads the results of all of them.
+constexpr int64_t minmax_chunk_length(const SplitOperand& operand) {
+  constexpr int64_t BLOCKS = 512, MIN_LENGTH = 32, MAX_LENGTH = 256, MAX_CHUNKS = 64;
+  const int64_t columns = ceil_div(operand.mn, MINMAX_TILE_MN) * operand.total_k_slices();
+  const int64_t length = operand.k_slice_length;
+  const int64_t enough = std::clamp(ceil_div(length * columns, BLOCKS), MIN_LENGTH, MAX_LENGTH);
+  return std::max(enough, ceil_div(length, MAX_CHUNKS));
 }
 
-/// What `extremes` leaves of a chunk.
-constexpr size_t EXTREMES_BYTES = 16;
+/// What `minmax` stores per row and chunk.
+constexpr size_t MINMAX_BYTES = 16;
 
-/// launch_with_pdl: see Geometry.
-using Launch = void (*)(const Split&, const Device&, bool launch_with_pdl);
+/// See Geometry for launch_with_pdl.
+using SplitLaunch = void (*)(const SplitOperand&, const Device&, bool launch_with_pdl);
 
-struct Kernels {
-  Launch rows;  ///< the whole split
+struct SplitKernels {
+  SplitLaunch k_major;  ///< the whole split of a K-major operand
 
-  // The same for lines that lie side by side: in one launch up to LONGEST_COLUMN, or in two.
-  Launch columns;
-  Launch extremes;  ///< finds the extremes of each chunk of each line
-  Launch turned;    ///< splits the lines by what that found
+  // An MN-major operand takes one launch up to MN_MAJOR_MAX_K, else two.
+  SplitLaunch mn_major;
+  SplitLaunch minmax;          ///< finds the AbsMinMax of each chunk of each row
+  SplitLaunch mn_major_pass2;  ///< splits the rows by the results of `minmax`
 
-  // In one launch up to LONGEST_LONG_COLUMN, where there are clusters. Null under cpu_emulator.
+  // One launch up to MN_MAJOR_CLUSTER_MAX_K on GPUs with clusters. Null under cpu_emulator.
   bool (*has_clusters)(const Device&) = nullptr;
-  Launch long_columns = nullptr;
+  SplitLaunch mn_major_cluster = nullptr;
 };
 
 inline namespace SMEM_BUILD {
 
-void rows(const Split& split, const Device& device, bool launch_with_pdl);
-void columns(const Split& split, const Device& device, bool launch_with_pdl);
-void extremes(const Split& split, const Device& device, bool launch_with_pdl);
-void turned(const Split& split, const Device& device, bool launch_with_pdl);
+void k_major(const SplitOperand& operand, const Device& device, bool launch_with_pdl);
+void mn_major(const SplitOperand& operand, const Device& device, bool launch_with_pdl);
+void minmax(const SplitOperand& operand, const Device& device, bool launch_with_pdl);
+void mn_major_pass2(const SplitOperand& operand, const Device& device, bool launch_with_pdl);
 bool has_clusters(const Device& device);
-void long_columns(const Split& split, const Device& device, bool launch_with_pdl);
+void mn_major_cluster(const SplitOperand& operand, const Device& device, bool launch_with_pdl);
 
+inline constexpr SplitKernels KERNELS{
+    .k_major = &k_major,
+    .mn_major = &mn_major,
+    .minmax = &minmax,
+    .mn_major_pass2 = &mn_major_pass2,
 #ifdef __CUDACC__
-inline constexpr Kernels KERNELS{&rows, &columns, &extremes, &turned, &has_clusters, &long_columns};
-#else
-inline constexpr Kernels KERNELS{&rows, &columns, &extremes, &turned};
+    .has_clusters = &has_clusters,
+    .mn_major_cluster = &mn_major_cluster,
 #endif
+};
 
 }  // namespace SMEM_BUILD
 
 /// Without CUDA there are none for the device.
-const Kernels& device_kernels();
-const Kernels& host_kernels();
-const Kernels& traced_kernels();
+const SplitKernels& device_kernels();
+const SplitKernels& host_kernels();
+const SplitKernels& traced_kernels();
 
 }  // namespace smem::gemm::fp16x3::split

@@ -1,76 +1,79 @@
-// What the product must know of the lines of its operands beside their halves.
+// What a product needs of its split operands beside hi and lo.
 #pragma once
 
 #include "gemm/fp16x3/split.h"
 
 namespace smem::gemm::fp16x3 {
 
-using split::EXACT;
-using split::MENDED;
-using split::Split;
+using split::FALLBACK;
+using split::ONE_OUTLIER;
+using split::SplitOperand;
 
-/// What is known of the lines of an operand, and the operand itself: of the first member's first
-/// part (split.h).
-struct Lines {
+/// The results of a split per row, and the operand itself. The pointers are those of the first k
+/// slice of the first matrix of the batch. As in split.h, a row is a row of A or a column of B.
+struct SplitMetadata {
   const int32_t* exponent;
-  const uint8_t* mark;
-  const int64_t* position;
-  const float* rest;
-  const float* from;
-  int64_t line_stride, stride;
-  int64_t lines, next_from;  ///< of a part; to the next part
-  // To the next member's, 0 where all share.
-  int64_t next_member_lines, next_member_from;
+  const uint8_t* status;
+  const int64_t* outlier_k;
+  const float* outlier;
+  const float* src;
+  int64_t mn_stride, k_stride;
+  int64_t slice_rows, slice_src_stride;  ///< from one k slice to the next: results, and src
+  int64_t batch_rows, batch_src_stride;  ///< from one matrix to the next; 0 if all share one
 
-  explicit Lines(const Split& split)
-      : exponent(split.exponent),
-        mark(split.mark),
-        position(split.position),
-        rest(split.rest),
-        from(split.from),
-        line_stride(split.line_stride),
-        stride(split.stride),
-        lines(split.lines),
-        next_from(split.part_length * split.stride),
-        next_member_lines(split.members > 1 ? split.parts * split.lines : 0),
-        next_member_from(split.members > 1 ? split.member_stride : 0) {}
+  explicit SplitMetadata(const SplitOperand& operand)
+      : exponent(operand.exponent),
+        status(operand.status),
+        outlier_k(operand.outlier_k),
+        outlier(operand.outlier),
+        src(operand.src),
+        mn_stride(operand.mn_stride),
+        k_stride(operand.k_stride),
+        slice_rows(operand.mn),
+        slice_src_stride(operand.k_slice_length * operand.k_stride),
+        batch_rows(operand.batch_count > 1 ? operand.k_slices * operand.mn : 0),
+        batch_src_stride(operand.batch_count > 1 ? operand.batch_stride : 0) {}
 };
 
 inline namespace SMEM_BUILD {
 
-__device__ __forceinline__ Lines lines_of(Lines lines, int64_t member, int64_t part = 0) {
-  const int64_t first = member * lines.next_member_lines + part * lines.lines;
-  lines.exponent += first;
-  lines.mark += first;
-  lines.position += first;
-  lines.rest += first;
-  lines.from += member * lines.next_member_from + part * lines.next_from;
-  return lines;
+/// Moves the pointers to a k slice of a matrix of the batch.
+__device__ __forceinline__ SplitMetadata metadata_at(SplitMetadata metadata, int64_t batch,
+                                                     int64_t k_slice = 0) {
+  const int64_t first = batch * metadata.batch_rows + k_slice * metadata.slice_rows;
+  metadata.exponent += first;
+  metadata.status += first;
+  metadata.outlier_k += first;
+  metadata.outlier += first;
+  metadata.src += batch * metadata.batch_src_stride + k_slice * metadata.slice_src_stride;
+  return metadata;
 }
 
-/// x * 2^exponent in two steps, as 2^exponent itself may lie outside float32's range.
-__device__ __forceinline__ float scaled(float x, int exponent) {
+/// x * 2^exponent in two steps, because 2^exponent itself may be outside float32's range.
+__device__ __forceinline__ float scale_by_exponent(float x, int exponent) {
   const auto power = [](int e) { return __int_as_float((e + 127) << 23); };
   exponent = min(max(exponent, -252), 254);
   const int half = exponent >> 1;
   return x * power(half) * power(exponent - half);
 }
 
-/// `sum` and the products of what halves leave of the two lines, if they are MENDED: of the row of
-/// A with B, then of the column of B with A, unless the first was that product.
-template <typename Sum>
-__device__ __forceinline__ Sum mended(const Lines& a, int64_t row, const Lines& b, int64_t col,
-                                      Sum sum) {
-  const bool row_is_mended = a.mark[row] == MENDED;
-  if (row_is_mended) {
-    const float of_b = b.from[col * b.line_stride + a.position[row] * b.stride];
-    sum = fma(Sum{a.rest[row]}, Sum{of_b}, sum);
+/// Returns `accum` plus the products that hi and lo lack if the row or the column is ONE_OUTLIER:
+/// the row's outlier times its element of B, and the column's outlier times its element of A. If
+/// both outliers have the same k, these are one product, which is added once.
+template <typename Acc>
+__device__ __forceinline__ Acc add_outlier_products(const SplitMetadata& a, int64_t row,
+                                                    const SplitMetadata& b, int64_t col,
+                                                    Acc accum) {
+  const bool row_has_outlier = a.status[row] == ONE_OUTLIER;
+  if (row_has_outlier) {
+    const float b_element = b.src[col * b.mn_stride + a.outlier_k[row] * b.k_stride];
+    accum = fma(Acc{a.outlier[row]}, Acc{b_element}, accum);
   }
-  if (b.mark[col] == MENDED && !(row_is_mended && a.position[row] == b.position[col])) {
-    const float of_a = a.from[row * a.line_stride + b.position[col] * a.stride];
-    sum = fma(Sum{of_a}, Sum{b.rest[col]}, sum);
+  if (b.status[col] == ONE_OUTLIER && !(row_has_outlier && a.outlier_k[row] == b.outlier_k[col])) {
+    const float a_element = a.src[row * a.mn_stride + b.outlier_k[col] * a.k_stride];
+    accum = fma(Acc{a_element}, Acc{b.outlier[col]}, accum);
   }
-  return sum;
+  return accum;
 }
 
 }  // namespace SMEM_BUILD

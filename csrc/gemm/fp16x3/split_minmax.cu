@@ -1,81 +1,91 @@
-// extremes: the first launch where long lines lie side by side. A warp reads 512 bytes at a time,
-// an element each of 128 neighbouring lines, and goes along the lines, eight warps in turn; what
-// they find meets in shared memory. The extremes of a chunk of a line go to memory, 16 bytes for 1
-// KiB or more that was read, and `turned` combines them: no atomics, and nothing to clear
-// beforehand.
+// minmax: the first of two launches that split an MN-major operand with a long K. It finds the
+// AbsMinMax of each chunk of each row; `mn_major_pass2` combines them and splits.
 //
-// A line's chunks are interleaved, eight elements each in turn, so that all blocks together go
-// along the lines: what was read last, and is in the L2 cache still, are the lines' ends, where
-// `turned` begins.
+// A warp reads 512 bytes at a time, one element of each of 128 neighbouring rows, and steps along
+// K; the block's eight warps alternate, and their results meet in shared memory. A row's AbsMinMax
+// per chunk goes to memory, 16 bytes for 1 KiB or more that was read. This needs no atomics and no
+// memory to be cleared beforehand.
+//
+// The chunks of a row are interleaved: each has eight elements in turn. So all blocks together move
+// along K, and what they read last, and the L2 cache still holds, are the rows' ends, where
+// `mn_major_pass2` begins.
 #include "device/pdl.h"
-#include "gemm/fp16x3/split_kernels.h"
 #include "gemm/fp16x3/scale.h"
+#include "gemm/fp16x3/split_kernels.h"
 #include "gemm/fp16x3/split_shared_minmax.h"
 
 namespace smem::gemm::fp16x3::split {
 inline namespace SMEM_BUILD {
 namespace {
 
-constexpr int CHUNK_WARPS = 8, CHUNK_THREADS = 32 * CHUNK_WARPS;
-constexpr int AT_ONCE = 8;  ///< loads of a thread that are under way
-/// Without this nvcc saves registers, and has two loads under way.
-constexpr int BLOCKS_AT_ONCE = 4;
-static_assert(sizeof(Extremes) == EXTREMES_BYTES, "the workspace has room for them");
-static_assert(CHUNK_LINES == 32 * RUN, "a warp's loads are as wide as a block's lines");
-static_assert(CHUNK_LINES <= CHUNK_THREADS, "a thread stores the extremes of one line");
+constexpr int MINMAX_WARPS = 8, MINMAX_THREADS = 32 * MINMAX_WARPS;
+constexpr int MINMAX_LOADS = 8;  ///< loads in flight per thread
+/// Without this bound nvcc saves registers and has two loads in flight.
+constexpr int MINMAX_MIN_BLOCKS_PER_SM = 4;
+static_assert(sizeof(AbsMinMax) == MINMAX_BYTES, "the workspace has room for them");
+static_assert(MINMAX_TILE_MN == 32 * VEC_SIZE, "a warp's loads are as wide as a block's rows");
+static_assert(MINMAX_TILE_MN <= MINMAX_THREADS, "a thread stores the result of one row");
 
-struct Chunks {
-  Split split;
-  uint32_t tiles, chunks;  ///< of a part: CHUNK_LINES lines each; how many share a line
+struct MinMaxParams {
+  SplitOperand operand;
+  uint32_t tiles;   ///< tiles of MINMAX_TILE_MN rows per k slice
+  uint32_t chunks;  ///< per row of a k slice
 };
 
-template <bool WIDE>
-__global__ void __launch_bounds__(CHUNK_THREADS, BLOCKS_AT_ONCE)
-    extremes_kernel(const __grid_constant__ Chunks arguments) {
-  __shared__ SharedExtremes<CHUNK_WARPS, CHUNK_LINES> of_warps;
+template <bool VECTORIZED>
+__global__ void __launch_bounds__(MINMAX_THREADS, MINMAX_MIN_BLOCKS_PER_SM)
+    split_minmax_kernel(const __grid_constant__ MinMaxParams params) {
+  __shared__ SharedMinMax<MINMAX_WARPS, MINMAX_TILE_MN> warp_minmax;
   launch_dependent_grids();
-  const Split& split = arguments.split;
-  const uint32_t tile = blockIdx.x % arguments.tiles, row = blockIdx.x / arguments.tiles;
-  const uint32_t chunk = row % arguments.chunks;
-  const Part part(split, row / arguments.chunks);
+  const SplitOperand& operand = params.operand;
+  const uint32_t tile = blockIdx.x % params.tiles, chunk_index = blockIdx.x / params.tiles;
+  const uint32_t chunk = chunk_index % params.chunks;
+  const KSlice slice(operand, chunk_index / params.chunks);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int64_t first_line = int64_t{tile} * CHUNK_LINES, line = first_line + lane * RUN;
-  const int64_t line_stride = WIDE ? 1 : split.line_stride;
-  const int64_t first = chunk * CHUNK_WARPS + warp, apart = arguments.chunks * CHUNK_WARPS;
-  const int64_t step = apart * split.stride;
-  const float* from = part.from + line * line_stride + first * split.stride;
+  const int64_t tile_row = int64_t{tile} * MINMAX_TILE_MN, row = tile_row + lane * VEC_SIZE;
+  const int64_t mn_stride = VECTORIZED ? 1 : operand.mn_stride;
+  const int64_t first = chunk * MINMAX_WARPS + warp, k_step = params.chunks * MINMAX_WARPS;
+  const int64_t src_step = k_step * operand.k_stride;
+  const float* src = slice.src + row * mn_stride + first * operand.k_stride;
 
-  Extremes of_lines[RUN];
-  for (int64_t position = first; position < part.length; position += AT_ONCE * apart) {
-    Run runs[AT_ONCE];
+  AbsMinMax minmax[VEC_SIZE];
+  for (int64_t k = first; k < slice.length; k += MINMAX_LOADS * k_step) {
+    FloatVec vecs[MINMAX_LOADS];
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; ++i) {
-      const bool exists = position + i * apart < part.length;
-      runs[i] = load_run<WIDE>(from, line_stride, exists ? split.lines - line : 0);
-      from += step;
+    for (int i = 0; i < MINMAX_LOADS; ++i) {
+      const bool exists = k + i * k_step < slice.length;
+      vecs[i] = load_vec<VECTORIZED>(src, mn_stride, exists ? operand.mn - row : 0);
+      src += src_step;
     }
 #pragma unroll
-    for (int i = 0; i < AT_ONCE * RUN; ++i) of_lines[i % RUN].add(runs[i / RUN].lane[i % RUN]);
+    for (int i = 0; i < MINMAX_LOADS * VEC_SIZE; ++i) {
+      minmax[i % VEC_SIZE].include(vecs[i / VEC_SIZE].lane[i % VEC_SIZE]);
+    }
   }
-  of_warps.store(warp, lane * RUN, of_lines);
+  warp_minmax.store(warp, lane * VEC_SIZE, minmax);
   __syncthreads();
 
   const int stored = threadIdx.x;
-  if (stored >= CHUNK_LINES || first_line + stored >= split.lines) return;
-  store(static_cast<Extremes*>(split.extremes) + row * split.lines + first_line + stored,
-        of_warps.of_all(stored));
+  if (stored >= MINMAX_TILE_MN || tile_row + stored >= operand.mn) return;
+  store(static_cast<AbsMinMax*>(operand.minmax) + chunk_index * operand.mn + tile_row + stored,
+        warp_minmax.over_warps(stored));
   wait_on_dependent_grids();
 }
 
 }  // namespace
 
-void extremes(const Split& split, const Device& device, bool launch_with_pdl) {
-  const int64_t tiles = ceil_div(split.lines, CHUNK_LINES);
-  const int64_t chunks = ceil_div(split.part_length, chunk_length(split));
-  const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
-  smem::launch("split_extremes", wide ? extremes_kernel<true> : extremes_kernel<false>,
-               {tiles * chunks * split.all_parts(), {CHUNK_THREADS}, 0, launch_with_pdl}, device,
-               Chunks{split, static_cast<uint32_t>(tiles), static_cast<uint32_t>(chunks)});
+void minmax(const SplitOperand& operand, const Device& device, bool launch_with_pdl) {
+  const int64_t tiles = ceil_div(operand.mn, MINMAX_TILE_MN);
+  const int64_t chunks = ceil_div(operand.k_slice_length, minmax_chunk_length(operand));
+  const bool vectorized = can_vectorize(operand, operand.mn_stride, operand.mn, operand.k_stride);
+  smem::launch("split_minmax", vectorized ? split_minmax_kernel<true> : split_minmax_kernel<false>,
+               {tiles * chunks * operand.total_k_slices(), {MINMAX_THREADS}, 0, launch_with_pdl},
+               device,
+               MinMaxParams{
+                   .operand = operand,
+                   .tiles = static_cast<uint32_t>(tiles),
+                   .chunks = static_cast<uint32_t>(chunks),
+               });
 }
 
 }  // namespace SMEM_BUILD

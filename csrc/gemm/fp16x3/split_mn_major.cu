@@ -1,80 +1,91 @@
-// columns: the whole split where lines lie side by side, in one launch. Threads keep 16 lines in
-// their registers between finding the lines' extremes and splitting them (split_share.h).
+// mn_major: splits an MN-major operand with a short K in one launch. Threads keep 16 rows in their
+// registers between finding the rows' AbsMinMax and splitting them (split_fragment.h).
 //
-// 32 to 256 threads share 16 lines, by powers of two: 512 elements a line. With 1024 threads, of
-// which the registers hold few blocks at once, lines of 1024 took 8 us longer than two launches do.
-// Longer lines have a cluster of blocks (split_mn_major_cluster.cu).
+//   load a Fragment -> AbsMinMax: thread, warp (shuffles), block (shared memory) -> RowScales
+//                   -> hi, lo to memory
+//
+// 32 to 256 threads (a power of two) share 16 rows: up to 512 elements per row. With 1024 threads,
+// for which an SM has registers for few blocks at once, rows of 1024 took 8 us longer than two
+// launches do. Longer rows are split by a cluster of blocks (split_mn_major_cluster.cu).
 #include <algorithm>
 #include <bit>
 
 #include "device/pdl.h"
+#include "gemm/fp16x3/split_fragment.h"
 #include "gemm/fp16x3/split_kernels.h"
-#include "gemm/fp16x3/split_share.h"
 #include "gemm/fp16x3/split_shared_minmax.h"
 
 namespace smem::gemm::fp16x3::split {
 inline namespace SMEM_BUILD {
 namespace {
 
-/// Threads of a block, more where lines take more; warps at most.
-constexpr int LEAST_THREADS = 128, MOST_THREADS = 256, MOST_WARPS = MOST_THREADS / 32;
-static_assert(MOST_THREADS / ACROSS * OWN == LONGEST_COLUMN, "threads for all elements");
+/// Threads per block, more if the rows take more; and the most warps.
+constexpr int MN_MAJOR_MIN_THREADS = 128, MN_MAJOR_MAX_THREADS = 256,
+              MN_MAJOR_MAX_WARPS = MN_MAJOR_MAX_THREADS / 32;
+static_assert(MN_MAJOR_MAX_THREADS / THREADS_MN * THREAD_K == MN_MAJOR_MAX_K,
+              "threads for all elements");
 
-struct Columns {
-  Split split;
-  int64_t padded_length;
-  uint32_t part_blocks;  ///< those of a part
-  int line_threads;      ///< that share lines: a power of two
+struct MnMajorSplitParams {
+  SplitOperand operand;
+  int64_t padded_k;
+  uint32_t slice_blocks;  ///< blocks per k slice
+  int tile_threads;       ///< threads that share TILE_MN rows: a power of two
 };
 
-template <bool WIDE>
-__global__ void __launch_bounds__(MOST_THREADS, 3)
-    columns_kernel(const __grid_constant__ Columns columns) {
-  __shared__ SharedExtremes<MOST_WARPS, LINES> of_warps;
+template <bool VECTORIZED>
+__global__ void __launch_bounds__(MN_MAJOR_MAX_THREADS, 3)
+    split_mn_major_kernel(const __grid_constant__ MnMajorSplitParams params) {
+  __shared__ SharedMinMax<MN_MAJOR_MAX_WARPS, TILE_MN> warp_minmax;
   launch_dependent_grids();
-  const Split& split = columns.split;
-  const int line_threads = columns.line_threads, lane = threadIdx.x % 32;
-  const int thread = static_cast<int>(threadIdx.x) & (line_threads - 1);
-  const int in_tile = thread % ACROSS * RUN, along = thread / ACROSS;
-  const uint32_t index = blockIdx.x / columns.part_blocks;
-  const uint32_t block = blockIdx.x - index * columns.part_blocks;
-  const Part part(split, index);
-  const int64_t line =
-      (int64_t{block} * (blockDim.x / line_threads) + threadIdx.x / line_threads) * LINES + in_tile;
-  const Share<WIDE> share(split, part, index, line, along * OWN);
-  Extremes of_lines[RUN];
-  share.find_extremes(of_lines);
-  if (line_threads > 32) {
-    const int warp = threadIdx.x / 32, warps = line_threads / 32;
-    if (lane < ACROSS) of_warps.store(warp, in_tile, of_lines);
+  const SplitOperand& operand = params.operand;
+  const int tile_threads = params.tile_threads, lane = threadIdx.x % 32;
+  const int thread = static_cast<int>(threadIdx.x) & (tile_threads - 1);
+  const int row_in_tile = thread % THREADS_MN * VEC_SIZE, thread_k = thread / THREADS_MN;
+  const uint32_t slice_index = blockIdx.x / params.slice_blocks;
+  const uint32_t block = blockIdx.x - slice_index * params.slice_blocks;
+  const KSlice slice(operand, slice_index);
+  const int64_t tile = int64_t{block} * (blockDim.x / tile_threads) + threadIdx.x / tile_threads;
+  const int64_t row = tile * TILE_MN + row_in_tile;
+  const Fragment<VECTORIZED> fragment(operand, slice, slice_index, row, thread_k * THREAD_K);
+  AbsMinMax minmax[VEC_SIZE];
+  fragment.warp_minmax(minmax);
+  if (tile_threads > 32) {
+    const int warp = threadIdx.x / 32, warps = tile_threads / 32;
+    if (lane < THREADS_MN) warp_minmax.store(warp, row_in_tile, minmax);
     __syncthreads();
 #pragma unroll
-    for (Extremes& of_line : of_lines) of_line = {};
-    for (int i = lane / ACROSS; i < warps; i += 32 / ACROSS) {
-      of_warps.add_to(of_lines, (warp & -warps) + i, in_tile);
+    for (AbsMinMax& of_row : minmax) of_row = {};
+    for (int i = lane / THREADS_MN; i < warps; i += 32 / THREADS_MN) {
+      warp_minmax.merge_into(minmax, (warp & -warps) + i, row_in_tile);
     }
 #pragma unroll
-    for (Extremes& of_line : of_lines) of_line = of_line.over_lanes(32, ACROSS);
+    for (AbsMinMax& of_row : minmax) of_row = of_row.warp_reduce(32, THREADS_MN);
   }
 
-  Vector<int, RUN> codes;
+  Vector<int, VEC_SIZE> scales;
 #pragma unroll
-  for (int l = 0; l < RUN; ++l) codes.lane[l] = scale_of(of_lines[l]).code();
-  share.store_halves(codes, columns.padded_length);
+  for (int r = 0; r < VEC_SIZE; ++r) scales.lane[r] = row_scale_of(minmax[r]).pack();
+  fragment.store_hi_lo(scales, params.padded_k);
   wait_on_dependent_grids();
 }
 
 }  // namespace
 
-void columns(const Split& split, const Device& device, bool launch_with_pdl) {
-  const auto needed = static_cast<uint64_t>(split.padded_length() / OWN * ACROSS);
-  const int line_threads = std::max(static_cast<int>(std::bit_ceil(needed)), 32);
-  const int threads = std::max(LEAST_THREADS, line_threads);
-  const int64_t blocks = ceil_div(split.lines, int64_t{threads / line_threads} * LINES);
-  const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
-  smem::launch("split_columns", wide ? columns_kernel<true> : columns_kernel<false>,
-               {blocks * split.all_parts(), dim3(threads), 0, launch_with_pdl}, device,
-               Columns{split, split.padded_length(), static_cast<uint32_t>(blocks), line_threads});
+void mn_major(const SplitOperand& operand, const Device& device, bool launch_with_pdl) {
+  const auto needed = static_cast<uint64_t>(operand.padded_k() / THREAD_K * THREADS_MN);
+  const int tile_threads = std::max(static_cast<int>(std::bit_ceil(needed)), 32);
+  const int threads = std::max(MN_MAJOR_MIN_THREADS, tile_threads);
+  const int64_t blocks = ceil_div(operand.mn, int64_t{threads / tile_threads} * TILE_MN);
+  const bool vectorized = can_vectorize(operand, operand.mn_stride, operand.mn, operand.k_stride);
+  smem::launch("split_mn_major",
+               vectorized ? split_mn_major_kernel<true> : split_mn_major_kernel<false>,
+               {blocks * operand.total_k_slices(), dim3(threads), 0, launch_with_pdl}, device,
+               MnMajorSplitParams{
+                   .operand = operand,
+                   .padded_k = operand.padded_k(),
+                   .slice_blocks = static_cast<uint32_t>(blocks),
+                   .tile_threads = tile_threads,
+               });
 }
 
 }  // namespace SMEM_BUILD

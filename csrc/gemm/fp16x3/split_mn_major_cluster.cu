@@ -1,107 +1,119 @@
-// long_columns: lines that lie side by side, as `columns` splits them, but by a cluster of up to
-// eight blocks: 512 elements of 16 lines a block, or 1024, so 8192 in all. What a block has found
-// of its lines the others read in its shared memory. So an operand is read once, where `extremes`
-// and `turned` read it twice. On sm_90 alone, and not under cpu_emulator.
+// mn_major_cluster: splits an MN-major operand as `mn_major` does, but with a cluster of up to
+// eight blocks: 512 or 1024 elements of 16 rows per block, so up to 8192 in all. The blocks read
+// each other's AbsMinMax through distributed shared memory. So an operand is read once, where the
+// two launches `minmax` and `mn_major_pass2` read it twice. For sm_90 only, and not under
+// cpu_emulator.
 //
-// The extremes are combined by a thread a line: by shuffles in all warps, as in `columns`, nvcc put
-// them into local memory, and it took twice as long.
+//   each block: load Fragments -> AbsMinMax of its share of K -> shared memory
+//   cluster_sync               -> AbsMinMax of all blocks (DSMEM) -> RowScales
+//   each block: hi, lo of its share to memory
+//
+// One thread per row combines the results of the blocks. When all warps did so by shuffles, as in
+// `mn_major`, nvcc put them into local memory, and the kernel took twice as long.
 #include "device/cluster.h"
 #include "device/dsmem.h"
 #include "device/pdl.h"
 #include "device/target.h"
+#include "gemm/fp16x3/split_fragment.h"
 #include "gemm/fp16x3/split_kernels.h"
-#include "gemm/fp16x3/split_share.h"
 #include "gemm/fp16x3/split_shared_minmax.h"
 
 namespace smem::gemm::fp16x3::split {
 inline namespace SMEM_BUILD {
 namespace {
 
-constexpr int MOST_BLOCKS = 8;  ///< of a cluster, on any sm_90
-/// Of an SM, by its registers.
-constexpr int blocks_at_once(int threads) { return threads > 256 ? 2 : 3; }
+constexpr int MAX_CLUSTER_SIZE = 8;  ///< on any sm_90
+/// Blocks per SM for which there are registers.
+constexpr int min_blocks_per_sm(int threads) { return threads > 256 ? 2 : 3; }
 
-/// Of a line, a block.
-constexpr int length_of(int threads) { return threads / ACROSS * OWN; }
-static_assert(length_of(512) * MOST_BLOCKS == LONGEST_LONG_COLUMN, "blocks for all elements");
+/// Elements along K per block.
+constexpr int block_k(int threads) { return threads / THREADS_MN * THREAD_K; }
+static_assert(block_k(512) * MAX_CLUSTER_SIZE == MN_MAJOR_CLUSTER_MAX_K, "blocks for all of K");
 
-struct LongColumns {
-  Split split;
-  int64_t padded_length;
-  uint32_t part_tiles;  ///< of LINES lines, those of a part
-  uint32_t blocks;      ///< of a cluster
+struct ClusterSplitParams {
+  SplitOperand operand;
+  int64_t padded_k;
+  uint32_t slice_tiles;  ///< tiles of TILE_MN rows per k slice
+  uint32_t cluster_size;
 };
 
-template <bool WIDE, int THREADS>
-__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), blocks_at_once(THREADS))
-    long_columns_kernel(const __grid_constant__ LongColumns columns) {
+template <bool VECTORIZED, int THREADS>
+__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS),
+                                  min_blocks_per_sm(THREADS))
+    split_mn_major_cluster_kernel(const __grid_constant__ ClusterSplitParams params) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  __shared__ SharedExtremes<THREADS / 32, LINES> of_warps;
-  __shared__ Tile<Extremes, 1, LINES> of_block;
-  __shared__ Tile<int, 1, LINES> scales;
+  __shared__ SharedMinMax<THREADS / 32, TILE_MN> warp_minmax;
+  __shared__ Tile<AbsMinMax, 1, TILE_MN> block_minmax;
+  __shared__ Tile<int, 1, TILE_MN> scales;
   launch_dependent_grids();
-  const int thread = threadIdx.x, in_tile = thread % ACROSS * RUN;
-  const uint32_t cluster = blockIdx.x / columns.blocks, rank = block_rank_in_cluster();
-  const uint32_t index = cluster / columns.part_tiles;
-  const int64_t first_line = int64_t{cluster - index * columns.part_tiles} * LINES;
-  const Share<WIDE> share(columns.split, Part(columns.split, index), index, first_line + in_tile,
-                          static_cast<int>(rank) * length_of(THREADS) + thread / ACROSS * OWN);
+  const int thread = threadIdx.x, row_in_tile = thread % THREADS_MN * VEC_SIZE;
+  const uint32_t cluster = blockIdx.x / params.cluster_size, rank = block_rank_in_cluster();
+  const uint32_t slice_index = cluster / params.slice_tiles;
+  const int64_t tile_row = int64_t{cluster - slice_index * params.slice_tiles} * TILE_MN;
+  const Fragment<VECTORIZED> fragment(
+      params.operand, KSlice(params.operand, slice_index), slice_index, tile_row + row_in_tile,
+      static_cast<int>(rank) * block_k(THREADS) + thread / THREADS_MN * THREAD_K);
 
-  Extremes of_lines[RUN];
-  share.find_extremes(of_lines);
-  if (thread % 32 < ACROSS) of_warps.store(thread / 32, in_tile, of_lines);
+  AbsMinMax minmax[VEC_SIZE];
+  fragment.warp_minmax(minmax);
+  if (thread % 32 < THREADS_MN) warp_minmax.store(thread / 32, row_in_tile, minmax);
   __syncthreads();
-  if (thread < LINES) of_block(0, thread) = of_warps.of_all(thread);
+  if (thread < TILE_MN) block_minmax(0, thread) = warp_minmax.over_warps(thread);
   cluster_sync();
-  if (thread < LINES) {
-    Extremes of_line;
+  if (thread < TILE_MN) {
+    AbsMinMax row_minmax;
 #pragma unroll 8
-    for (uint32_t block = 0; block < columns.blocks; ++block) {
-      of_line.add(*map_shared_rank(of_block.at(0, thread), block));
+    for (uint32_t block = 0; block < params.cluster_size; ++block) {
+      row_minmax.merge(*map_shared_rank(block_minmax.at(0, thread), block));
     }
-    scales(0, thread) = scale_of(of_line).code();
+    scales(0, thread) = row_scale_of(row_minmax).pack();
   }
   cluster_arrive();
   __syncthreads();
-  share.store_halves(load_vector<RUN>(scales.at(0, in_tile)), columns.padded_length);
+  fragment.store_hi_lo(load_vector<VEC_SIZE>(scales.at(0, row_in_tile)), params.padded_k);
   cluster_wait();
   wait_on_dependent_grids();
 #endif
 }
 
 template <int THREADS>
-void launch_long_columns(const Split& split, const Device& device, bool launch_with_pdl) {
-  const int64_t tiles = ceil_div(split.lines, LINES);
-  const int64_t blocks = ceil_div(split.part_length, length_of(THREADS));
-  if (split.all_parts() == 0) return;
+void launch_mn_major_cluster(const SplitOperand& operand, const Device& device,
+                             bool launch_with_pdl) {
+  const int64_t tiles = ceil_div(operand.mn, TILE_MN);
+  const int64_t cluster_size = ceil_div(operand.k_slice_length, block_k(THREADS));
+  if (operand.total_k_slices() == 0) return;
   cudaLaunchAttribute attributes[2]{};
   attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
+  attributes[0].val.clusterDim = {static_cast<unsigned>(cluster_size), 1, 1};
   attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(tiles * split.all_parts() * blocks));
+  config.gridDim = dim3(static_cast<unsigned>(tiles * operand.total_k_slices() * cluster_size));
   config.blockDim = dim3(THREADS);
   config.stream = static_cast<cudaStream_t>(device.stream);
   config.attrs = attributes;
   config.numAttrs = launch_with_pdl ? 2 : 1;
-  const bool wide = runs_are_wide(split, split.line_stride, split.lines, split.stride);
-  const LongColumns arguments{split, split.padded_length(), static_cast<uint32_t>(tiles),
-                              static_cast<uint32_t>(blocks)};
-  const auto kernel =
-      wide ? long_columns_kernel<true, THREADS> : long_columns_kernel<false, THREADS>;
-  check_launch(cudaLaunchKernelEx(&config, kernel, arguments), "split_long_columns");
+  const bool vectorized = can_vectorize(operand, operand.mn_stride, operand.mn, operand.k_stride);
+  const ClusterSplitParams params{
+      .operand = operand,
+      .padded_k = operand.padded_k(),
+      .slice_tiles = static_cast<uint32_t>(tiles),
+      .cluster_size = static_cast<uint32_t>(cluster_size),
+  };
+  const auto kernel = vectorized ? split_mn_major_cluster_kernel<true, THREADS>
+                                 : split_mn_major_cluster_kernel<false, THREADS>;
+  check_launch(cudaLaunchKernelEx(&config, kernel, params), "split_mn_major_cluster");
 }
 
 }  // namespace
 
 bool has_clusters(const Device& device) { return device.runs_sm90a(); }
 
-void long_columns(const Split& split, const Device& device, bool launch_with_pdl) {
-  if (split.part_length <= length_of(256) * MOST_BLOCKS) {
-    launch_long_columns<256>(split, device, launch_with_pdl);
+void mn_major_cluster(const SplitOperand& operand, const Device& device, bool launch_with_pdl) {
+  if (operand.k_slice_length <= block_k(256) * MAX_CLUSTER_SIZE) {
+    launch_mn_major_cluster<256>(operand, device, launch_with_pdl);
   } else {
-    launch_long_columns<512>(split, device, launch_with_pdl);
+    launch_mn_major_cluster<512>(operand, device, launch_with_pdl);
   }
 }
 

@@ -1,15 +1,35 @@
-// Warps that split columns of B on their way to those that multiply (skinny_m_kernel.h).
+// The producer of skinny_m_kernel.h: warps that load columns of B in float32, split them into hi
+// and lo, and store these to shared memory for the warps that multiply.
 //
-// The power of two of a column depends on all of it, and B is to be read once. So a column is split
-// by the largest of its elements so far, and whoever multiplies scales what has been added when
-// that grows: halves of numbers that they carry do not depend on the power of two, nor do sums of
-// their products, but for numbers in the last binade of scale.h. Where a column has one that comes
-// near to that, a warp reads all of the column, to know the power of two from then on. Of normally
-// distributed numbers about 2^-25 do, most matrices of a large model's layer. A tile whose columns
-// were split otherwise than scale.h has it, as its largest elements came late, or are far from 1,
-// is computed again.
+// The speculation. A column's power of two depends on its largest element, but B is to be read only
+// once. So a stage is split with the power of two of the largest element so far (RunningScale):
 //
-// This is most of the kernel's instructions, 9 an element; 20 bound it at 40% of the bandwidth.
+//   1. When amax grows, the column's scale_exponent falls by d. The producer passes the factor 2^-d
+//      with the stage, and the consumers multiply their accumulators by it first.
+//   2. Invariant: the bits of the result are those of a split by the final scale. hi and lo of a
+//      represented element do not depend on the power of two, nor do the accumulators, except for
+//      elements whose scaled exponent is MIN_EXPONENT (scale.h), as lo is rounded more coarsely
+//      among fp16's subnormal numbers.
+//   3. When an element comes near to that (may_become_outlier), the warp reads the rest of the
+//      column ahead. From then on the column's scale is final: its elements are split as scale.h
+//      says, and an outlier is stored and zeroed. About 2^-25 of normally distributed elements make
+//      a warp read ahead; most matrices of a large model's layer have a few.
+//   4. At the end of a tile, is_valid() checks each column: the scale is the final one, and nothing
+//      that was split before step 3 is outside the range under it. This fails if the largest
+//      elements came late, or are so far from 1 that the exponent was clamped. Then the tile is
+//      flagged in RecomputeFlags and computed again: `measure` reads its columns for their final
+//      scales, and split_stage<FINAL = true> splits by these.
+//
+// Data flow of a thread, LOAD_STAGES deep:
+//
+//   B --cp.async--> raw ring (own vectors) --> registers --> amax, split --> stage of hi, lo
+//   (shared)
+//
+// The threads read only what they have loaded themselves, so the raw ring needs no barriers.
+//
+// This code makes most of the kernel's instructions, 9 per element. At 20 they limited the kernel
+// to 40% of the memory bandwidth. LOAD_STAGES and the thread maps in b_layout.h may be changed
+// without a change of the results.
 #pragma once
 
 #include "device/cp_async.h"
@@ -20,360 +40,351 @@
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 
-using split::Extremes;
-using split::Run;
-using split::Scale;
+using split::AbsMinMax;
+using split::FloatVec;
+using split::RowScale;
 
-/// A thread of those that split a tile of columns. LOADS: stages under way from memory, 8 KB of a
-/// group of columns each.
-template <typename Lie, int COLUMN_GROUPS, int LOADS>
-struct Splitter {
-  static constexpr int THREADS = COLUMN_GROUPS * Lie::WARPS * 32;
-  static constexpr int RAW_BYTES = LOADS * Lie::VECTORS * THREADS * int{sizeof(Run)};
-  static constexpr int COLS = COLUMN_GROUPS * COLUMNS;
+/// A producer thread for a tile of COLUMN_GROUPS groups of columns. LOAD_STAGES stages are in
+/// flight from memory, 8 KB per group each.
+template <typename BLayout, int COLUMN_GROUPS, int LOAD_STAGES>
+struct SplitProducer {
+  static constexpr int THREADS = COLUMN_GROUPS * BLayout::WARPS * 32;
+  static constexpr int RAW_BYTES = LOAD_STAGES * BLayout::VECS * THREADS * int{sizeof(FloatVec)};
+  static constexpr int TILE_N = COLUMN_GROUPS * GROUP_COLS;
 
-  /// `tiles`: of a part. `stages`: of K, if that is one part.
-  __device__ __forceinline__ Splitter(const split::Split& b, unsigned tiles, int stages, Run* raw)
+  /// `tiles` per k slice; `stages` along K if there is one slice. `raw` is the ring in shared
+  /// memory.
+  __device__ __forceinline__ SplitProducer(const split::SplitOperand& b, unsigned tiles, int stages,
+                                           FloatVec* raw)
       : b(b),
         tiles(tiles),
         stages(stages),
-        lie(threadIdx.x / 32 % Lie::WARPS, threadIdx.x % 32),
-        column(threadIdx.x / 32 / Lie::WARPS * COLUMNS + lie.column),
+        layout(threadIdx.x / 32 % BLayout::WARPS, threadIdx.x % 32),
+        column(threadIdx.x / 32 / BLayout::WARPS * GROUP_COLS + layout.column),
         raw(raw + threadIdx.x) {}
 
-  /// Begins to load: of all parts' tiles every `step`th from `tile` on, below `end`. What is
-  /// taken of them must be all.
-  __device__ __forceinline__ void load_from(unsigned tile, unsigned step, unsigned end) {
-    loading = tile;
-    loading_step = step;
-    loading_end = end;
-    slot = 0;
-    go_to_loading();
-    for (int i = 0; i < LOADS; ++i) {
-      load_next();
-      if (++slot == LOADS) slot = 0;
+  /// Starts to load every `step`-th tile from `tile` on, below `end`; tiles are counted over all k
+  /// slices. All stages of these tiles must be consumed before the next call.
+  __device__ __forceinline__ void prefetch(unsigned tile, unsigned step, unsigned end) {
+    load_tile = tile;
+    load_tile_step = step;
+    load_tile_end = end;
+    raw_stage = 0;
+    begin_load_tile();
+    for (int i = 0; i < LOAD_STAGES; ++i) {
+      load_next_stage();
+      if (++raw_stage == LOAD_STAGES) raw_stage = 0;
     }
   }
 
-  /// Begins with the next tile that is loaded.
+  /// Starts with the next tile that was prefetched.
   __device__ __forceinline__ void begin_tile(unsigned tile) {
-    at = line_of(tile);
+    current = position_of(tile);
 #pragma unroll
-    for (SoFar& all : so_far) all = {};
+    for (RunningScale& scale : running) scale = {};
   }
 
-  /// Splits a stage into `to`, a column COLUMN_BYTES, and leaves in `factors` what sums so far are
-  /// to be multiplied with. KNOWN: after `measure`.
-  template <bool KNOWN>
-  __device__ __forceinline__ void split_stage(int stage, unsigned char* to, float* factors,
+  /// Splits the next stage into `dst`, COLUMN_BYTES per column, when the barrier `empty` allows it.
+  /// Stores to `factors` by what the consumers must multiply each column's accumulators. FINAL:
+  /// `measure` has found the scales.
+  template <bool FINAL>
+  __device__ __forceinline__ void split_stage(int stage, unsigned char* dst, float* factors,
                                               Barrier& empty, uint32_t parity) {
-    Run runs[Lie::VECTORS];
-    take(runs);
-    float factor[Lie::LINES];
-    if constexpr (KNOWN) {
+    FloatVec vecs[BLayout::VECS];
+    consume_raw_stage(vecs);
+    float factor[BLayout::COLS];
+    if constexpr (FINAL) {
 #pragma unroll
-      for (int i = 0; i < Lie::LINES; ++i) leave_out_short(runs, stage, i, scales[i]);
+      for (int c = 0; c < BLayout::COLS; ++c) extract_outlier(vecs, stage, c, scales[c]);
     } else {
-      take_in(runs, stage, factor);
+      update_scales(vecs, stage, factor);
     }
     empty.wait(parity);
-    to += column * COLUMN_BYTES + lie.along * int{sizeof(half)};
+    dst += column * COLUMN_BYTES + layout.k * int{sizeof(half)};
 #pragma unroll
-    for (int i = 0; i < Lie::LINES; ++i, to += COLUMN_BYTES) {
+    for (int c = 0; c < BLayout::COLS; ++c, dst += COLUMN_BYTES) {
 #pragma unroll
-      for (int p = 0; p < PIECES; ++p) {
-        using Part = Vector<half, Lie::ELEMENTS>;
-        const auto elements = elements_of(runs, i, p);
-        Part hi, lo;
-        if constexpr (KNOWN) {
-          const split::Halves<Lie::ELEMENTS> halves(elements, scales[i]);
-          hi = halves.hi;
-          lo = halves.lo;
+      for (int k_block = 0; k_block < STAGE_K_BLOCKS; ++k_block) {
+        using HalfVec = Vector<half, BLayout::ELEMENTS>;
+        const auto elements = elements_of(vecs, c, k_block);
+        HalfVec hi, lo;
+        if constexpr (FINAL) {
+          const split::HiLo<BLayout::ELEMENTS> result(elements, scales[c]);
+          hi = result.hi;
+          lo = result.lo;
         } else {
-          split_elements(elements, so_far[i].up, hi, lo);
+          split_represented(elements, running[c].scale_exponent, hi, lo);
         }
-        *reinterpret_cast<Part*>(to + p * PIECE_BYTES) = hi;
-        *reinterpret_cast<Part*>(to + p * PIECE_BYTES + PIECE_BYTES / 2) = lo;
+        *reinterpret_cast<HalfVec*>(dst + k_block * K_BLOCK_BYTES) = hi;
+        *reinterpret_cast<HalfVec*>(dst + k_block * K_BLOCK_BYTES + K_BLOCK_BYTES / 2) = lo;
       }
-      if (lie.along == 0) factors[column + i] = KNOWN ? 1 : factor[i];
+      if (layout.k == 0) factors[column + c] = FINAL ? 1 : factor[c];
     }
   }
 
-  /// After the last stage: stores the columns' scales, in `codes` too, and says whether the
-  /// thread's hold. KNOWN: as for split_stage.
-  template <bool KNOWN>
-  __device__ __forceinline__ bool finish(int* codes) {
-    bool hold = true;
+  /// To be called after the last stage of a tile. Stores the scales of the columns, also packed to
+  /// `packed_scales` for the consumers. Returns whether those of the thread's columns are valid.
+  template <bool FINAL>
+  __device__ __forceinline__ bool finish_tile(int* packed_scales) {
+    bool are_valid = true;
 #pragma unroll
-    for (int i = 0; i < Lie::LINES; ++i) {
-      if constexpr (!KNOWN) {
-        SoFar& all = so_far[i];
+    for (int c = 0; c < BLayout::COLS; ++c) {
+      if constexpr (!FINAL) {
+        RunningScale& scale = running[c];
 #pragma unroll
-        for (int step = Lie::FIRST_STEP; step <= Lie::LAST_STEP; step *= 2) {
-          all.twice_least_less_one =
-              min(all.twice_least_less_one, __shfl_xor_sync(~0u, all.twice_least_less_one, step));
+        for (int mask = BLayout::FIRST_XOR; mask <= BLayout::LAST_XOR; mask *= 2) {
+          scale.amin_key = min(scale.amin_key, __shfl_xor_sync(~0u, scale.amin_key, mask));
         }
-        hold &= all.holds();
-        scales[i] = {all.largest == 0 ? 0 : all.up, all.mark};
+        are_valid &= scale.is_valid();
+        scales[c] = {scale.amax == 0 ? 0 : scale.scale_exponent, scale.status};
       }
-      if (lie.along > 0) continue;
-      codes[column + i] = scales[i].code();
-      if (at.line + i < b.lines) split::store_scale(b, at.first_line + at.line + i, scales[i]);
+      if (layout.k > 0) continue;
+      packed_scales[column + c] = scales[c].pack();
+      if (current.col + c < b.mn) {
+        split::store_row_scale(b, current.slice_first_row + current.col + c, scales[c]);
+      }
     }
-    return hold;
+    return are_valid;
   }
 
-  /// Reads a tile's columns for their scales alone.
+  /// Reads the columns of a tile only to find their final scales.
   __device__ __forceinline__ void measure(unsigned tile, int stages) {
-    Extremes extremes[Lie::LINES];
-    load_from(tile, 1, tile + 1);
+    AbsMinMax minmax[BLayout::COLS];
+    prefetch(tile, 1, tile + 1);
     for (int stage = 0; stage < stages; ++stage) {
-      Run runs[Lie::VECTORS];
-      take(runs);
+      FloatVec vecs[BLayout::VECS];
+      consume_raw_stage(vecs);
 #pragma unroll
-      for (int i = 0; i < Lie::LINES; ++i) {
+      for (int c = 0; c < BLayout::COLS; ++c) {
 #pragma unroll
-        for (int p = 0; p < PIECES; ++p) {
-          for (const float element : elements_of(runs, i, p).lane) extremes[i].add(element);
+        for (int k_block = 0; k_block < STAGE_K_BLOCKS; ++k_block) {
+          for (const float element : elements_of(vecs, c, k_block).lane) minmax[c].include(element);
         }
       }
     }
 #pragma unroll
-    for (int i = 0; i < Lie::LINES; ++i) {
-      scales[i] = split::scale_of(extremes[i].over_lanes(2 * Lie::LAST_STEP, Lie::FIRST_STEP));
+    for (int c = 0; c < BLayout::COLS; ++c) {
+      scales[c] =
+          split::row_scale_of(minmax[c].warp_reduce(2 * BLayout::LAST_XOR, BLayout::FIRST_XOR));
     }
   }
 
  private:
-  /// The thread's first column of a tile.
-  struct Line {
-    int64_t line;        ///< in its part of B, whose ...
-    int64_t first_line;  ///< ... first line, elements and length these are
-    const float* begin;
-    int length;
+  /// Where a tile is in B, for this thread.
+  struct TilePosition {
+    int64_t col;              ///< the thread's first column
+    int64_t slice_first_row;  ///< the number of the k slice's first column among the results
+    const float* src;         ///< the k slice's first element
+    int length;               ///< of the k slice, with split-K
   };
 
-  const split::Split& b;
+  const split::SplitOperand& b;
   unsigned tiles;
   int stages;
-  Lie lie;
-  int column;  ///< the thread's first in a tile
-  Run* raw;    ///< the thread's places: of vector v of slot s at (s * VECTORS + v) * THREADS
-  Line at;
-  SoFar so_far[Lie::LINES];
-  Scale scales[Lie::LINES];
+  BLayout layout;
+  int column;     ///< the thread's first in a tile
+  FloatVec* raw;  ///< vector v of stage s of the ring is at (s * VECS + v) * THREADS
+  TilePosition current;
+  RunningScale running[BLayout::COLS];
+  RowScale scales[BLayout::COLS];
 
-  // What is loaded next: into which slot, which is the one that has been under way for longest, ...
-  int slot;
-  unsigned loading, loading_step, loading_end;  ///< ... of which tile, ...
-  const float* from;                            ///< ... the thread's first element there, ...
-  int left;     ///< ... and the elements along K from there on, if its columns exist,
-  int to_load;  ///< in so many stages
+  // What is loaded next.
+  int raw_stage;  ///< the oldest stage in flight, which the next load replaces
+  unsigned load_tile, load_tile_step, load_tile_end;
+  const float* load_src;  ///< the thread's first element of the stage
+  int load_k_left;       ///< elements along K from there on, 0 if the thread's columns do not exist
+  int load_stages_left;  ///< in the tile
 
-  __device__ __forceinline__ Line line_of(unsigned tile) const {
-    const unsigned index = tile / tiles;
-    const int64_t line = int64_t{tile - index * tiles} * COLS + column,
-                  first_line = index * b.lines;
-    if constexpr (Lie::IN_PARTS) {
-      const split::Part part(b, index);
-      return {line, first_line, part.from, static_cast<int>(part.length)};
+  __device__ __forceinline__ TilePosition position_of(unsigned tile) const {
+    const unsigned slice_index = tile / tiles;
+    const int64_t col = int64_t{tile - slice_index * tiles} * TILE_N + column,
+                  slice_first_row = slice_index * b.mn;
+    if constexpr (BLayout::SPLIT_K) {
+      const split::KSlice slice(b, slice_index);
+      return {col, slice_first_row, slice.src, static_cast<int>(slice.length)};
     }
-    return {line, first_line, b.from + index * b.member_stride, 0};
+    return {col, slice_first_row, b.src + slice_index * b.batch_stride, 0};
   }
 
-  /// Along K, in the part.
-  __device__ __forceinline__ int length_at(const Line& at) const {
-    return Lie::IN_PARTS ? at.length : static_cast<int>(b.length);
+  /// The length of K, or of the k slice.
+  __device__ __forceinline__ int length_of(const TilePosition& position) const {
+    return BLayout::SPLIT_K ? position.length : static_cast<int>(b.k);
   }
 
-  __device__ __forceinline__ Run* place(int vector) const {
-    return raw + (slot * Lie::VECTORS + vector) * THREADS;
+  __device__ __forceinline__ FloatVec* raw_vec(int vec) const {
+    return raw + (raw_stage * BLayout::VECS + vec) * THREADS;
   }
 
-  __device__ __forceinline__ void go_to_loading() {
-    const Line to = line_of(loading);
-    from = to.begin + to.line * b.line_stride + lie.along * b.stride;
-    left = to.line < b.lines ? length_at(to) - lie.along : 0;
-    to_load = Lie::IN_PARTS ? ceil_div(to.length, STAGE_K) : stages;
+  __device__ __forceinline__ void begin_load_tile() {
+    const TilePosition position = position_of(load_tile);
+    load_src = position.src + position.col * b.mn_stride + layout.k * b.k_stride;
+    load_k_left = position.col < b.mn ? length_of(position) - layout.k : 0;
+    load_stages_left = BLayout::SPLIT_K ? ceil_div(position.length, STAGE_K) : stages;
   }
 
-  /// Begins to load the next stage, if there is one.
-  __device__ __forceinline__ void load_next() {
-    if (loading < loading_end) {
+  /// Starts to load the next stage, if there is one.
+  __device__ __forceinline__ void load_next_stage() {
+    if (load_tile < load_tile_end) {
 #pragma unroll
-      for (int v = 0; v < Lie::VECTORS; ++v) {
+      for (int v = 0; v < BLayout::VECS; ++v) {
 #pragma unroll
-        for (int e = 0; e < RUN; e += Lie::WIDTH) {
-          const bool inside = Lie::k_of(v) + e < left;
-          cp_async<Lie::WIDTH>(place(v)->lane + e,
-                                 inside ? from + Lie::offset_of(v, b.stride) + e : b.from,
-                                 inside ? Lie::WIDTH : 0);
+        for (int e = 0; e < VEC_SIZE; e += BLayout::COPY_ELEMENTS) {
+          const bool exists = BLayout::k_of(v) + e < load_k_left;
+          cp_async<BLayout::COPY_ELEMENTS>(
+              raw_vec(v)->lane + e,
+              exists ? load_src + BLayout::offset_of(v, b.k_stride) + e : b.src,
+              exists ? BLayout::COPY_ELEMENTS : 0);
         }
       }
-      from += STAGE_K * b.stride;
-      left -= STAGE_K;
-      if (--to_load == 0) {
-        loading += loading_step;
-        go_to_loading();
+      load_src += STAGE_K * b.k_stride;
+      load_k_left -= STAGE_K;
+      if (--load_stages_left == 0) {
+        load_tile += load_tile_step;
+        begin_load_tile();
       }
     }
     cp_async_commit();
   }
 
-  /// The next stage's elements, whose places another one takes.
-  __device__ __forceinline__ void take(Run (&runs)[Lie::VECTORS]) {
-    cp_async_wait<LOADS - 1>();
+  /// Waits for the oldest stage of the ring, moves it to registers, and loads another one there.
+  __device__ __forceinline__ void consume_raw_stage(FloatVec (&vecs)[BLayout::VECS]) {
+    cp_async_wait<LOAD_STAGES - 1>();
 #pragma unroll
-    for (int v = 0; v < Lie::VECTORS; ++v) runs[v] = *place(v);
-    load_next();
-    if (++slot == LOADS) slot = 0;
+    for (int v = 0; v < BLayout::VECS; ++v) vecs[v] = *raw_vec(v);
+    load_next_stage();
+    if (++raw_stage == LOAD_STAGES) raw_stage = 0;
   }
 
-  __device__ __forceinline__ static Vector<float, Lie::ELEMENTS> elements_of(
-      const Run (&runs)[Lie::VECTORS], int i, int piece) {
-    Vector<float, Lie::ELEMENTS> elements;
+  __device__ __forceinline__ static Vector<float, BLayout::ELEMENTS> elements_of(
+      const FloatVec (&vecs)[BLayout::VECS], int c, int k_block) {
+    Vector<float, BLayout::ELEMENTS> elements;
 #pragma unroll
-    for (int e = 0; e < Lie::ELEMENTS; ++e) elements.lane[e] = Lie::element(runs, i, piece, e);
+    for (int e = 0; e < BLayout::ELEMENTS; ++e) {
+      elements.lane[e] = BLayout::element(vecs, c, k_block, e);
+    }
     return elements;
   }
 
-  /// Takes in a stage's elements, of which it leaves out short ones; `factor`: by what the columns'
-  /// scales change.
-  __device__ __forceinline__ void take_in(Run (&runs)[Lie::VECTORS], int stage,
-                                          float (&factor)[Lie::LINES]) {
-    uint32_t twice_least_less_one[Lie::LINES];
-    int before[Lie::LINES];
-    bool are_doubtful = false;
+  /// Updates the running scales by a stage's elements, makes them final and extracts outliers where
+  /// that is necessary (step 3 above). `factor`: the factors of the scales' changes.
+  __device__ __forceinline__ void update_scales(FloatVec (&vecs)[BLayout::VECS], int stage,
+                                                float (&factor)[BLayout::COLS]) {
+    uint32_t amin_key[BLayout::COLS];
+    int previous_exponent[BLayout::COLS];
+    bool may_have_outlier = false;
 #pragma unroll
-    for (int i = 0; i < Lie::LINES; ++i) {
-      before[i] = so_far[i].up;
-      twice_least_less_one[i] = take_in_column(runs, i);
-      are_doubtful |= so_far[i].is_doubtful(twice_least_less_one[i]);
+    for (int c = 0; c < BLayout::COLS; ++c) {
+      previous_exponent[c] = running[c].scale_exponent;
+      amin_key[c] = update_column(vecs, c);
+      may_have_outlier |= running[c].may_become_outlier(amin_key[c]);
     }
-    if (__any_sync(~0u, are_doubtful)) look_ahead(runs, stage, twice_least_less_one);
+    if (__any_sync(~0u, may_have_outlier)) finalize_scales(vecs, stage, amin_key);
 #pragma unroll
-    for (int i = 0; i < Lie::LINES; ++i) {
-      SoFar& all = so_far[i];
-      if (!all.is_known) {
-        all.twice_least_less_one = min(all.twice_least_less_one, twice_least_less_one[i]);
-      }
-      factor[i] = split::power_of_two(max(all.up - before[i], -126));
+    for (int c = 0; c < BLayout::COLS; ++c) {
+      RunningScale& scale = running[c];
+      if (!scale.is_final) scale.amin_key = min(scale.amin_key, amin_key[c]);
+      // The factor must be a normal number. If the scale falls by more than 126 binades, either the
+      // accumulators are zero or is_valid() will fail.
+      factor[c] = split::power_of_two(max(scale.scale_exponent - previous_exponent[c], -126));
     }
   }
 
-  /// Scales by a stage's elements of a column; returns twice the thread's least, less one.
-  __device__ __forceinline__ uint32_t take_in_column(const Run (&runs)[Lie::VECTORS], int i) {
-    SoFar& all = so_far[i];
-    // As signed numbers positive ones are largest, as unsigned ones negative ones.
-    uint32_t largest = all.largest, twice_least_less_one = ~0u;
-    int positive = 0;
+  /// Updates a column's scale. Returns the smallest magnitude key of the thread's elements.
+  __device__ __forceinline__ uint32_t update_column(const FloatVec (&vecs)[BLayout::VECS], int c) {
+    RunningScale& scale = running[c];
+    // Three-way maxima, without masking the sign of each element: among signed numbers a positive
+    // float is the largest, among unsigned ones the negative float of the largest magnitude.
+    uint32_t max_unsigned = scale.amax, amin_key = ~0u;
+    int max_signed = 0;
 #pragma unroll
-    for (int p = 0; p < PIECES; ++p) {
+    for (int k_block = 0; k_block < STAGE_K_BLOCKS; ++k_block) {
 #pragma unroll
-      for (int e = 0; e < Lie::ELEMENTS; e += 2) {
-        const uint32_t one = __float_as_uint(Lie::element(runs, i, p, e));
-        const uint32_t other = __float_as_uint(Lie::element(runs, i, p, e + 1));
-        largest = __vimax3_u32(largest, one, other);
-        positive = __vimax3_s32(positive, static_cast<int>(one), static_cast<int>(other));
-        twice_least_less_one = __vimin3_u32(twice_least_less_one, one + one - 1, other + other - 1);
+      for (int e = 0; e < BLayout::ELEMENTS; e += 2) {
+        const uint32_t x = __float_as_uint(BLayout::element(vecs, c, k_block, e));
+        const uint32_t y = __float_as_uint(BLayout::element(vecs, c, k_block, e + 1));
+        max_unsigned = __vimax3_u32(max_unsigned, x, y);
+        max_signed = __vimax3_s32(max_signed, static_cast<int>(x), static_cast<int>(y));
+        amin_key = __vimin3_u32(amin_key, x + x - 1, y + y - 1);
       }
     }
-    all.largest = max(largest & ~(1u << 31), max(all.largest, static_cast<uint32_t>(positive)));
+    scale.amax =
+        max(max_unsigned & ~(1u << 31), max(scale.amax, static_cast<uint32_t>(max_signed)));
 #pragma unroll
-    for (int step = Lie::FIRST_STEP; step <= Lie::LAST_STEP; step *= 2) {
-      all.largest = max(all.largest, __shfl_xor_sync(~0u, all.largest, step));
+    for (int mask = BLayout::FIRST_XOR; mask <= BLayout::LAST_XOR; mask *= 2) {
+      scale.amax = max(scale.amax, __shfl_xor_sync(~0u, scale.amax, mask));
     }
-    all.scale_again();
-    return twice_least_less_one;
+    scale.update();
+    return amin_key;
   }
 
-  /// Learns of columns with doubtful elements all that there is, and leaves out those that are
-  /// short. By a whole warp.
-  __device__ __forceinline__ void look_ahead(Run (&runs)[Lie::VECTORS], int stage,
-                                             const uint32_t (&twice_least_less_one)[Lie::LINES]) {
+  /// By a whole warp: reads the rest of each column that may have an outlier in this stage, makes
+  /// its scale final, and extracts the outliers of the stage.
+  __device__ __forceinline__ void finalize_scales(FloatVec (&vecs)[BLayout::VECS], int stage,
+                                                  const uint32_t (&amin_key)[BLayout::COLS]) {
 #pragma unroll
-    for (int i = 0; i < Lie::LINES; ++i) {
-      SoFar& all = so_far[i];
-      unsigned asking =
-          __ballot_sync(~0u, !all.is_known && all.is_doubtful(twice_least_less_one[i]));
-      while (asking) {
-        const int asked = __shfl_sync(~0u, column, __ffs(asking) - 1);
-        const Extremes rest = extremes_of_rest(at.line - column + asked + i, stage);
-        if (column == asked) all.learn(rest);
-        asking &= ~__ballot_sync(~0u, column == asked);
+    for (int c = 0; c < BLayout::COLS; ++c) {
+      RunningScale& scale = running[c];
+      unsigned requests =
+          __ballot_sync(~0u, !scale.is_final && scale.may_become_outlier(amin_key[c]));
+      while (requests) {
+        const int requested = __shfl_sync(~0u, column, __ffs(requests) - 1);
+        const AbsMinMax rest = minmax_of_rest(current.col - column + requested + c, stage);
+        if (column == requested) scale.finalize(rest);
+        requests &= ~__ballot_sync(~0u, column == requested);
       }
     }
-    const int first = lie.along + stage * STAGE_K;
-    const int left = at.line < b.lines ? length_at(at) - first : 0;
-    const float* const again = at.begin + at.line * b.line_stride + first * b.stride;
+    // minmax_of_rest needs the registers of `vecs`, so the stage's elements are read again.
+    const int k_begin = layout.k + stage * STAGE_K;
+    const int k_left = current.col < b.mn ? length_of(current) - k_begin : 0;
+    const float* const src = current.src + current.col * b.mn_stride + k_begin * b.k_stride;
 #pragma unroll
-    for (int v = 0; v < Lie::VECTORS; ++v) {
+    for (int v = 0; v < BLayout::VECS; ++v) {
 #pragma unroll
-      for (int e = 0; e < RUN; e += Lie::WIDTH) {
-        using Loaded = Vector<float, Lie::WIDTH>;
-        *reinterpret_cast<Loaded*>(runs[v].lane + e) =
-            Lie::k_of(v) + e < left
-                ? load_vector<Lie::WIDTH>(again + Lie::offset_of(v, b.stride) + e)
+      for (int e = 0; e < VEC_SIZE; e += BLayout::COPY_ELEMENTS) {
+        using Loaded = Vector<float, BLayout::COPY_ELEMENTS>;
+        *reinterpret_cast<Loaded*>(vecs[v].lane + e) =
+            BLayout::k_of(v) + e < k_left
+                ? load_vector<BLayout::COPY_ELEMENTS>(src + BLayout::offset_of(v, b.k_stride) + e)
                 : Loaded{};
       }
     }
 #pragma unroll
-    for (int i = 0; i < Lie::LINES; ++i) {
-      leave_out_short(runs, stage, i, {so_far[i].up, so_far[i].mark});
+    for (int c = 0; c < BLayout::COLS; ++c) {
+      extract_outlier(vecs, stage, c, {running[c].scale_exponent, running[c].status});
     }
   }
 
-  /// Of a line's elements from a stage's first on, by a whole warp.
-  __device__ __forceinline__ Extremes extremes_of_rest(int64_t line, int stage) const {
-    constexpr int AT_ONCE = RUN * Lie::VECTORS;  // in the registers of `runs`, loaded again after
-    const int lane = threadIdx.x % 32, length = length_at(at);
-    const float* from = at.begin + line * b.line_stride + (stage * STAGE_K + lane) * b.stride;
-    Extremes extremes;
+  /// By a whole warp: the AbsMinMax of a column's elements from the beginning of a stage on.
+  __device__ __forceinline__ AbsMinMax minmax_of_rest(int64_t col, int stage) const {
+    constexpr int LOADS = VEC_SIZE * BLayout::VECS;  // in flight per thread
+    const int lane = threadIdx.x % 32, length = length_of(current);
+    const float* src = current.src + col * b.mn_stride + (stage * STAGE_K + lane) * b.k_stride;
+    AbsMinMax minmax;
 #pragma unroll 1
-    for (int first = stage * STAGE_K + lane; first < length; first += 32 * AT_ONCE) {
-      float elements[AT_ONCE];
+    for (int k = stage * STAGE_K + lane; k < length; k += 32 * LOADS) {
+      float elements[LOADS];
 #pragma unroll
-      for (int i = 0; i < AT_ONCE; ++i, from += 32 * b.stride) {
-        elements[i] = first + 32 * i < length ? load(from) : 0.0f;
+      for (int i = 0; i < LOADS; ++i, src += 32 * b.k_stride) {
+        elements[i] = k + 32 * i < length ? load(src) : 0.0f;
       }
 #pragma unroll
-      for (const float element : elements) extremes.add(element);
+      for (const float element : elements) minmax.include(element);
     }
-    return extremes.over_lanes(32);
+    return minmax.warp_reduce(32);
   }
 
-  /// As Halves does, for elements that are carried.
-  __device__ __forceinline__ static void split_elements(
-      const Vector<float, Lie::ELEMENTS>& elements, int up, Vector<half, Lie::ELEMENTS>& hi,
-      Vector<half, Lie::ELEMENTS>& lo) {
-    constexpr float LIFT = 1 << split::LO_SHIFT;
-    const float scale = split::power_of_two(up), lifted = split::power_of_two(up + split::LO_SHIFT);
+  /// If the column's status is ONE_OUTLIER and the outlier is in this stage, stores and zeroes it.
+  __device__ __forceinline__ void extract_outlier(FloatVec (&vecs)[BLayout::VECS], int stage, int c,
+                                                  RowScale scale) const {
+    if (scale.status != split::ONE_OUTLIER) return;
+    const int64_t k_begin = int64_t{stage} * STAGE_K + layout.k;
 #pragma unroll
-    for (int e = 0; e < Lie::ELEMENTS; e += 2) {
-      const float one = elements.lane[e], other = elements.lane[e + 1];
-      const half2 high = __floats2half2_rn(one * scale, other * scale);
-      const float2 held = __half22float2(high);
-      const half2 low =
-          __floats2half2_rn(fmaf(-LIFT, held.x, one * lifted), fmaf(-LIFT, held.y, other * lifted));
-      hi.lane[e] = __low2half(high);
-      hi.lane[e + 1] = __high2half(high);
-      lo.lane[e] = __low2half(low);
-      lo.lane[e + 1] = __high2half(low);
-    }
-  }
-
-  /// Stores what halves leave of a MENDED column, if it is in this stage, and takes it out.
-  __device__ __forceinline__ void leave_out_short(Run (&runs)[Lie::VECTORS], int stage, int i,
-                                                  Scale scale) const {
-    if (scale.mark != split::MENDED) return;
-    const int64_t first = int64_t{stage} * STAGE_K + lie.along;
+    for (int k_block = 0; k_block < STAGE_K_BLOCKS; ++k_block) {
 #pragma unroll
-    for (int p = 0; p < PIECES; ++p) {
-#pragma unroll
-      for (int e = 0; e < Lie::ELEMENTS; ++e) {
-        float& element = Lie::element(runs, i, p, e);
-        if (split::store_rest(b, at.first_line + at.line + i, first + p * split::PIECE + e, element,
-                              scale)) {
+      for (int e = 0; e < BLayout::ELEMENTS; ++e) {
+        float& element = BLayout::element(vecs, c, k_block, e);
+        if (split::store_if_outlier(b, current.slice_first_row + current.col + c,
+                                    k_begin + k_block * split::K_BLOCK + e, element, scale)) {
           element = 0;
         }
       }

@@ -1,4 +1,4 @@
-// The extremes of neighbouring lines in shared memory.
+// The AbsMinMax of neighbouring rows in shared memory.
 #pragma once
 
 #include "device/tile.h"
@@ -7,42 +7,43 @@
 namespace smem::gemm::fp16x3::split {
 inline namespace SMEM_BUILD {
 
-/// Of LINES lines, as each of GROUPS of threads has found them.
-template <int GROUPS, int LINES>
-struct SharedExtremes {
-  Tile<uint32_t, 3 * GROUPS, LINES> rows;
+/// The AbsMinMax of ROWS rows as each of WARPS warps has found them: three planes per warp.
+template <int WARPS, int ROWS>
+struct SharedMinMax {
+  Tile<uint32_t, 3 * WARPS, ROWS> planes;
 
-  /// Those of RUN lines from `line` on.
-  __device__ __forceinline__ void store(int group, int line, const Extremes (&extremes)[RUN]) {
-    Vector<uint32_t, RUN> largest, least, second;
+  /// Stores those of VEC_SIZE rows from `row` on.
+  __device__ __forceinline__ void store(int warp, int row, const AbsMinMax (&minmax)[VEC_SIZE]) {
+    Vector<uint32_t, VEC_SIZE> amax, amin, second;
 #pragma unroll
-    for (int i = 0; i < RUN; ++i) {
-      largest.lane[i] = extremes[i].largest;
-      least.lane[i] = extremes[i].least_less_one;
-      second.lane[i] = extremes[i].second_less_one;
+    for (int i = 0; i < VEC_SIZE; ++i) {
+      amax.lane[i] = minmax[i].amax;
+      amin.lane[i] = minmax[i].amin_minus_one;
+      second.lane[i] = minmax[i].second_amin_minus_one;
     }
-    store_vector<RUN>(rows.at(3 * group, line), largest);
-    store_vector<RUN>(rows.at(3 * group + 1, line), least);
-    store_vector<RUN>(rows.at(3 * group + 2, line), second);
+    store_vector<VEC_SIZE>(planes.at(3 * warp, row), amax);
+    store_vector<VEC_SIZE>(planes.at(3 * warp + 1, row), amin);
+    store_vector<VEC_SIZE>(planes.at(3 * warp + 2, row), second);
   }
-  __device__ __forceinline__ void add_to(Extremes (&extremes)[RUN], int group, int line) const {
-    const auto largest = load_vector<RUN>(rows.at(3 * group, line));
-    const auto least = load_vector<RUN>(rows.at(3 * group + 1, line));
-    const auto second = load_vector<RUN>(rows.at(3 * group + 2, line));
+  __device__ __forceinline__ void merge_into(AbsMinMax (&minmax)[VEC_SIZE], int warp,
+                                             int row) const {
+    const auto amax = load_vector<VEC_SIZE>(planes.at(3 * warp, row));
+    const auto amin = load_vector<VEC_SIZE>(planes.at(3 * warp + 1, row));
+    const auto second = load_vector<VEC_SIZE>(planes.at(3 * warp + 2, row));
 #pragma unroll
-    for (int i = 0; i < RUN; ++i) {
-      extremes[i].add({largest.lane[i], least.lane[i], second.lane[i]});
+    for (int i = 0; i < VEC_SIZE; ++i) {
+      minmax[i].merge({amax.lane[i], amin.lane[i], second.lane[i]});
     }
   }
 
-  /// Of one line, over all groups.
-  __device__ __forceinline__ Extremes of_all(int line) const {
-    Extremes all;
+  /// That of one row over all warps.
+  __device__ __forceinline__ AbsMinMax over_warps(int row) const {
+    AbsMinMax minmax;
 #pragma unroll
-    for (int group = 0; group < GROUPS; ++group) {
-      all.add({rows(3 * group, line), rows(3 * group + 1, line), rows(3 * group + 2, line)});
+    for (int warp = 0; warp < WARPS; ++warp) {
+      minmax.merge({planes(3 * warp, row), planes(3 * warp + 1, row), planes(3 * warp + 2, row)});
     }
-    return all;
+    return minmax;
   }
 };
 

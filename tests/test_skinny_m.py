@@ -1,4 +1,4 @@
-"""fp16x3 with few rows, where B is split on its way into the product: the bits of many rows."""
+"""fp16x3 with a small M, where B is split inside the product: the bits of a large M."""
 
 import math
 from collections.abc import Callable
@@ -17,11 +17,11 @@ def fp16x3(a: Tensor, b: Tensor, **options: object) -> Tensor:
     return smem.gemm(a, b, kernel="fp16x3", **options)
 
 
-FEW = (1, 7, 8, 9, 16, 17, 32, 33, 64)  # the limits of its shapes, and one beyond
-MANY = 70
+SKINNY_M = (1, 7, 8, 9, 16, 17, 32, 33, 64)  # the limits of its policies, and one beyond
+LARGE_M = 70
 
-# N and K: whole tiles and stages, and others; columns that no runs lie in; the last three beyond
-# 2^15 elements a column, and cut into chunks.
+# N and K: whole tiles and stages, and others; columns that cannot be loaded by vectors; the last
+# three have more than 2^15 elements per column, or split-K.
 SIZES = [
     (1024, 512),
     (520, 1000),
@@ -37,18 +37,18 @@ SIZES = [
 
 
 def plain(x: Tensor, w: Tensor) -> None:
-    """Columns that halves carry."""
+    """Columns without outliers."""
 
 
 def wide(x: Tensor, w: Tensor) -> None:
-    """Columns with many elements that are too small for halves, and rows far from 1."""
+    """Columns with many outliers, and rows far from 1."""
     w *= torch.exp(4 * torch.randn_like(w))
     x[3] *= 1e30
     x[5] *= 1e-30
 
 
 def growing(x: Tensor, w: Tensor) -> None:
-    """Columns whose largest element comes late, or early; in some all signs are one."""
+    """Columns whose largest element comes late, or early; in some all signs are equal."""
     k = w.shape[1]
     steps = torch.arange(k, device=w.device) * (24.0 / k)
     w[0::3] *= torch.exp2(steps)
@@ -57,8 +57,8 @@ def growing(x: Tensor, w: Tensor) -> None:
     w[1::5].abs_().neg_()
 
 
-def seldom(x: Tensor, w: Tensor) -> None:
-    """Elements that are mended, lines left to fmas, zeros, the ends of the range."""
+def special(x: Tensor, w: Tensor) -> None:
+    """Single outliers, rows and columns for the fallback, zeros, the ends of the range."""
     n, k = w.shape
     w[3, k // 3] = 1e-12
     w[20, 0], w[20, k - 1] = 1e-13, 1e-12
@@ -69,16 +69,16 @@ def seldom(x: Tensor, w: Tensor) -> None:
     w[41] *= 1e38
     w[50, : k // 2] *= 2.0**-20
     w[7, k // 2], w[17, 1], w[18, k - 1] = math.inf, math.nan, -math.inf
-    # Down to the last binade that halves hold.
+    # Down to the last binade that is represented.
     w[60] = torch.exp2(-torch.randint(0, 29, (k,), device=w.device)) * (1 + torch.rand_like(w[60]))
     x[7, 0] = 1e-14
     x[9, 3] = math.inf
 
 
-def doubtful(x: Tensor, w: Tensor) -> None:
-    """Columns with one or two elements about as small as halves hold, before and after larger ones.
+def near_outliers(x: Tensor, w: Tensor) -> None:
+    """Columns with one or two elements near the limit of outliers, before and after larger ones.
 
-    Those that come near to it make a warp read the rest of their column.
+    Such an element makes a warp read the rest of its column.
     """
     n, k = w.shape
     w.clamp_(-4, 4)
@@ -93,23 +93,23 @@ def doubtful(x: Tensor, w: Tensor) -> None:
     w[columns[::11], k - 1] = 9.0
 
 
-@pytest.mark.parametrize("lies", ["along K", "side by side"])
+@pytest.mark.parametrize("major", ["K", "MN"])
 @pytest.mark.parametrize(
-    "data", [plain, wide, growing, seldom, doubtful], ids=lambda data: data.__name__
+    "data", [plain, wide, growing, special, near_outliers], ids=lambda data: data.__name__
 )
 @pytest.mark.parametrize("size", SIZES, ids=short)
-def test_rows_have_the_bits_that_they_have_among_many(
-    size: tuple[int, int], data: Callable[[Tensor, Tensor], None], lies: str
+def test_rows_have_the_bits_of_a_large_m(
+    size: tuple[int, int], data: Callable[[Tensor, Tensor], None], major: str
 ) -> None:
     n, k = size
-    x, w, bias = normal(MANY, k, device="cuda"), normal(n, k, device="cuda"), normal(n)
+    x, w, bias = normal(LARGE_M, k, device="cuda"), normal(n, k, device="cuda"), normal(n)
     data(x, w)
     b, options = w.mT, {"bias": bias.cuda(), "activation": "silu"}
-    if lies != "along K":
+    if major == "MN":
         b = b.contiguous()
     whole, with_options = fp16x3(x, b), fp16x3(x, b, **options)
-    for m in FEW:
-        first = min(3, MANY - m)
+    for m in SKINNY_M:
+        first = min(3, LARGE_M - m)
         rows = x[first : first + m]
         assert same_bits(fp16x3(rows, b), whole[first : first + m]), m
         assert same_bits(fp16x3(rows, b, **options), with_options[first : first + m]), m
@@ -128,7 +128,7 @@ def test_every_layout_gives_the_same_bits(b_layout: str) -> None:
         check_gaps()
 
 
-def test_c_may_be_out_where_lines_are_computed_again() -> None:
+def test_c_may_be_out_with_the_fallback() -> None:
     a, b, c = (normal(*s, device="cuda") for s in ((20, 192), (192, 600), (20, 600)))
     a[3, 4], b[5, 6] = math.inf, math.inf
     a[7, 0:2], b[0:2, 9] = 1e-15, 1e-15
@@ -142,20 +142,19 @@ def test_c_may_be_out_where_lines_are_computed_again() -> None:
     [((4, 9, 256), (4, 256, 520)), ((9, 256), (4, 256, 520)), ((2, 3, 60, 130), (2, 1, 130, 516))],
     ids=short,
 )
-def test_members_of_a_batch_have_the_bits_that_they_have_alone(shapes: tuple) -> None:
+def test_a_batch_has_the_bits_of_its_matrices(shapes: tuple) -> None:
     a, b = (normal(*shape, device="cuda") for shape in shapes)
     b[1, ..., 5, 7] = 1e-12
     b[1, ..., 5, 8] = math.inf
     result = fp16x3(a, b)
     a, b = a.expand(*result.shape[:-2], *a.shape[-2:]), b.expand(*result.shape[:-2], *b.shape[-2:])
     for i in range(result[..., 0, 0].numel()):
-        member, alone = (x.flatten(0, -3)[i] for x in (result, a)), b.flatten(0, -3)[i]
-        mine, rows = member
-        assert same_bits(mine, fp16x3(rows, alone)), i
+        matrix, rows, columns = (x.flatten(0, -3)[i] for x in (result, a, b))
+        assert same_bits(matrix, fp16x3(rows, columns)), i
 
 
 def test_b_is_not_copied() -> None:
-    """Its halves would take as much memory as it has itself."""
+    """Its hi and lo would take as much memory as B itself."""
     a, b = normal(8, 2048, device="cuda"), normal(2048, 4096, device="cuda")
     fp16x3(a, b)
     torch.cuda.reset_peak_memory_stats()

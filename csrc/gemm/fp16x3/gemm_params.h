@@ -1,0 +1,73 @@
+// The configuration of gemm.cu: its tile, its pipeline and its shared memory.
+#pragma once
+
+#include "gemm/fp16x3/promotion.h"
+#include "gemm/fp16x3/split_metadata.h"
+#include "gemm/sm90/epilogue_params.h"
+#include "gemm/sm90/pipeline.h"
+#include "gemm/sm90/tile_scheduler.h"
+
+namespace smem::gemm::fp16x3 {
+inline namespace SMEM_BUILD {
+
+using sm90::ROW_BYTES;
+using TileScheduler = sm90::Schedule;
+using WorkTileInfo = sm90::Piece;
+
+constexpr int TILE_M = 128, TILE_K = split::K_BLOCK, STAGES = 5;
+constexpr int CONSUMERS = 2, CONSUMER_THREADS = CONSUMERS * WARPGROUP;
+constexpr int THREADS = CONSUMER_THREADS + WARPGROUP;
+constexpr int HALF_BYTES = 2;
+static_assert(ROW_BYTES == 2 * TILE_K * HALF_BYTES, "hi and lo of a k block fill a row");
+
+using Pipeline = sm90::Turn<STAGES>;
+
+/// What depends on the width of a tile, which is less if out has too few tiles for all SMs.
+template <int TILE_N_>
+struct TileConfig {
+  static constexpr int TILE_N = TILE_N_;
+  static constexpr int ACCUMS = TILE_N / 2;  ///< per thread, of the 64 rows of its warpgroup
+  static constexpr int A_BYTES = TILE_M * ROW_BYTES, STAGE_BYTES = A_BYTES + TILE_N * ROW_BYTES;
+  static constexpr size_t SMEM_BYTES = sm90::SWIZZLE_ATOM + STAGES * STAGE_BYTES +
+                                       ACCUMS * CONSUMER_THREADS * sizeof(float) +
+                                       2 * STAGES * sizeof(Barrier);
+  static_assert(SMEM_BYTES <= sm90::SHARED_BYTES, "stages and totals fit into shared memory");
+  static_assert(ACCUMS % (2 * PROMOTION_GROUPS) == 0,
+                "a tile holds all promotion groups, equally often");
+};
+
+struct Fp16x3Params {
+  Problem problem;
+  CUtensorMap a_map, b_map;
+  TileScheduler scheduler;
+  Epilogue<float> epilogue;  ///< of the first matrix of the batch
+  sm90::MemberStrides strides;
+  SplitMetadata a, b;
+  int64_t k_slice_length;
+  int a_box_rows;   ///< rows of A that a tile loads: fewer than TILE_M if M is less
+  float* partials;  ///< with split-K: an M x N matrix per k slice, else null
+};
+
+template <typename Config>
+struct GemmSmem {
+  unsigned char* stages;
+  float* totals;  ///< total i of thread t is at i * CONSUMER_THREADS + t
+  Barrier *full, *empty;
+
+  __device__ __forceinline__ GemmSmem() {
+    auto* begin = dynamic_shared<unsigned char>();
+    stages = begin + (-shared_address(begin) & (sm90::SWIZZLE_ATOM - 1));
+    totals = reinterpret_cast<float*>(stages + STAGES * Config::STAGE_BYTES);
+    full = reinterpret_cast<Barrier*>(totals + Config::ACCUMS * CONSUMER_THREADS);
+    empty = full + STAGES;
+  }
+  __device__ __forceinline__ unsigned char* a(int stage) const {
+    return stages + stage * Config::STAGE_BYTES;
+  }
+  __device__ __forceinline__ unsigned char* b(int stage) const {
+    return a(stage) + Config::A_BYTES;
+  }
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::fp16x3
