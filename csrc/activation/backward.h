@@ -10,18 +10,19 @@
 namespace smem::activation {
 
 struct Problem {
-  /// The sums: of `sums.count` rows in `sums.output_count` columns; all of one dtype. Its `in` is
-  /// not read.
-  reduce::Problem sums;
+  /// The sums: of `bias_sum.count` rows in `sums.output_count` columns; all of one dtype. Its `in`
+  /// is not read.
+  reduce::Problem bias_sum;
   gemm::Operand grad;  ///< dy
   gemm::Operand z;
   void* dz;  ///< contiguous
   gemm::Activation activation;
 };
 
-/// The kernel of one of the three builds; a further launch of a kernel of sum/ takes its nodes on.
+/// The kernel of one of the three builds; a further launch of a kernel of sum/ takes its partials
+/// on.
 struct Backward {
-  int64_t (*chunks)(const Problem&, const Device&);
+  int64_t (*splits)(const Problem&, const Device&);
   void (*launch)(const Problem&, const Device&);
 };
 

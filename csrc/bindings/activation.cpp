@@ -54,29 +54,30 @@ std::tuple<Tensor, Tensor> activation_backward(const Tensor& grad, const Tensor&
   trace_tensor("dz", dz);
   trace_tensor("bias_gradient", bias_gradient);
 
-  reduce::Problem sums{};
-  sums.op = reduce::Operator::sum;
-  sums.in_dtype = sums.out_dtype = *dtype_of(z.scalar_type());
-  sums.out = bias_gradient.mutable_data_ptr();
-  sums.count = rows;
-  sums.chain = reduce::CHAIN;
-  sums.output_count = cols;
-  sums.outputs.rank = 1;
-  sums.outputs.size[0] = cols;
-  sums.outputs.stride[reduce::OUT][0] = 1;
-  activation::Problem problem{sums, operand_of(grad_rows), operand_of(z_rows),
+  reduce::Problem bias_sum{};
+  bias_sum.op = reduce::Operator::sum;
+  bias_sum.in_dtype = bias_sum.out_dtype = *dtype_of(z.scalar_type());
+  bias_sum.out = bias_gradient.mutable_data_ptr();
+  bias_sum.count = rows;
+  bias_sum.elements_per_partial = reduce::ELEMENTS_PER_PARTIAL;
+  bias_sum.output_count = cols;
+  bias_sum.outputs.rank = 1;
+  bias_sum.outputs.size[0] = cols;
+  bias_sum.outputs.stride[reduce::OUT][0] = 1;
+  activation::Problem problem{bias_sum, operand_of(grad_rows), operand_of(z_rows),
                               dz.mutable_data_ptr(), static_cast<Activation>(activation)};
   const activation::Backward& backward = activation::backward(place.build());
   const auto table = reduce::kernels(place.build());
   const Device& device = place.device();
   bool first = true;
-  run_passes(OP, sums, z, [&](const reduce::Problem& pass) {
-    const reduce::Kernel& next = *table.kernels[reduce::choose(pass).kernel];
-    const bool of_gradient = std::exchange(first, false);
-    return Pass{of_gradient ? backward.chunks(problem, device) : next.chunks(pass, device),
-                reduce::partial_of(next, pass), [&, of_gradient](const reduce::Problem& cut) {
-                  if (!of_gradient) return next.launch(cut, device);
-                  problem.sums = cut;
+  run_passes(OP, bias_sum, z, [&](const reduce::Problem& pass) {
+    const reduce::Kernel& kernel = *table.kernels[reduce::choose(pass).kernel];
+    const bool is_first_pass = std::exchange(first, false);
+    return Pass{is_first_pass ? backward.splits(problem, device) : kernel.splits(pass, device),
+                reduce::partial_dtype_of(kernel, pass),
+                [&, is_first_pass](const reduce::Problem& split_problem) {
+                  if (!is_first_pass) return kernel.launch(split_problem, device);
+                  problem.bias_sum = split_problem;
                   backward.launch(problem, device);
                 }};
   });

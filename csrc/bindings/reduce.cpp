@@ -5,8 +5,8 @@
 #include "bindings/layout.h"
 #include "bindings/passes.h"
 #include "reduce/dispatch.h"
-#include "reduce/reduction_tree.h"
 #include "reduce/reduce.h"
+#include "reduce/reduction_tree.h"
 
 namespace smem::bindings {
 namespace {
@@ -81,11 +81,12 @@ bool sums_directly(ScalarType in, ScalarType out) {
   return from >= DType::i64 && to >= DType::i64 && to != DType::boolean;
 }
 
-struct Plan {
+struct ReducedDims {
   std::array<bool, MAX_DIMS> reduced{};
   Sizes result;
 
-  Plan(const Reduction& reduction, const Sizes& sizes, const OptionalDims& dim, bool keepdim) {
+  ReducedDims(const Reduction& reduction, const Sizes& sizes, const OptionalDims& dim,
+              bool keepdim) {
     const int64_t limit = std::max(sizes.count, 1);
     const bool all = !dim || dim->empty();
     for (int d = 0; d < sizes.count; ++d) reduced[d] = all;
@@ -125,50 +126,52 @@ Tensor permuted(const Tensor& x, const std::vector<int64_t>& order) {
 }
 
 /// A copy of x with the reduced dimensions last, for one whose dimensions need too many loops.
-Tensor packed(const Tensor& x, const Plan& plan, int dims) {
+Tensor packed(const Tensor& x, const ReducedDims& reduced_dims, int rank) {
   std::vector<int64_t> order;
   for (const bool reduced : {false, true}) {
-    for (int d = 0; d < dims; ++d) {
-      if (plan.reduced[d] == reduced) order.push_back(d);
+    for (int d = 0; d < rank; ++d) {
+      if (reduced_dims.reduced[d] == reduced) order.push_back(d);
     }
   }
   int64_t outputs = 1;
-  for (int d = 0; d < dims; ++d) outputs *= plan.reduced[d] ? 1 : x.size(d);
+  for (int d = 0; d < rank; ++d) outputs *= reduced_dims.reduced[d] ? 1 : x.size(d);
   return torch::stable::reshape(permuted(x, order), {outputs, x.numel() / outputs});
 }
 
-void run(const Reduction& reduction, const Tensor& x, const Plan& plan, int64_t kernel_code,
+void run(const Reduction& reduction, const Tensor& x, const ReducedDims& dims, int64_t kernel_code,
          const Tensor& out) {
   if (out.numel() == 0) return;
   const OnDeviceOf place(reduction.name, x);
   const Sizes sizes = sizes_of(x), strides = strides_of(x), out_strides = strides_of(out);
   const bool kept = out_strides.count == sizes.count;
-  const int64_t parts = is_complex(x.scalar_type()) ? 2 : 1;
+  const int64_t reals_per_element = is_complex(x.scalar_type()) ? 2 : 1;
 
   // The reduced dimensions stay in their order, which is the elements'; the outputs may come in
   // any, and the nearest ones come last.
-  Dims<reduce::TENSORS> given, outputs;
+  Dims<reduce::TENSORS> output_dims, outputs;
   Dims<1> reduced;
   int o = 0;
   for (int d = 0; d < sizes.count; ++d) {
-    if (plan.reduced[d]) {
-      reduced.push_merged({sizes.at[d], {strides.at[d] * parts}});
+    if (dims.reduced[d]) {
+      reduced.push_merged({sizes.at[d], {strides.at[d] * reals_per_element}});
       o += kept;
     } else {
-      given.push({sizes.at[d], {strides.at[d] * parts, out_strides.at[o++] * parts}});
+      output_dims.push(
+          {sizes.at[d],
+           {strides.at[d] * reals_per_element, out_strides.at[o++] * reals_per_element}});
     }
   }
-  if (parts == 2) given.push({2, {1, 1}});
-  std::stable_sort(given.at.begin(), given.at.begin() + given.count,
+  if (reals_per_element == 2) output_dims.push({2, {1, 1}});
+  std::stable_sort(output_dims.at.begin(), output_dims.at.begin() + output_dims.count,
                    [](const auto& a, const auto& b) { return a.stride[0] > b.stride[0]; });
-  for (int d = 0; d < given.count; ++d) outputs.push_merged(given.at[d]);
+  for (int d = 0; d < output_dims.count; ++d) outputs.push_merged(output_dims.at[d]);
 
   if (outputs.count > MAX_RANK || reduced.count > MAX_RANK) {
     Sizes flat;
-    const Tensor matrix = packed(x, plan, sizes.count);
+    const Tensor matrix = packed(x, dims, sizes.count);
     flat.push(matrix.size(0));
     const Tensor result = empty(reduction.name, flat, out.scalar_type(), x);
-    run(reduction, matrix, Plan(reduction, sizes_of(matrix), std::vector<int64_t>{1}, false),
+    run(reduction, matrix, ReducedDims(reduction, sizes_of(matrix), std::vector<int64_t>{1}, false),
         kernel_code, result);
     Tensor target = out;
     torch::stable::copy_(target,
@@ -192,16 +195,18 @@ void run(const Reduction& reduction, const Tensor& x, const Plan& plan, int64_t 
   problem.in = x.const_data_ptr();
   problem.out = out.mutable_data_ptr();
   problem.count = 1;
-  for (int d = 0; d < sizes.count; ++d) problem.count *= plan.reduced[d] ? sizes.at[d] : 1;
+  for (int d = 0; d < sizes.count; ++d) problem.count *= dims.reduced[d] ? sizes.at[d] : 1;
   problem.divisor = reduction.divides ? problem.count : 1;
-  problem.chain = reduce::CHAIN;
+  problem.elements_per_partial = reduce::ELEMENTS_PER_PARTIAL;
   problem.outputs = outputs.loop();
   problem.output_count = problem.outputs.count();
   problem.reduced = reduced.loop();
   run_passes(reduction.name, problem, x, [&](const reduce::Problem& pass) {
     const reduce::Kernel& kernel = named ? *named : *table.kernels[reduce::choose(pass).kernel];
-    return Pass{kernel.chunks(pass, place.device()), reduce::partial_of(kernel, pass),
-                [&](const reduce::Problem& cut) { kernel.launch(cut, place.device()); }};
+    return Pass{kernel.splits(pass, place.device()), reduce::partial_dtype_of(kernel, pass),
+                [&](const reduce::Problem& split_problem) {
+                  kernel.launch(split_problem, place.device());
+                }};
   });
 }
 
@@ -213,9 +218,9 @@ Tensor reduce(const Reduction& reduction, const Tensor& x, const OptionalDims& d
               const OptionalType& dtype, int64_t kernel) {
   check_dtypes(reduction, x.scalar_type(), dtype);
   const ScalarType type = result_type(reduction, x.scalar_type(), dtype);
-  const Plan plan(reduction, sizes_of(x), dim, keepdim);
-  const Tensor out = empty(reduction.name, plan.result, type, x);
-  run(reduction, converted(x, type), plan, kernel, out);
+  const ReducedDims dims(reduction, sizes_of(x), dim, keepdim);
+  const Tensor out = empty(reduction.name, dims.result, type, x);
+  run(reduction, converted(x, type), dims, kernel, out);
   return out;
 }
 
@@ -223,10 +228,10 @@ void reduce_out(const Reduction& reduction, const Tensor& x, const OptionalDims&
                 const OptionalType& dtype, int64_t kernel, const Tensor& out) {
   check_dtypes(reduction, x.scalar_type(), dtype);
   const ScalarType type = result_type(reduction, x.scalar_type(), dtype);
-  const Plan plan(reduction, sizes_of(x), dim, keepdim);
-  check_out(reduction.name, out, plan.result, type, x);
+  const ReducedDims dims(reduction, sizes_of(x), dim, keepdim);
+  check_out(reduction.name, out, dims.result, type, x);
   write_out(reduction.name, out, may_overlap(x, out), [&](const Tensor& target) {
-    run(reduction, converted(x, type), plan, kernel, target);
+    run(reduction, converted(x, type), dims, kernel, target);
   });
 }
 

@@ -1,7 +1,6 @@
 // columns in the kernel table, and what it is compiled to for sums; for extrema columns_max.cu.
-#include "reduce/columns.h"
-
 #include "device/symbol.h"
+#include "reduce/columns.h"
 #include "reduce/ladder.h"
 
 namespace smem::reduce {
@@ -14,7 +13,7 @@ const Kernel columns{"columns",
                      "threads down neighbouring outputs, up to 16 bytes a load",
                      "any shape, any strides",
                      true,
-                     &chunks_of,
+                     &splits_of,
                      [](const Problem& problem, const Device& device) {
                        problem.op == Operator::sum ? launch_columns<Sum>(problem, device)
                                                    : launch_columns<Max>(problem, device);

@@ -1,7 +1,8 @@
 // Which kernel `auto` runs.
+#include "reduce/dispatch.h"
+
 #include <limits>
 
-#include "reduce/dispatch.h"
 #include "reduce/layout.h"
 
 namespace smem::reduce {
@@ -12,7 +13,7 @@ constexpr int64_t FEW_ELEMENTS = 64;
 
 /// The step of the innermost loop; a loop that stays in place is no neighbourhood.
 template <int TENSORS>
-int64_t innermost_step(const OffsetCalculator<TENSORS>& loop) {
+int64_t innermost_stride(const OffsetCalculator<TENSORS>& loop) {
   const int64_t step = loop.rank > 0 ? loop.stride[0][loop.rank - 1] : 0;
   return step == 0 ? std::numeric_limits<int64_t>::max() : step;
 }
@@ -20,8 +21,9 @@ int64_t innermost_step(const OffsetCalculator<TENSORS>& loop) {
 }  // namespace
 
 Choice choose(const Problem& problem) {
-  const int64_t along = innermost_step(problem.reduced), across = innermost_step(problem.outputs);
-  if (across < along) {
+  const int64_t reduced_stride = innermost_stride(problem.reduced),
+                output_stride = innermost_stride(problem.outputs);
+  if (output_stride < reduced_stride) {
     return {index_of(host_kernels(), "columns"),
             "outputs are nearer to each other than their elements"};
   }

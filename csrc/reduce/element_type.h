@@ -1,8 +1,8 @@
 // From a problem's dtype to the instance of a kernel.
 #pragma once
 
-#include "reduce/reduction_tree.h"
 #include "reduce/reduce.h"
+#include "reduce/reduction_tree.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {

@@ -20,21 +20,22 @@ enum Tensor : int { IN, OUT, TENSORS };
 /// A mean is a sum with a divisor.
 enum class Operator : int { sum, max, min };
 
-/// One pass: chunk j of output o is reduced into out[o's place + j].
+/// One pass: split j of output o is reduced into out[o's place + j].
 struct Problem {
   Operator op;
   DType in_dtype, out_dtype;
   const void* in;
   void* out;
   int64_t divisor = 1;       ///< of a floating-point sum
-  int64_t first_output = 0;  ///< of this launch; the ladder's grids hold a block a chunk
+  int64_t first_output = 0;  ///< of this launch; the ladder's grids hold a block a split
   int64_t output_count;      ///< outputs.count()
   int64_t count;             ///< elements of an output
-  int64_t chunks;            ///< into which an output's elements are cut, at least 1
-  int chain;                 ///< elements of a leaf (reduce/reduction_tree.h)
-  bool launch_with_pdl = false;        ///< in is what the launch before leaves, and that may still run
-  OffsetCalculator<TENSORS> outputs;     ///< steps of in and out over the outputs
-  OffsetCalculator<1> reduced;           ///< steps of in over the elements of an output
+  int64_t splits;            ///< into which an output's elements are cut, at least 1
+  int elements_per_partial;  ///< elements of a thread_partial (reduce/reduction_tree.h)
+  bool launch_with_pdl =
+      false;  ///< in is what the launch before thread_partials, and that may still run
+  OffsetCalculator<TENSORS> outputs;  ///< steps of in and out over the outputs
+  OffsetCalculator<1> reduced;        ///< steps of in over the elements of an output
 };
 
 /// A row of the kernel table.
@@ -43,7 +44,7 @@ struct Kernel {
   const char* summary;
   const char* requires_;
   bool any_operator;  ///< or sums only
-  int64_t (*chunks)(const Problem&, const Device&);
+  int64_t (*splits)(const Problem&, const Device&);
   void (*launch)(const Problem&, const Device&);
   const void* (*function)(DType in_dtype);  ///< the one that most problems run
   const char* (*symbol)(DType in_dtype);    ///< symbol_of that function (device/symbol.h)
@@ -75,9 +76,9 @@ constexpr DType accumulator_of(DType dtype) {
   }
 }
 
-/// The dtype of what a pass leaves for the next one. `rows` and `columns` go on in float64
+/// The dtype of what a pass thread_partials for the next one. `rows` and `columns` go on in float64
 /// (reduce/reduction_tree.h).
-constexpr DType partial_of(const Kernel& kernel, const Problem& problem) {
+constexpr DType partial_dtype_of(const Kernel& kernel, const Problem& problem) {
   const DType dtype = accumulator_of(problem.in_dtype);
   const bool widens = kernel.any_operator && problem.op == Operator::sum && dtype == DType::f32;
   return widens ? DType::f64 : dtype;

@@ -16,42 +16,43 @@ inline namespace SMEM_BUILD {
 
 /// Vectors a lane of the shortest such rows, and of the longest.
 template <typename T>
-constexpr int LEAST_BRIEF = sizeof(T) == 4 ? 3 : sizeof(T);
+constexpr int MIN_VECTORS_PER_LANE = sizeof(T) == 4 ? 3 : sizeof(T);
 template <typename T>
-constexpr int MOST_BRIEF = std::is_same_v<T, float> || sizeof(T) == 2 ? 6
-                           : sizeof(T) == 1                           ? 4
-                                                                      : 0;
-/// Of aligned rows; of longer ones, or fewer an SM, a segment is as fast.
-constexpr int MOST_ALIGNED = 3, MANY_ROWS = 80;
+constexpr int MAX_VECTORS_PER_LANE = std::is_same_v<T, float> || sizeof(T) == 2 ? 6
+                                     : sizeof(T) == 1                           ? 4
+                                                                                : 0;
+/// Of aligned rows; of longer ones, or fewer an SM, a tile is as fast.
+constexpr int MAX_ALIGNED_VECTORS_PER_LANE = 3, MIN_ALIGNED_ROWS_PER_SM = 80;
 
-constexpr int BRIEF_ROW_BLOCKS = 4;  ///< that an SM runs at once, at least
+constexpr int ROW_PER_WARP_MIN_BLOCKS_PER_SM = 4;  ///< that an SM runs at once, at least
 
-struct BriefRows {
+struct RowPerWarpParams {
   Problem problem;  ///< of one loop over rows that are at least a vector apart
 };
 
-/// The bits of a word from number `first` on, which may lie outside of it.
-__device__ __forceinline__ uint32_t ones_from(int first) {
+/// The bits of a word from number `first` on, which may layout outside of it.
+__device__ __forceinline__ uint32_t mask_from_bit(int first) {
   return static_cast<uint32_t>(uint64_t{0xffffffff} << std::clamp(first, 0, 32));
 }
 
 /// A vector's elements from `begin` to before `end`; those of `others` in the place of the others.
 template <typename T, int W>
-__device__ __forceinline__ Loaded<T, W> part_of(Loaded<T, W> vector, int begin, int end,
-                                                const Loaded<T, W>& others) {
+__device__ __forceinline__ Loaded<T, W> select_range(Loaded<T, W> vector, int begin, int end,
+                                                     const Loaded<T, W>& others) {
   constexpr int BITS = 8 * sizeof(T);
 #pragma unroll
   for (int w = 0; w < W * BITS / 32; ++w) {
-    const auto part = ones_from(begin * BITS - 32 * w) & ~ones_from(end * BITS - 32 * w);
-    vector.words.lane[w] = (vector.words.lane[w] & part) | (others.words.lane[w] & ~part);
+    const auto selected =
+        mask_from_bit(begin * BITS - 32 * w) & ~mask_from_bit(end * BITS - 32 * w);
+    vector.words.lane[w] = (vector.words.lane[w] & selected) | (others.words.lane[w] & ~selected);
   }
   return vector;
 }
 
 /// The same of a vector in memory, of which no more is read; zeros in the place of the others.
 template <typename T>
-__device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_part(const T* from, int begin, int end,
-                                                                Site site = Site::here()) {
+__device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_range(const T* from, int begin, int end,
+                                                                 Site site = Site::here()) {
   using Element = Bits<sizeof(T)>;
   constexpr int BITS = 8 * sizeof(T);
   uint64_t low = 0, high = 0;
@@ -67,10 +68,11 @@ __device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_part(const T* from, i
 
 /// VECTORS: of a lane, at most.
 template <typename T, typename Op, int VECTORS>
-__global__ void __launch_bounds__(THREADS, BRIEF_ROW_BLOCKS)
-    brief_rows_kernel(const __grid_constant__ BriefRows rows) {
+__global__ void __launch_bounds__(THREADS, ROW_PER_WARP_MIN_BLOCKS_PER_SM)
+    row_per_warp_kernel(const __grid_constant__ RowPerWarpParams rows) {
   constexpr int W = VECTOR_WIDTH<T>, STEP = 32 * W;
-  constexpr int RUNS = std::max(1, LANES / STEP);  ///< of neighbouring leaves a lane
+  constexpr int VECTORS_PER_ROUND =
+      std::max(1, PARTIALS_PER_TILE / STEP);  ///< of neighbouring thread_partials a lane
   constexpr int LEVEL = std::bit_width(unsigned{W}) - 1;
   const Problem& problem = rows.problem;
   const int lane = threadIdx.x % 32;
@@ -80,7 +82,7 @@ __global__ void __launch_bounds__(THREADS, BRIEF_ROW_BLOCKS)
   const int begin = misalignment(first) - lane * W;
   const int end = begin + static_cast<int>(problem.count);
   const T* const from = first - begin;
-  const Turn<T, Op> turn(problem);
+  const OrderTransform<T, Op> transform(problem);
 
   launch_dependent_grids();
   wait_on_dependent_grids();
@@ -96,40 +98,41 @@ __global__ void __launch_bounds__(THREADS, BRIEF_ROW_BLOCKS)
     // Before the first row and behind the last there may be nothing that can be read.
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
-      const int slot = v * STEP;
+      const int position = v * STEP;
       loaded[v] = {};
-      if (begin <= slot && slot + W <= end) {
-        loaded[v] = load_words<W>(from + slot);
-      } else if (slot < end) {
-        loaded[v] = load_part(from + slot, begin - slot, end - slot);
+      if (begin <= position && position + W <= end) {
+        loaded[v] = load_words<W>(from + position);
+      } else if (position < end) {
+        loaded[v] = load_range(from + position, begin - position, end - position);
       }
     }
   }
 
-  Leaves<T, Op, W> leaves[RUNS];
+  ThreadPartials<T, Op, W> thread_partials[VECTORS_PER_ROUND];
 #pragma unroll
   for (int v = 0; v < VECTORS; ++v) {
-    const auto part =
-        part_of(loaded[v], v == 0 ? begin : 0, end - v * STEP, turn.template identity<W>());
-    if (v < RUNS) {
-      leaves[v].begin_with(part.elements(), turn);
+    const auto elements = select_range(loaded[v], v == 0 ? begin : 0, end - v * STEP,
+                                       transform.template identity<W>());
+    if (v < VECTORS_PER_ROUND) {
+      thread_partials[v].init(elements.elements(), transform);
     } else {
-      leaves[v % RUNS].add(part.elements(), turn);
+      thread_partials[v % VECTORS_PER_ROUND].add(elements.elements(), transform);
     }
   }
-  Leaf<T> nodes[RUNS];
-  nodes_from(leaves, begin, nodes);
-  Node<Op, T> node;
+  ThreadPartial<T> partials[VECTORS_PER_ROUND];
+  reduce_unaligned(thread_partials, begin, partials);
+  Partial<Op, T> partial;
   if constexpr (std::is_integral_v<T>) {
-    node = node_above_lanes<Op>(nodes[0]);  // of so few elements, in 32 bits
+    partial = warp_reduce<Op>(partials[0]);  // of so few elements, in 32 bits
   } else {
-    node = node_above_row<Op, T, LEVEL>(scatter_over_lanes<Op>(nodes), 32, RUNS);
-    node = node_above_lanes<Op>(node, 1, RUNS);
+    partial = warp_reduce_widening<Op, T, LEVEL>(warp_reduce_scatter<Op>(partials), 32,
+                                                 VECTORS_PER_ROUND);
+    partial = warp_reduce<Op>(partial, 1, VECTORS_PER_ROUND);
   }
   if (lane == 0) {
-    const auto identity = Op::template identity<Node<Op, T>>();
-    put_result_at(problem, row * problem.outputs.stride[OUT][0],
-                  turn.back(Op::combine(identity, node)));
+    const auto identity = Op::template identity<Partial<Op, T>>();
+    store_result_at(problem, row * problem.outputs.stride[OUT][0],
+                    transform.invert(Op::combine(identity, partial)));
   }
 }
 

@@ -1,8 +1,7 @@
 // rows in the kernel table, and what it is compiled to for sums; for extrema rows_max.cu.
-#include "reduce/rows.h"
-
 #include "device/symbol.h"
 #include "reduce/ladder.h"
+#include "reduce/rows.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
@@ -15,7 +14,9 @@ const Kernel rows{
     "warps along an output's elements, 16 bytes a load",
     "any shape, any strides",
     true,
-    [](const Problem& problem, const Device& device) { return shape_of(problem, device).chunks; },
+    [](const Problem& problem, const Device& device) {
+      return row_thread_map(problem, device).splits;
+    },
     [](const Problem& problem, const Device& device) {
       problem.op == Operator::sum ? launch_rows<Sum>(problem, device)
                                   : launch_rows<Max>(problem, device);
@@ -23,13 +24,13 @@ const Kernel rows{
     [](DType in_dtype) -> const void* {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return reinterpret_cast<const void*>(rows_kernel<T, Sum, int(Lie::aligned)>);
+        return reinterpret_cast<const void*>(rows_kernel<T, Sum, int(RowLayout::aligned)>);
       });
     },
     [](DType in_dtype) -> const char* {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return symbol_of<rows_kernel<T, Sum, int(Lie::aligned)>>();
+        return symbol_of<rows_kernel<T, Sum, int(RowLayout::aligned)>>();
       });
     }};
 
