@@ -1,5 +1,15 @@
-// A thread runs down the columns of dz (reduce/column_thread_map.h), which it makes, stores and
-// sums: dy and z are read once, dz is written once and never read again.
+// The backward pass of an activation and of the bias before it, in one kernel.
+//
+//   dz[r, c]   = dy[r, c] * activation'(z[r, c])        stored as it is computed
+//   bias_gradient[c] = sum over r of dz[r, c]
+//
+// A thread goes down VEC neighbouring columns of dz, with the thread map of column reductions
+// (reduce/column_thread_map.h): dy and z are read once, dz is written once and never read. If a
+// column is divided over several blocks, a later launch of a reduction kernel combines their
+// partials.
+//
+// The order of additions is that of reduce/reduction_tree.h, so bias_gradient has the bits of
+// dz.sum(0). The vector width and the launch bounds may be tuned.
 #include "activation/backward.h"
 #include "activation/gradient.h"
 #include "device/symbol.h"
@@ -16,10 +26,10 @@ struct BackwardParams {
   ColumnThreadMap map;
 };
 
-/// The rows of VEC columns of dz, each stored as it is made. The activation is a constant, so that
-/// the work of neighbours can overlap.
+/// Computes and stores the rows of VEC columns of dz, for ColumnTile. The activation is a template
+/// parameter, so that the computations of neighbouring elements can overlap.
 template <typename T, int VEC, gemm::Activation ACTIVATION>
-struct GradientRowLoader {
+struct GradientRows {
   using Elements = Vector<T, VEC>;
   struct Loaded {
     smem::Loaded<T, VEC> dy, z;
@@ -50,7 +60,7 @@ template <typename T, int VEC, gemm::Activation ACTIVATION>
 __global__ void __launch_bounds__(reduce::THREADS, reduce::COLUMNS_MIN_BLOCKS_PER_SM)
     backward_kernel(const __grid_constant__ BackwardParams params) {
   using Acc = reduce::Partial<reduce::Sum, T>;
-  using Rows = GradientRowLoader<T, VEC, ACTIVATION>;
+  using Rows = GradientRows<T, VEC, ACTIVATION>;
   __shared__ Tile<Acc, VEC, reduce::THREADS> partials;
   const Problem& problem = params.problem;
   const reduce::Problem& bias_sum = problem.bias_sum;
@@ -82,7 +92,7 @@ __global__ void __launch_bounds__(reduce::THREADS, reduce::COLUMNS_MIN_BLOCKS_PE
 
 namespace {
 
-/// Whether every row can be accessed by `width` elements at a time.
+/// Whether all rows can be accessed by aligned vectors of `width` elements.
 bool rows_are_wide(const Problem& problem, int width) {
   const auto bytes = static_cast<int64_t>(size_of(problem.bias_sum.in_dtype)) * width;
   const auto is_wide = [&](const gemm::Operand& operand) {
@@ -96,7 +106,7 @@ bool rows_are_wide(const Problem& problem, int width) {
 template <gemm::Activation ACTIVATION>
 using ActivationTag = std::integral_constant<gemm::Activation, ACTIVATION>;
 
-/// Calls f(activation as an integral_constant).
+/// Calls f with the activation as an integral_constant.
 template <typename F>
 void with_activation(gemm::Activation activation, const F& f) {
   using gemm::Activation;
@@ -114,7 +124,8 @@ void with_activation(gemm::Activation activation, const F& f) {
   }
 }
 
-/// Calls f(type tag, width as an integral_constant) for the instance that the problem takes.
+/// Calls f with the type tag and the vector width, as an integral_constant, of the problem's
+/// instance.
 template <typename F>
 auto with_instance(const Problem& problem, const F& f) {
   return with_float_type(problem.bias_sum.in_dtype, [&](auto tag) {
@@ -137,7 +148,8 @@ void launch_backward(const Problem& problem, const Device& device) {
     with_activation(problem.activation, [&](auto activation) {
       launch("activation_backward",
              backward_kernel<T, decltype(width)::value, decltype(activation)::value>,
-             {map.blocks(), {reduce::THREADS}}, device, BackwardParams{problem, map});
+             {.blocks = map.blocks(), .threads = {reduce::THREADS}}, device,
+             BackwardParams{problem, map});
     });
   });
 }

@@ -10,8 +10,8 @@
 namespace smem::activation {
 
 struct Problem {
-  /// The sums: of `bias_sum.count` rows in `sums.output_count` columns; all of one dtype. Its `in`
-  /// is not read.
+  /// The reduction of dz's columns: `bias_sum.count` rows and `bias_sum.output_count` columns, all
+  /// of one dtype. Its `in` is not read.
   reduce::Problem bias_sum;
   gemm::Operand grad;  ///< dy
   gemm::Operand z;
@@ -19,14 +19,14 @@ struct Problem {
   gemm::Activation activation;
 };
 
-/// The kernel of one of the three builds; a further launch of a kernel of sum/ takes its partials
-/// on.
+/// The kernel of one of the three builds. If it has several splits, a kernel of reduce/ reduces
+/// their partials.
 struct Backward {
   int64_t (*splits)(const Problem&, const Device&);
   void (*launch)(const Problem&, const Device&);
 };
 
-/// Without CUDA there is none for the device.
+/// There is none for the device in a build without CUDA.
 extern const Backward device_backward, host_backward, traced_backward;
 const Backward& backward(Build build);
 

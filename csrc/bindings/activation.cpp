@@ -24,7 +24,8 @@ void check(const Tensor& grad, const Tensor& z, int64_t activation) {
   }
 }
 
-/// All dimensions but the last as one; a copy where strides do not allow that.
+/// x as a matrix: all dimensions but the last are merged, by a copy if the strides do not allow a
+/// view.
 Tensor as_rows(const Tensor& x, int64_t rows, int64_t cols) {
   return x.dim() == 2 ? x : torch::stable::reshape(x, {rows, cols});
 }
@@ -48,7 +49,7 @@ std::tuple<Tensor, Tensor> activation_backward(const Tensor& grad, const Tensor&
 
   const int64_t rows = z.numel() / cols;
   const Tensor grad_rows = as_rows(grad, rows, cols), z_rows = as_rows(z, rows, cols);
-  const OnDeviceOf place(OP, z);
+  const OnDeviceOf on_device(OP, z);
   trace_tensor("grad", grad_rows);
   trace_tensor("z", z_rows);
   trace_tensor("dz", dz);
@@ -66,9 +67,9 @@ std::tuple<Tensor, Tensor> activation_backward(const Tensor& grad, const Tensor&
   bias_sum.outputs.stride[reduce::OUT][0] = 1;
   activation::Problem problem{bias_sum, operand_of(grad_rows), operand_of(z_rows),
                               dz.mutable_data_ptr(), static_cast<Activation>(activation)};
-  const activation::Backward& backward = activation::backward(place.build());
-  const auto table = reduce::kernels(place.build());
-  const Device& device = place.device();
+  const activation::Backward& backward = activation::backward(on_device.build());
+  const auto table = reduce::kernels(on_device.build());
+  const Device& device = on_device.device();
   bool first = true;
   run_passes(OP, bias_sum, z, [&](const reduce::Problem& pass) {
     const reduce::Kernel& kernel = *table.kernels[reduce::choose(pass).kernel];

@@ -1,5 +1,5 @@
-// A reduction in several launches: each thread_partials a partial (reduce/reduction_tree.h) of
-// every split, which the next goes on from.
+// A reduction in several passes. Each launch stores one partial (reduce/reduction_tree.h) per split
+// of an output, and the next launch reduces those.
 #pragma once
 
 #include "bindings/layout.h"
@@ -8,8 +8,7 @@
 
 namespace smem::bindings {
 
-/// Into how many splits a launch cuts every output, the dtype of their partials, and the launch of
-/// the problem so cut.
+/// One pass: the splits per output, the dtype of their partials, and the launch.
 template <typename Launch>
 struct Pass {
   int64_t splits;
@@ -25,22 +24,22 @@ inline ScalarType scalar_type_of_partial(DType dtype) {
                                : ScalarType::Long;
 }
 
-/// Solves `problem` by the passes that `pass_of(problem)` gives, until a single split is left.
+/// Solves `problem` by the passes that `pass_of(problem)` returns, until one has a single split.
 template <typename PassOf>
 void run_passes(const char* op, reduce::Problem problem, const Tensor& like,
                 const PassOf& pass_of) {
-  reduce::Problem whole = problem;
+  reduce::Problem original = problem;
   OptionalTensor source, partial;
   for (bool last = false; !last;) {
     const auto pass = pass_of(problem);
     problem.splits = pass.splits;
     last = problem.splits == 1;
     if (last) {
-      problem.out = whole.out;
-      problem.out_dtype = whole.out_dtype;
-      problem.divisor = whole.divisor;
+      problem.out = original.out;
+      problem.out_dtype = original.out_dtype;
+      problem.divisor = original.divisor;
       for (int d = 0; d < problem.outputs.rank; ++d) {
-        problem.outputs.stride[reduce::OUT][d] = whole.outputs.stride[reduce::OUT][d];
+        problem.outputs.stride[reduce::OUT][d] = original.outputs.stride[reduce::OUT][d];
       }
     } else {
       Sizes sizes;
@@ -50,15 +49,15 @@ void run_passes(const char* op, reduce::Problem problem, const Tensor& like,
       problem.out = partial->mutable_data_ptr();
       problem.out_dtype = pass.partial_dtype;
       problem.divisor = 1;
-      int64_t step = problem.splits;
+      int64_t stride = problem.splits;
       for (int d = problem.outputs.rank - 1; d >= 0; --d) {
-        problem.outputs.stride[reduce::OUT][d] = step;
-        step *= problem.outputs.size[d];
+        problem.outputs.stride[reduce::OUT][d] = stride;
+        stride *= problem.outputs.size[d];
       }
     }
     pass.launch(problem);
 
-    source = partial;  // lives until the next launch has been enqueued
+    source = partial;  // keeps the memory until the next launch is enqueued
     problem.in = problem.out;
     problem.in_dtype = problem.out_dtype;
     problem.count = problem.splits;
@@ -68,14 +67,15 @@ void run_passes(const char* op, reduce::Problem problem, const Tensor& like,
     problem.reduced.rank = 1;
     problem.reduced.size[0] = problem.count;
     problem.reduced.stride[0][0] = 1;
-    // Nodes lie side by side: what kept two dimensions of the outputs apart in x is over.
+    // Partials are contiguous, so dimensions of the outputs that x's strides kept apart can be
+    // merged.
     Dims<reduce::TENSORS> outputs;
     for (int d = 0; d < problem.outputs.rank; ++d) {
       outputs.push_merged(
           {problem.outputs.size[d],
-           {problem.outputs.stride[reduce::OUT][d], whole.outputs.stride[reduce::OUT][d]}});
+           {problem.outputs.stride[reduce::OUT][d], original.outputs.stride[reduce::OUT][d]}});
     }
-    problem.outputs = whole.outputs = outputs.loop();
+    problem.outputs = original.outputs = outputs.loop();
   }
 }
 

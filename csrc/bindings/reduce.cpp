@@ -11,7 +11,7 @@
 namespace smem::bindings {
 namespace {
 
-/// What one of the ops is, and by which name it speaks.
+/// What one of the ops computes, and its name for error messages.
 struct Reduction {
   const char* name;
   reduce::Operator op;
@@ -22,17 +22,17 @@ struct Reduction {
   }
 };
 
-constexpr Reduction SUM{"sum", reduce::Operator::sum, false};
-constexpr Reduction MEAN{"mean", reduce::Operator::sum, true};
-constexpr Reduction AMAX{"amax", reduce::Operator::max, false};
-constexpr Reduction AMIN{"amin", reduce::Operator::min, false};
+constexpr Reduction SUM{.name = "sum", .op = reduce::Operator::sum, .divides = false};
+constexpr Reduction MEAN{.name = "mean", .op = reduce::Operator::sum, .divides = true};
+constexpr Reduction AMAX{.name = "amax", .op = reduce::Operator::max, .divides = false};
+constexpr Reduction AMIN{.name = "amin", .op = reduce::Operator::min, .divides = false};
 
 bool is_complex(ScalarType type) {
   return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat ||
          type == ScalarType::ComplexDouble;
 }
 
-/// A complex number is two reals side by side.
+/// A complex number is stored as two reals.
 ScalarType real_of(ScalarType type) {
   switch (type) {
     case ScalarType::ComplexHalf:
@@ -46,7 +46,7 @@ ScalarType real_of(ScalarType type) {
   }
 }
 
-/// Throws unless the op takes x's dtype and can give the one asked for.
+/// Throws unless the op supports x's dtype and the dtype asked for.
 void check_dtypes(const Reduction& reduction, ScalarType in, const OptionalType& asked) {
   const auto check = [&](const std::string& subject, ScalarType type) {
     const bool known = dtype_of(real_of(type)).has_value();
@@ -65,14 +65,15 @@ void check_dtypes(const Reduction& reduction, ScalarType in, const OptionalType&
   }
 }
 
-/// As torch.sum: integers and bool are summed to int64 unless asked otherwise.
+/// As in torch.sum, integers and bool are summed to int64 unless another dtype is asked for.
 ScalarType result_type(const Reduction& reduction, ScalarType in, const OptionalType& asked) {
   if (asked) return *asked;
   const bool is_integer = *dtype_of(real_of(in)) >= DType::i64;
   return reduction.op == reduce::Operator::sum && is_integer ? ScalarType::Long : in;
 }
 
-/// Whether the kernels sum `in` to `out` as if each element had first been converted.
+/// Whether the kernels can sum `in` to `out` with the same result as if every element had been
+/// converted first.
 bool sums_directly(ScalarType in, ScalarType out) {
   if (in == out) return true;
   const DType from = *dtype_of(real_of(in)), to = *dtype_of(real_of(out));
@@ -125,7 +126,8 @@ Tensor permuted(const Tensor& x, const std::vector<int64_t>& order) {
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
-/// A copy of x with the reduced dimensions last, for one whose dimensions need too many loops.
+/// A copy of x with the reduced dimensions last, for an x whose dimensions need more than MAX_RANK
+/// loops.
 Tensor packed(const Tensor& x, const ReducedDims& reduced_dims, int rank) {
   std::vector<int64_t> order;
   for (const bool reduced : {false, true}) {
@@ -138,16 +140,16 @@ Tensor packed(const Tensor& x, const ReducedDims& reduced_dims, int rank) {
   return torch::stable::reshape(permuted(x, order), {outputs, x.numel() / outputs});
 }
 
-void run(const Reduction& reduction, const Tensor& x, const ReducedDims& dims, int64_t kernel_code,
-         const Tensor& out) {
+void reduce_into(const Reduction& reduction, const Tensor& x, const ReducedDims& dims,
+                 int64_t kernel_code, const Tensor& out) {
   if (out.numel() == 0) return;
-  const OnDeviceOf place(reduction.name, x);
+  const OnDeviceOf on_device(reduction.name, x);
   const Sizes sizes = sizes_of(x), strides = strides_of(x), out_strides = strides_of(out);
   const bool kept = out_strides.count == sizes.count;
   const int64_t reals_per_element = is_complex(x.scalar_type()) ? 2 : 1;
 
-  // The reduced dimensions stay in their order, which is the elements'; the outputs may come in
-  // any, and the nearest ones come last.
+  // The reduced dimensions keep their order, which is the order of the elements. The outputs may
+  // have any order; those with the smallest strides are last.
   Dims<reduce::TENSORS> output_dims, outputs;
   Dims<1> reduced;
   int o = 0;
@@ -171,8 +173,9 @@ void run(const Reduction& reduction, const Tensor& x, const ReducedDims& dims, i
     const Tensor matrix = packed(x, dims, sizes.count);
     flat.push(matrix.size(0));
     const Tensor result = empty(reduction.name, flat, out.scalar_type(), x);
-    run(reduction, matrix, ReducedDims(reduction, sizes_of(matrix), std::vector<int64_t>{1}, false),
-        kernel_code, result);
+    reduce_into(reduction, matrix,
+                ReducedDims(reduction, sizes_of(matrix), std::vector<int64_t>{1}, false),
+                kernel_code, result);
     Tensor target = out;
     torch::stable::copy_(target,
                          torch::stable::reshape(
@@ -180,7 +183,7 @@ void run(const Reduction& reduction, const Tensor& x, const ReducedDims& dims, i
     return;
   }
 
-  const auto table = reduce::kernels(place.build());
+  const auto table = reduce::kernels(on_device.build());
   const int index = kernel_index(reduction.name, kernel_code, table.count, -1);
   const reduce::Kernel* const named = index < 0 ? nullptr : table.kernels[index];
   if (named && !named->any_operator && (reduction.divides || reduction.op != SUM.op)) {
@@ -203,9 +206,9 @@ void run(const Reduction& reduction, const Tensor& x, const ReducedDims& dims, i
   problem.reduced = reduced.loop();
   run_passes(reduction.name, problem, x, [&](const reduce::Problem& pass) {
     const reduce::Kernel& kernel = named ? *named : *table.kernels[reduce::choose(pass).kernel];
-    return Pass{kernel.splits(pass, place.device()), reduce::partial_dtype_of(kernel, pass),
+    return Pass{kernel.splits(pass, on_device.device()), reduce::partial_dtype_of(kernel, pass),
                 [&](const reduce::Problem& split_problem) {
-                  kernel.launch(split_problem, place.device());
+                  kernel.launch(split_problem, on_device.device());
                 }};
   });
 }
@@ -220,7 +223,7 @@ Tensor reduce(const Reduction& reduction, const Tensor& x, const OptionalDims& d
   const ScalarType type = result_type(reduction, x.scalar_type(), dtype);
   const ReducedDims dims(reduction, sizes_of(x), dim, keepdim);
   const Tensor out = empty(reduction.name, dims.result, type, x);
-  run(reduction, converted(x, type), dims, kernel, out);
+  reduce_into(reduction, converted(x, type), dims, kernel, out);
   return out;
 }
 
@@ -231,7 +234,7 @@ void reduce_out(const Reduction& reduction, const Tensor& x, const OptionalDims&
   const ReducedDims dims(reduction, sizes_of(x), dim, keepdim);
   check_out(reduction.name, out, dims.result, type, x);
   write_out(reduction.name, out, may_overlap(x, out), [&](const Tensor& target) {
-    run(reduction, converted(x, type), dims, kernel, target);
+    reduce_into(reduction, converted(x, type), dims, kernel, target);
   });
 }
 

@@ -1,5 +1,8 @@
-// What a thread of columns makes of the rows that it is handed, a vector of 16 bytes each: the
-// partial above its thread_partials in each of its columns.
+// The accumulators of one thread for W neighbouring columns. They are handed rows, each a vector of
+// 16 bytes, and return the partial above the thread's thread partials for every column.
+//
+// OrderedAccumulators follow the order of reduce/reduction_tree.h. The other two are for integers,
+// for which every order gives the same bits.
 #pragma once
 
 #include "device/vector.h"
@@ -9,19 +12,20 @@
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// Rows that come together, of neighbouring thread_partials: 4 rows of 8 columns are 32 sums.
-constexpr int ROWS_PER_STAGE = 4, STAGE_ROW_LEVELS = 2;
+/// Rows per stage of the pipeline; they belong to neighbouring thread partials. 4 rows of 8 columns
+/// are 32 accumulators per thread.
+constexpr int ROWS_PER_STAGE = 4, ROWS_PER_STAGE_LOG2 = 2;
 
 template <typename T, int W = VECTOR_WIDTH<T>>
 using RowVector = Loaded<T, W>;
 
-/// In the order of reduce/reduction_tree.h.
+/// Accumulates in the order of reduce/reduction_tree.h.
 template <typename T, typename Op, int W>
 class OrderedAccumulators {
  public:
   __device__ __forceinline__ explicit OrderedAccumulators(const OrderTransform<T, Op>& transform)
       : transform_(transform) {}
-  __device__ __forceinline__ void begin() {
+  __device__ __forceinline__ void begin_group() {
 #pragma unroll
     for (int c = 0; c < W; ++c) {
 #pragma unroll
@@ -29,7 +33,7 @@ class OrderedAccumulators {
         thread_partials_[c][r] = Op::template identity<ThreadPartial<T>>();
     }
   }
-  /// Adds a row to thread_partial r of the group.
+  /// Adds a row to thread partial r of the current group.
   __device__ __forceinline__ void add(int r, const RowVector<T, W>& row) {
     const Vector<T, W> elements = row.elements();
 #pragma unroll
@@ -37,8 +41,8 @@ class OrderedAccumulators {
       thread_partials_[c][r] = Op::combine(thread_partials_[c][r], transform_.apply(elements, c));
     }
   }
-  /// Ends group `g`, the last of which is the last of a power of two.
-  __device__ __forceinline__ void end(int g) {
+  /// Ends group `g`. The number of groups is a power of two.
+  __device__ __forceinline__ void end_group(int g) {
 #pragma unroll
     for (int c = 0; c < W; ++c)
       partial_[c] = counters_[c].push(g, tree_reduce<Op>(thread_partials_[c]));
@@ -48,10 +52,10 @@ class OrderedAccumulators {
  private:
   OrderTransform<T, Op> transform_;
   ThreadPartial<T> thread_partials_[W][ROWS_PER_STAGE], partial_[W] = {};
-  BinaryCounter<Op, ThreadPartial<T>, FP32_LEVELS - STAGE_ROW_LEVELS> counters_[W];
+  BinaryCounter<Op, ThreadPartial<T>, FP32_LEVELS - ROWS_PER_STAGE_LOG2> counters_[W];
 };
 
-/// Integers: any order gives the same bits.
+/// Accumulates integers in the order in which rows arrive.
 template <typename T, typename Op, int W>
 class UnorderedAccumulators {
  public:
@@ -60,14 +64,14 @@ class UnorderedAccumulators {
 #pragma unroll
     for (int c = 0; c < W; ++c) partial_[c] = Op::template identity<ThreadPartial<T>>();
   }
-  __device__ __forceinline__ void begin() {}
+  __device__ __forceinline__ void begin_group() {}
   __device__ __forceinline__ void add(int, const RowVector<T, W>& row) {
     const Vector<T, W> elements = row.elements();
 #pragma unroll
     for (int c = 0; c < W; ++c)
       partial_[c] = Op::combine(partial_[c], transform_.apply(elements, c));
   }
-  __device__ __forceinline__ void end(int) {}
+  __device__ __forceinline__ void end_group(int) {}
   __device__ __forceinline__ ThreadPartial<T> partial(int c) const { return partial_[c]; }
 
  private:
@@ -75,14 +79,15 @@ class UnorderedAccumulators {
   ThreadPartial<T> partial_[W];
 };
 
-/// Sums of bytes, two to a word: 5 instructions for 4 of them, where one by one takes 10. A sum of
-/// 16 bits holds the elements of the 2^5 thread_partials that a thread has.
+/// Sums of bytes, with two 16-bit sums per register: 5 instructions for 4 elements, where one
+/// accumulator per element takes 10. A 16-bit sum can hold the elements of the 2^5 thread partials
+/// that a thread has.
 template <typename T>
 class PackedByteAccumulators {
  public:
   __device__ __forceinline__ explicit PackedByteAccumulators(
-      const OrderTransform<T, Sum>& /*turn*/) {}
-  __device__ __forceinline__ void begin() {}
+      const OrderTransform<T, Sum>& /*transform*/) {}
+  __device__ __forceinline__ void begin_group() {}
   __device__ __forceinline__ void add(int, const RowVector<T>& row) {
 #pragma unroll
     for (int w = 0; w < WORDS; ++w) {
@@ -92,7 +97,7 @@ class PackedByteAccumulators {
     }
     ++rows_;
   }
-  __device__ __forceinline__ void end(int) {}
+  __device__ __forceinline__ void end_group(int) {}
   __device__ __forceinline__ int32_t partial(int c) const {
     const uint32_t word = c % 2 == 0 ? even_[c / 4] : odd_[c / 4];
     return static_cast<int32_t>(word >> (c % 4 / 2 * 16) & 0xffff) - rows_ * BIAS;
@@ -102,7 +107,8 @@ class PackedByteAccumulators {
   static_assert(sizeof(T) == 1 && (ELEMENTS_PER_PARTIAL << FP32_LEVELS) * 255 < 1 << 16,
                 "sums fit 16 bits");
   static constexpr int WORDS = 4;
-  static constexpr int BIAS = std::is_signed_v<T> ? 128 : 0;  ///< makes signed bytes unsigned
+  /// maps signed bytes to unsigned ones
+  static constexpr int BIAS = std::is_signed_v<T> ? 128 : 0;
 
   uint32_t even_[WORDS] = {}, odd_[WORDS] = {};
   int rows_ = 0;

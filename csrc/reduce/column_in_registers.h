@@ -1,7 +1,13 @@
-// ColumnsParams of few elements: up to the 2^5 thread_partials above which accum widen, of an
-// element each. A thread has whole columns, a vector of them where columns are vectors, and takes
-// their rows by eight into registers. Nobody waits for anybody, and a block lives for one wait:
-// many blocks a SM have as much under way as memory asks for.
+// Columns of up to 32 rows, whose rows one thread holds in registers.
+//
+// Threads: thread t of the grid reduces column t, or vector t of W columns if columns are whole,
+// aligned vectors. It loads IN_REGISTERS_ROWS_PER_PASS rows at a time. There is no pipeline and no
+// barrier before the results are stored: a block waits for memory once, and many blocks per SM keep
+// enough bytes in flight.
+//
+// Order of additions: reduce/reduction_tree.h. 32 rows are the 2^5 thread partials of one element
+// each up to which sums stay in float32, so IN_REGISTERS_MAX_ROWS must not grow; the rows per pass
+// and the launch bounds may be tuned.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +25,14 @@ constexpr int IN_REGISTERS_MAX_ROWS = 1 << FP32_LEVELS, IN_REGISTERS_ROWS_PER_PA
 
 struct ColumnInRegistersParams {
   Problem problem;
-  bool store_vectors;  ///< results are elements as x's, in whole vectors where x's are
+  bool store_vectors;  ///< results have x's dtype and are stored as vectors of W
 };
 
-/// What the columns of a vector come to. SINGLE_PASS: of no more than IN_REGISTERS_ROWS_PER_PASS
-/// rows.
+/// The accumulators of W neighbouring columns. SINGLE_PASS: there are at most
+/// IN_REGISTERS_ROWS_PER_PASS rows.
 template <typename T, typename Op, int W, bool SINGLE_PASS>
 __device__ __forceinline__ ColumnAccumulators<T, Op, W> reduce_in_registers(
-    const T* column, int64_t step, int count, const OrderTransform<T, Op>& transform) {
+    const T* column, int64_t row_stride, int count, const OrderTransform<T, Op>& transform) {
   constexpr int GROUPS = IN_REGISTERS_ROWS_PER_PASS / ROWS_PER_STAGE;
   ColumnAccumulators<T, Op, W> accum(transform);
   const int rows = SINGLE_PASS ? IN_REGISTERS_ROWS_PER_PASS
@@ -37,41 +43,41 @@ __device__ __forceinline__ ColumnAccumulators<T, Op, W> reduce_in_registers(
 #pragma unroll
     for (int r = 0; r < IN_REGISTERS_ROWS_PER_PASS; ++r) {
       loaded[r] = transform.template identity<W>();
-      if (row + r < count) loaded[r] = load_words<W>(column + (row + r) * step);
+      if (row + r < count) loaded[r] = load_words<W>(column + (row + r) * row_stride);
     }
 #pragma unroll
     for (int p = 0; p < GROUPS; ++p) {
-      accum.begin();
+      accum.begin_group();
 #pragma unroll
       for (int r = 0; r < ROWS_PER_STAGE; ++r) accum.add(r, loaded[p * ROWS_PER_STAGE + r]);
-      accum.end(SINGLE_PASS ? p : row / ROWS_PER_STAGE + p);
+      accum.end_group(SINGLE_PASS ? p : row / ROWS_PER_STAGE + p);
     }
   }
   return accum;
 }
 
-/// Blocks an SM, as many as the registers that a thread needs let it have; before sm_80
-/// it has 1024 threads.
+/// Launch bound: as many blocks per SM as the registers of a thread allow. Before sm_80 an SM has
+/// 1024 threads.
 template <typename T, typename Op, int W, bool SINGLE_PASS>
 constexpr int in_registers_min_blocks_per_sm() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-  constexpr int MOST = 1024 / THREADS;
+  constexpr int MAX_BLOCKS_PER_SM = 1024 / THREADS;
 #else
-  constexpr int MOST = 6;
+  constexpr int MAX_BLOCKS_PER_SM = 6;
 #endif
-  if (W == 1) return MOST;
+  if (W == 1) return MAX_BLOCKS_PER_SM;
   if (!SINGLE_PASS) return 3;
-  const bool five = std::is_same_v<Op, Sum> && (!std::is_integral_v<T> || sizeof(T) == 1);
-  return std::min(MOST, five ? 5 : 4);
+  const bool fits_five = std::is_same_v<Op, Sum> && (!std::is_integral_v<T> || sizeof(T) == 1);
+  return std::min(MAX_BLOCKS_PER_SM, fits_five ? 5 : 4);
 }
 
 template <typename T, typename Op, int W, bool SINGLE_PASS>
 __global__ void __launch_bounds__(THREADS,
                                   (in_registers_min_blocks_per_sm<T, Op, W, SINGLE_PASS>()))
-    column_in_registers_kernel(const __grid_constant__ ColumnInRegistersParams columns) {
+    column_in_registers_kernel(const __grid_constant__ ColumnInRegistersParams params) {
   constexpr int PITCH = THREADS + 128 / sizeof(ThreadPartial<T>) / W;
   __shared__ Tile<ThreadPartial<T>, W, PITCH> partials;
-  const Problem& problem = columns.problem;
+  const Problem& problem = params.problem;
   const int64_t first = int64_t{blockIdx.x} * THREADS * W;
   const int64_t output = first + threadIdx.x * W;
 
@@ -92,7 +98,7 @@ __global__ void __launch_bounds__(THREADS,
     }
   } else {
     if constexpr (!std::is_integral_v<T>) {
-      if (columns.store_vectors) {
+      if (params.store_vectors) {
         if (output >= problem.output_count) return;
         Vector<T, W> results;
 #pragma unroll
@@ -115,7 +121,7 @@ __global__ void __launch_bounds__(THREADS,
   }
 }
 
-/// Whether the results are elements as x's, side by side in whole vectors.
+/// Whether the results have x's dtype and can be stored as aligned vectors of `width`.
 inline bool can_store_vectors(const Problem& problem, int width) {
   const int inner = problem.outputs.rank - 1;
   bool vectors = inner >= 0 && problem.out_dtype == problem.in_dtype && problem.divisor == 1 &&

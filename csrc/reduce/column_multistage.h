@@ -1,7 +1,14 @@
-// How a thread of columns reads 16 bytes of a row at a time: into a ring of stages in shared
-// memory, by cp.async, some stages ahead of what it adds. No register waits for what is under way,
-// so that as much can be as latency and bandwidth ask for, all the time; and no barrier but a
-// warp's.
+// A multistage pipeline for columns: each thread copies 16 bytes of a row at a time to shared
+// memory by cp.async and adds the rows of an earlier stage meanwhile.
+//
+//   stage      | 0: being added | 1: in flight | 2: in flight | 3: in flight |    4 rows each
+//                   thread t reads vector t of each row and adds it to its accumulators
+//
+// Loads in flight need no registers, so the pipeline can be as deep as latency and bandwidth
+// demand. Every thread (AlignedRowLoader) or every warp (reduce/column_unaligned.h) reads only what
+// it copied itself, so there is no block-wide barrier.
+//
+// STAGES and ROWS_PER_STAGE may be tuned; the order of additions does not depend on them.
 #pragma once
 
 #include <algorithm>
@@ -13,26 +20,29 @@
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// Stages of ROWS_PER_STAGE rows, of which one is being added. By Little's law 26 to 40 KB under
-/// way on an SM hide an H200's latency; these are 96 with two blocks.
+/// Stages of ROWS_PER_STAGE rows, one of which is being added. By Little's law an SM of an H200
+/// hides the memory latency with 26 to 40 KB in flight; two blocks have 96 KB.
 constexpr int STAGES = 4;
 constexpr int MULTISTAGE_MIN_BLOCKS_PER_SM = 2;
-/// What a block's start and a second launch cost, in the time of a stage of all blocks at once.
+/// The cost model: the cost of starting a block and of a second launch, in units of the time of one
+/// stage of all blocks at once. Measured on an H200.
 constexpr int MULTISTAGE_RAMP_STAGES = 2, MULTISTAGE_SECOND_LAUNCH_STAGES = 8;
-/// Threads side by side that read whole lines of 128 bytes.
+/// Neighbouring threads that read one cache line of 128 bytes.
 constexpr int THREADS_PER_LINE = 8;
 
-/// How `vectors` columns of vectors and their thread_partials are shared out, where from `least` to
-/// `most` threads may stand side by side: so that the slowest SM is done earliest.
+/// How `vectors` vectors of columns and their thread partials are divided over blocks: the map for
+/// which the slowest SM ends earliest. Between min_threads_x and max_threads_x threads are along
+/// the columns.
 inline ColumnThreadMap multistage_thread_map(const Problem& problem, const Device& device,
-                                             int64_t vectors, int64_t least, int64_t most) {
+                                             int64_t vectors, int64_t min_threads_x,
+                                             int64_t max_threads_x) {
   const int64_t thread_partials = partials_of(problem);
   const int64_t rounds =
       std::min<int64_t>(problem.elements_per_partial, ceil_div(problem.count, PARTIALS_PER_TILE));
   const int64_t concurrent_blocks = int64_t{MULTISTAGE_MIN_BLOCKS_PER_SM} * device.sm_count;
   ColumnThreadMap best{};
   int64_t lowest_cost = INT64_MAX;
-  for (int64_t threads_x = most; threads_x >= least; threads_x /= 2) {
+  for (int64_t threads_x = max_threads_x; threads_x >= min_threads_x; threads_x /= 2) {
     for (int64_t partials_per_thread = MAX_PARTIALS_PER_THREAD;
          partials_per_thread >= ROWS_PER_STAGE; partials_per_thread /= 2) {
       const ColumnThreadMap map =
@@ -49,16 +59,16 @@ inline ColumnThreadMap multistage_thread_map(const Problem& problem, const Devic
   return best;
 }
 
-/// Adds `groups` groups of neighbouring thread_partials, of `rounds` rounds each.
+/// Adds `groups` groups of neighbouring thread partials with `rounds` rounds each.
 /// `rows.prefetch(row, stage)` starts the copies of ROWS_PER_STAGE rows, and `rows.add(accum, row,
-/// stage)` adds those that there are; row 0 is the first thread_partial's first.
+/// stage)` adds those that exist. Row 0 is the first row of the first thread partial.
 template <typename Rows, typename Accum>
 __device__ __forceinline__ void reduce_multistage(const Rows& rows, Accum& accum, int groups,
                                                   int rounds, Site site = Site::here()) {
   int ahead_group = 0, ahead_round = 0, stage = 0;
-  const auto prefetch_next = [&](int to) {
+  const auto prefetch_next = [&](int to_stage) {
     if (ahead_group < groups) {
-      rows.prefetch(ahead_group * ROWS_PER_STAGE + ahead_round * PARTIALS_PER_TILE, to, site);
+      rows.prefetch(ahead_group * ROWS_PER_STAGE + ahead_round * PARTIALS_PER_TILE, to_stage, site);
     }
     cp_async_commit();
     if (++ahead_round < rounds) return;
@@ -67,7 +77,7 @@ __device__ __forceinline__ void reduce_multistage(const Rows& rows, Accum& accum
   };
   for (int s = 0; s < STAGES - 1; ++s) prefetch_next(s);
   for (int g = 0; g < groups; ++g) {
-    accum.begin();
+    accum.begin_group();
     for (int round = 0; round < rounds; ++round) {
       cp_async_wait<STAGES - 2>();
       Rows::sync();
@@ -75,37 +85,38 @@ __device__ __forceinline__ void reduce_multistage(const Rows& rows, Accum& accum
       rows.add(accum, g * ROWS_PER_STAGE + round * PARTIALS_PER_TILE, stage, site);
       stage = (stage + 1) % STAGES;
     }
-    accum.end(g);
+    accum.end_group(g);
   }
 }
 
-/// Of `rows` rows from `first` on, as many as the ring may come to; there may be less than none.
+/// How many of `rows` rows follow row `first`, limited to what a thread can process and to at least
+/// 0.
 __device__ __forceinline__ int rows_left(int64_t first, int64_t rows) {
-  constexpr int64_t MOST = PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL;
-  return static_cast<int>(std::clamp<int64_t>(rows - first, 0, MOST));
+  constexpr int64_t MAX_ROWS_PER_THREAD = PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL;
+  return static_cast<int>(std::clamp<int64_t>(rows - first, 0, MAX_ROWS_PER_THREAD));
 }
 
-/// The rows of a thread whose columns lie in one aligned vector: a slot is its own.
+/// The rows of a thread whose columns are one aligned vector. It reads only what it copied itself.
 template <typename T>
 class AlignedRowLoader {
  public:
   static constexpr int W = VECTOR_WIDTH<T>;
   static constexpr size_t SHARED_BYTES = size_t{16} * THREADS * ROWS_PER_STAGE * STAGES;
 
-  /// From row `first` on of columns of which `column` is the first.
+  /// `column` is the first of the thread's columns, and `first` the first row.
   __device__ __forceinline__ AlignedRowLoader(const Problem& problem, const T* column,
                                               int64_t first, bool exists)
-      : step_(problem.reduced.rank > 0 ? problem.reduced.stride[IN][0] : 0),
-        begin_(column + first * step_),
+      : row_stride_(problem.reduced.rank > 0 ? problem.reduced.stride[IN][0] : 0),
+        begin_(column + first * row_stride_),
         row_count_(exists ? rows_left(first, problem.count) : 0) {}
 
   __device__ __forceinline__ static void sync() {}
 
   __device__ __forceinline__ void prefetch(int row, int stage, Site site) const {
-    const T* const from = begin_ + row * step_;
+    const T* const from = begin_ + row * row_stride_;
 #pragma unroll
     for (int r = 0; r < ROWS_PER_STAGE; ++r) {
-      if (row + r < row_count_) cp_async<W>(smem_at(stage, r), from + r * step_, W, site);
+      if (row + r < row_count_) cp_async<W>(smem_at(stage, r), from + r * row_stride_, W, site);
     }
   }
   template <typename Accum>
@@ -130,7 +141,7 @@ class AlignedRowLoader {
     return dynamic_shared<T>() + ((stage * ROWS_PER_STAGE + row) * THREADS + thread) * W;
   }
 
-  int64_t step_;
+  int64_t row_stride_;
   const T* begin_;
   int row_count_;
 };

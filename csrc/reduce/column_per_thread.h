@@ -1,8 +1,14 @@
-// ColumnsParams that a thread takes alone: of up to four rounds of a tile, and so many that threads
-// fill the SMs. It goes down by neighbouring thread_partials whose loads are under way together.
-// Nobody waits for anybody, and rows may begin anywhere: loads are of single elements, of vectors
-// of 8 bytes where elements of 2 bytes are aligned, or of the words that they lie in where they are
-// not.
+// Columns of some hundred rows, one thread per column (or per few columns), where there are enough
+// columns to fill the GPU.
+//
+// Threads: a thread goes down its column by 8 or 16 neighbouring thread partials, whose loads are
+// in flight together. There is no barrier, and rows may begin at any address:
+//   column_per_thread_kernel, W = 1   single elements
+//   column_per_thread_kernel, W > 1   vectors of 8 bytes, for aligned 2-byte elements
+//   column_pair_per_thread_kernel     aligned words, for two columns of unaligned 2-byte floats
+//
+// Order of additions: reduce/reduction_tree.h. The thresholds are measured on an H200 and may be
+// tuned.
 #pragma once
 
 #include <bit>
@@ -16,14 +22,15 @@ namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
 constexpr int FP32_PARTIALS = 1 << FP32_LEVELS;
-/// The longest columns that threads take alone, and the fewest threads an SM; twice as
-/// many where the other way is a ring of whole vectors.
+/// The most rows for which this kernel is taken, and the fewest threads per SM; twice as many if
+/// the alternative is the multistage kernel with whole vectors.
 constexpr int PER_THREAD_MAX_ROWS = 4 * PARTIALS_PER_TILE, PER_THREAD_MIN_THREADS_PER_SM = 240;
-/// Single elements ask little of memory at a time: a ring of vectors, or of 2 bytes and less, takes
-/// longer to start, but is done earlier where there are more elements than these.
+/// Loads of single elements keep few bytes in flight. The multistage kernel with vectors, or with
+/// elements of up to 2 bytes, takes longer to start but ends earlier if there are more elements
+/// than this.
 constexpr int64_t PER_THREAD_MAX_ELEMENTS = int64_t{1} << 26;
 
-/// Of 32 thread_partials, a power of two.
+/// The number of groups of 32 thread partials, rounded up to a power of two.
 __device__ __forceinline__ unsigned fp32_groups_of(int count) {
   const unsigned thread_partials = count < PARTIALS_PER_TILE ? count : PARTIALS_PER_TILE;
   return std::bit_ceil((thread_partials - 1) / FP32_PARTIALS + 1);
@@ -31,10 +38,10 @@ __device__ __forceinline__ unsigned fp32_groups_of(int count) {
 
 struct ColumnPerThreadParams {
   Problem problem;
-  bool store_vectors;  ///< results are elements as x's, in whole vectors
+  bool store_vectors;  ///< results have x's dtype and are stored as vectors of W
 };
 
-/// What W neighbouring columns come to; of more than one, with an element a thread_partial.
+/// The partials of W neighbouring columns. For W > 1 a thread partial has one element.
 template <typename T, typename Op, int W>
 __device__ __forceinline__ void reduce_column(const Problem& problem,
                                               const OrderTransform<T, Op>& transform,
@@ -43,7 +50,7 @@ __device__ __forceinline__ void reduce_column(const Problem& problem,
   constexpr int FP32_GROUP_LEVELS = std::bit_width(unsigned{GROUPS}) - 1;
   constexpr int FP64_LEVELS = std::bit_width(unsigned{PARTIALS_PER_TILE / FP32_PARTIALS}) - 1;
   const int count = static_cast<int>(problem.count);
-  const int64_t step = problem.reduced.stride[IN][0];
+  const int64_t row_stride = problem.reduced.stride[IN][0];
   const unsigned groups = fp32_groups_of(count);
   BinaryCounter<Op, Partial<Op, T>, FP64_LEVELS> counters[W];
 #pragma unroll 1
@@ -54,23 +61,23 @@ __device__ __forceinline__ void reduce_column(const Problem& problem,
     for (int p = 0; p < GROUPS; ++p) {
       ThreadPartials<T, Op, ROWS> thread_partials[W];
       const int first = static_cast<int>(g) * FP32_PARTIALS + p * ROWS;
-      const T* from = column + first * step;
+      const T* from = column + first * row_stride;
       for (int row = first; row == first || (W == 1 && row < count); row += PARTIALS_PER_TILE) {
         Loaded<T, W> loaded[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
           loaded[r] = transform.template identity<W>();
           if (row + r < count) loaded[r] = load_words<W>(from);
-          from += step;
+          from += row_stride;
         }
 #pragma unroll
         for (int c = 0; c < W; ++c) {
-          Vector<T, ROWS> down;
+          Vector<T, ROWS> column_elements;
 #pragma unroll
-          for (int r = 0; r < ROWS; ++r) down.lane[r] = loaded[r].elements().lane[c];
-          thread_partials[c].add(down, transform);
+          for (int r = 0; r < ROWS; ++r) column_elements.lane[r] = loaded[r].elements().lane[c];
+          thread_partials[c].add(column_elements, transform);
         }
-        from += (PARTIALS_PER_TILE - ROWS) * step;
+        from += (PARTIALS_PER_TILE - ROWS) * row_stride;
       }
 #pragma unroll
       for (int c = 0; c < W; ++c)
@@ -83,8 +90,8 @@ __device__ __forceinline__ void reduce_column(const Problem& problem,
 
 template <typename T, typename Op, int W>
 __global__ void __launch_bounds__(THREADS, W > 1 ? 3 : 4)
-    column_per_thread_kernel(const __grid_constant__ ColumnPerThreadParams columns) {
-  const Problem& problem = columns.problem;
+    column_per_thread_kernel(const __grid_constant__ ColumnPerThreadParams params) {
+  const Problem& problem = params.problem;
   const int64_t output = (int64_t{blockIdx.x} * THREADS + threadIdx.x) * W;
 
   launch_dependent_grids();
@@ -98,7 +105,7 @@ __global__ void __launch_bounds__(THREADS, W > 1 ? 3 : 4)
 #pragma unroll
   for (int c = 0; c < W; ++c) partial[c] = transform.invert(partial[c]);
   if constexpr (W > 1 && !std::is_integral_v<T>) {
-    if (columns.store_vectors) {
+    if (params.store_vectors) {
       Vector<T, W> results;
 #pragma unroll
       for (int c = 0; c < W; ++c) {
@@ -112,12 +119,13 @@ __global__ void __launch_bounds__(THREADS, W > 1 ? 3 : 4)
   for (int c = 0; c < W; ++c) store_result(problem, output + c, 0, partial[c]);
 }
 
-/// Pairs of columns that a warp takes: its last lane brings a word for the lane before. And the
-/// fewest columns an SM: four blocks' of them.
+/// Pairs of columns per warp: the last lane only loads a word for the lane before it. And the
+/// fewest columns per SM for which this kernel is taken: those of four blocks.
 constexpr int PAIRS_PER_WARP = 31, PAIRS_MIN_COLUMNS_PER_SM = 2048;
 
-/// The columns of a warp, two a lane, of rows of 2-byte elements that begin anywhere, an element a
-/// thread_partial: aligned words, shifted by an element where the row begins inside of one.
+/// Two columns per lane of 2-byte elements whose rows begin at any address, one element per thread
+/// partial. A lane loads an aligned 4-byte word per row; if the row begins inside of it, the second
+/// element comes from the next lane's word.
 template <typename T, typename Op>
 __device__ __forceinline__ void reduce_column_pairs(const Problem& problem,
                                                     const OrderTransform<T, Op>& transform,
@@ -126,7 +134,7 @@ __device__ __forceinline__ void reduce_column_pairs(const Problem& problem,
   constexpr int ROWS = 16, GROUPS = FP32_PARTIALS / ROWS;
   constexpr int FP64_LEVELS = std::bit_width(unsigned{PARTIALS_PER_TILE / FP32_PARTIALS}) - 1;
   const int count = static_cast<int>(problem.count), lane = threadIdx.x % 32;
-  const int64_t step = problem.reduced.stride[IN][0];
+  const int64_t row_stride = problem.reduced.stride[IN][0];
   const unsigned groups = fp32_groups_of(count);
   auto from = reinterpret_cast<uintptr_t>(columns + 2 * lane);
   BinaryCounter<Op, Partial<Op, T>, FP64_LEVELS> counters[2];
@@ -145,7 +153,7 @@ __device__ __forceinline__ void reduce_column_pairs(const Problem& problem,
         if (first + r < count) {
           loaded[r] = load_words<2>(reinterpret_cast<const T*>(from / 4 * 4), site);
         }
-        from += step * sizeof(T);
+        from += row_stride * sizeof(T);
       }
       ThreadPartial<T> thread_partials[2][ROWS];
 #pragma unroll
@@ -170,9 +178,9 @@ __device__ __forceinline__ void reduce_column_pairs(const Problem& problem,
 
 template <typename T, typename Op>
 __global__ void __launch_bounds__(THREADS, 3)
-    column_pair_per_thread_kernel(const __grid_constant__ ColumnPerThreadParams columns) {
+    column_pair_per_thread_kernel(const __grid_constant__ ColumnPerThreadParams params) {
   constexpr int WARP_COLUMNS = 2 * PAIRS_PER_WARP, BLOCK_COLUMNS = WARPS * WARP_COLUMNS;
-  const Problem& problem = columns.problem;
+  const Problem& problem = params.problem;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t first = int64_t{blockIdx.x} * BLOCK_COLUMNS;
   const T* const column = static_cast<const T*>(problem.in) + first;
@@ -185,8 +193,8 @@ __global__ void __launch_bounds__(THREADS, 3)
 
   launch_dependent_grids();
   wait_on_dependent_grids();
-  // In the first block and the last, words may lie half outside of x. The test is of the block: of
-  // a warp, nvcc would let no load pass the shuffles.
+  // In the first and the last block, words may extend past the ends of x. The condition is the same
+  // for the whole block: with a condition per warp, nvcc would not move loads across the shuffles.
   if (blockIdx.x > 0 && first + BLOCK_COLUMNS + 2 <= problem.output_count) {
     Partial<Op, T> partial[2] = {};
     reduce_column_pairs<T, Op>(problem, transform, column + warp * WARP_COLUMNS, partial);

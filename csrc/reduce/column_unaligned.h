@@ -1,7 +1,18 @@
-// Rows that begin anywhere, for reduce/column_multistage.h. Up to 32 lanes side by side, a panel,
-// bring the aligned vectors that their part of a row lies in, each once, as they are; then each
-// takes its elements from them at the row's shift. Words of a lane lie a panel apart, so that no
-// bank is asked twice.
+// Columns whose rows begin at any address, for the pipeline of reduce/column_multistage.h.
+//
+// A panel is the group of neighbouring columns that 8, 16 or 32 lanes of a warp process together.
+//
+//   row in memory   ...|........|........|........|........|...   aligned 16-byte vectors
+//   panel                   [==========================]
+//   shared memory      |........|........|........|........|    the same vectors, by cp.async
+//   lane l reads       word l, word l + lanes, ...                at the row's misalignment
+//
+// The lanes copy each of the aligned vectors that hold the panel's part of a row once. After that
+// every lane reads its elements at the row's misalignment: neighbouring lanes read neighbouring
+// words, so there are no bank conflicts. Only __syncwarp separates the copies from the reads.
+//
+// Order of additions: reduce/reduction_tree.h. The copies must stay inside of `readable`: nothing
+// before the first element of x and nothing after its last one may be read.
 #pragma once
 
 #include "device/bounded_copy.h"
@@ -12,18 +23,19 @@ namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
 constexpr int SECTOR_BYTES = 32;
-/// Of a panel: they have two vectors a row of a stage to bring beside their own.
+/// Fewest lanes per panel: the two vectors per row that exceed the lanes' own ones are copied by
+/// two lanes for each row of a stage.
 constexpr int MIN_PANEL_LANES = 2 * ROWS_PER_STAGE;
 
-/// How panels are laid over the outputs.
+/// How panels are mapped to the outputs and to threads.
 struct UnalignedThreadMap {
   ColumnThreadMap block;
-  int lanes;                       ///< of a panel, a power of two
-  unsigned panels_per_inner_loop;  ///< side by side in a run of neighbouring outputs
+  int lanes;                       ///< lanes per panel, a power of two
+  unsigned panels_per_inner_loop;  ///< panels that cover the innermost loop of the outputs
   int64_t panels;
   Span readable;
 
-  /// Of a row: a sector more than the lanes' vectors.
+  /// Bytes of shared memory per row: a sector more than the lanes' vectors.
   int pitch() const { return 16 * lanes + SECTOR_BYTES; }
   size_t shared_bytes() const {
     return size_t{STAGES} * ROWS_PER_STAGE * pitch() * (THREADS / lanes);
@@ -42,88 +54,91 @@ inline Span readable(const Problem& problem) {
 }
 
 inline UnalignedThreadMap unaligned_thread_map(const Problem& problem, const Device& device) {
-  const int64_t run = problem.outputs.size[problem.outputs.rank - 1];
-  const int64_t vectors = ceil_div(run * static_cast<int64_t>(size_of(problem.in_dtype)), 16);
-  UnalignedThreadMap shape{};
-  shape.lanes =
-      static_cast<int>(std::clamp<int64_t>(power_of_two_from(vectors), MIN_PANEL_LANES, 32));
-  shape.panels_per_inner_loop = static_cast<unsigned>(ceil_div(vectors, shape.lanes));
-  shape.panels = problem.output_count / run * shape.panels_per_inner_loop;
-  shape.readable = readable(problem);
-  shape.block = multistage_thread_map(problem, device, shape.panels * shape.lanes, shape.lanes,
-                                      std::max(MAX_THREADS_X, shape.lanes));
-  return shape;
+  const int64_t inner_outputs = problem.outputs.size[problem.outputs.rank - 1];
+  const int64_t vectors =
+      ceil_div(inner_outputs * static_cast<int64_t>(size_of(problem.in_dtype)), 16);
+  UnalignedThreadMap map{};
+  map.lanes =
+      static_cast<int>(std::clamp<int64_t>(next_power_of_two(vectors), MIN_PANEL_LANES, 32));
+  map.panels_per_inner_loop = static_cast<unsigned>(ceil_div(vectors, map.lanes));
+  map.panels = problem.output_count / inner_outputs * map.panels_per_inner_loop;
+  map.readable = readable(problem);
+  map.block = multistage_thread_map(problem, device, map.panels * map.lanes, map.lanes,
+                                    std::max(MAX_THREADS_X, map.lanes));
+  return map;
 }
 
-/// The rows of a lane of a panel.
+/// The rows of one lane of a panel.
 template <typename T>
 class UnalignedRowLoader {
  public:
   static constexpr int W = VECTOR_WIDTH<T>;
 
-  /// From row `first` on.
+  /// `first` is the first row.
   __device__ __forceinline__ UnalignedRowLoader(const Problem& problem,
-                                                const UnalignedThreadMap& shape, int64_t first)
-      : readable_(shape.readable),
-        panel_lanes_(shape.lanes),
-        lane_(static_cast<int>(threadIdx.x) % shape.lanes),
-        pitch_(16 * shape.lanes + SECTOR_BYTES),
-        smem_base_(static_cast<int>(threadIdx.x) / shape.lanes * STAGES * ROWS_PER_STAGE * pitch_) {
-    const int threads_x = shape.block.threads_x;
-    const int64_t panel = int64_t{blockIdx.x % shape.block.grid_x} * (threads_x / panel_lanes_) +
+                                                const UnalignedThreadMap& map, int64_t first)
+      : readable_(map.readable),
+        panel_lanes_(map.lanes),
+        lane_(static_cast<int>(threadIdx.x) % map.lanes),
+        pitch_(16 * map.lanes + SECTOR_BYTES),
+        smem_base_(static_cast<int>(threadIdx.x) / map.lanes * STAGES * ROWS_PER_STAGE * pitch_) {
+    const int threads_x = map.block.threads_x;
+    const int64_t panel = int64_t{blockIdx.x % map.block.grid_x} * (threads_x / panel_lanes_) +
                           static_cast<int>(threadIdx.x) % threads_x / panel_lanes_;
-    if (panel >= shape.panels) return;
-    const int64_t run = problem.outputs.rank > 1 ? panel / shape.panels_per_inner_loop : 0;
-    const int64_t outputs = problem.outputs.size[problem.outputs.rank - 1];
-    const int64_t column = (panel - run * shape.panels_per_inner_loop) * panel_lanes_ * W;
-    first_output_ = run * outputs + column;
-    column_count_ = static_cast<int>(std::min<int64_t>(outputs - column, panel_lanes_ * W));
+    if (panel >= map.panels) return;
+    const int64_t inner_loop = problem.outputs.rank > 1 ? panel / map.panels_per_inner_loop : 0;
+    const int64_t inner_outputs = problem.outputs.size[problem.outputs.rank - 1];
+    const int64_t column = (panel - inner_loop * map.panels_per_inner_loop) * panel_lanes_ * W;
+    first_output_ = inner_loop * inner_outputs + column;
+    column_count_ = static_cast<int>(std::min<int64_t>(inner_outputs - column, panel_lanes_ * W));
     const char* const row0 = reinterpret_cast<const char*>(
         static_cast<const T*>(problem.in) + offsets_at(problem.outputs, first_output_).of[IN]);
-    step_ = problem.reduced.rank > 0 ? problem.reduced.stride[IN][0] * int64_t{sizeof(T)} : 0;
-    begin_ = row0 + first * step_;
+    row_stride_ = problem.reduced.rank > 0 ? problem.reduced.stride[IN][0] * int64_t{sizeof(T)} : 0;
+    begin_ = row0 + first * row_stride_;
     row_count_ = rows_left(first, problem.count);
 
     const int accesses = (column_count_ - 1) / ELEMENTS_PER_ACCESS + 1;
-    bytes_ = accesses * ACCESS_BYTES + (SUBWORD ? 4 : 0);
+    panel_bytes_ = accesses * ACCESS_BYTES + (SUBWORD ? 4 : 0);
 #pragma unroll
     for (int p = 0; p < ACCESSES; ++p) {
-      // In the place of a piece that there is not, the last one is read.
+      // If an access does not exist, the panel's last one is repeated.
       access_offset_[p] = std::min(p * panel_lanes_ + lane_, accesses - 1) * ACCESS_BYTES;
     }
-    // Rows may be so guarded_rows to the ends of what may be read that two sectors more may not.
-    const int64_t guarded_rows = step_ >= MARGIN ? 1 : step_ > 0 ? MARGIN : problem.count;
-    const char* const end = row0 + (problem.count - 1) * step_ + bytes_;
+    // The rows near the ends of the readable span, where two sectors more may not be readable.
+    const int64_t guarded_rows = row_stride_ >= MARGIN ? 1
+                                 : row_stride_ > 0     ? MARGIN
+                                                       : problem.count;
+    const char* const end = row0 + (problem.count - 1) * row_stride_ + panel_bytes_;
     unguarded_begin_ = rows_left(first, row0 - readable_.begin >= MARGIN ? 0 : guarded_rows);
     unguarded_end_ =
         rows_left(first, problem.count - (readable_.end - end >= MARGIN ? 0 : guarded_rows));
   }
 
-  /// Of the lane's column c: whether there is one, and where it goes in out.
+  /// Whether the lane's column c exists, and the offset of its result in out.
   __device__ __forceinline__ bool has(int c) const { return column(c) < column_count_; }
   __device__ __forceinline__ int64_t out_offset(const Problem& problem, int c) const {
     return offsets_at(problem.outputs, first_output_).of[OUT] +
            column(c) * problem.outputs.stride[OUT][problem.outputs.rank - 1];
   }
 
-  /// What one lane brings, others read.
+  /// A lane reads what other lanes of its warp have copied.
   __device__ __forceinline__ static void sync() { __syncwarp(); }
 
   __device__ __forceinline__ void prefetch(int row, int stage, Site site) const {
-    const char* const begin = begin_ + row * step_;
+    const char* const begin = begin_ + row * row_stride_;
     if (row < unguarded_begin_ || row + ROWS_PER_STAGE > unguarded_end_) {
       return prefetch_guarded(begin, row_count_ - row, stage, site);
     }
-    if (16 * lane_ < bytes_ + SECTOR_BYTES) {
+    if (16 * lane_ < panel_bytes_ + SECTOR_BYTES) {
 #pragma unroll
       for (int r = 0; r < ROWS_PER_STAGE; ++r) {
-        const char* const at = begin + r * step_;
+        const char* const at = begin + r * row_stride_;
         prefetch_vector(at - sector_misalignment(at), smem_offset(stage, r), lane_, site);
       }
     }
-    // What a row that begins misalignment its sector needs more: two vectors.
+    // A row that does not begin at a sector needs up to two vectors more.
     if (lane_ >= 2 * ROWS_PER_STAGE) return;
-    const char* const at = begin + lane_ / 2 * step_;
+    const char* const at = begin + lane_ / 2 * row_stride_;
     const int misalignment = sector_misalignment(at), vector = panel_lanes_ + lane_ % 2;
     if (16 * vector < length(misalignment))
       prefetch_vector(at - misalignment, smem_offset(stage, lane_ / 2), vector, site);
@@ -131,12 +146,12 @@ class UnalignedRowLoader {
 
   template <typename Accum>
   __device__ __forceinline__ void add(Accum& accum, int row, int stage, Site site) const {
-    const auto step = static_cast<uint32_t>(step_);
+    const auto row_stride = static_cast<uint32_t>(row_stride_);
     const auto begin = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(begin_)) +
-                       static_cast<uint32_t>(row) * step;
+                       static_cast<uint32_t>(row) * row_stride;
     const auto load_row = [&](int r) {
-      return load_at(smem_offset(stage, r), static_cast<int>((begin + r * step) % SECTOR_BYTES),
-                     site);
+      return load_at(smem_offset(stage, r),
+                     static_cast<int>((begin + r * row_stride) % SECTOR_BYTES), site);
     };
     if (row + ROWS_PER_STAGE <= row_count_) {
       RowVector<T> loaded[ROWS_PER_STAGE];
@@ -153,7 +168,7 @@ class UnalignedRowLoader {
   }
 
  private:
-  /// A lane reads words, or elements where those are longer.
+  /// A lane reads 4-byte words, or single elements if these are longer.
   static constexpr bool SUBWORD = sizeof(T) < 4;
   static constexpr int ELEMENTS_PER_ACCESS = SUBWORD ? 4 / sizeof(T) : 1,
                        ACCESSES = W / ELEMENTS_PER_ACCESS;
@@ -164,9 +179,9 @@ class UnalignedRowLoader {
     return (c / ELEMENTS_PER_ACCESS * panel_lanes_ + lane_) * ELEMENTS_PER_ACCESS +
            c % ELEMENTS_PER_ACCESS;
   }
-  /// Bytes that are needed from a row's sector on; the last of them lies in its smem_offset.
+  /// The bytes that are needed from a row's first sector on.
   __device__ __forceinline__ int length(int misalignment) const {
-    return misalignment / 4 * 4 + bytes_;
+    return misalignment / 4 * 4 + panel_bytes_;
   }
   __device__ __forceinline__ static int sector_misalignment(const char* row) {
     return static_cast<int>(reinterpret_cast<uintptr_t>(row) % SECTOR_BYTES);
@@ -184,11 +199,12 @@ class UnalignedRowLoader {
     cp_async<W>(shared(smem_offset + 16 * vector), reinterpret_cast<const T*>(sector + 16 * vector),
                 W, site);
   }
-  /// The same at the first and the last element that may be read, of the rows that there are.
+  /// The same for rows near the first or the last element that may be read. Copies only rows that
+  /// exist.
   __device__ __forceinline__ void prefetch_guarded(const char* row, int rows, int stage,
                                                    Site site) const {
 #pragma unroll 1
-    for (int r = 0; r < ROWS_PER_STAGE && r < rows; ++r, row += step_) {
+    for (int r = 0; r < ROWS_PER_STAGE && r < rows; ++r, row += row_stride_) {
       const int misalignment = sector_misalignment(row);
 #pragma unroll 1
       for (int at = 16 * lane_; at < length(misalignment); at += 16 * panel_lanes_) {
@@ -198,8 +214,8 @@ class UnalignedRowLoader {
     }
   }
 
-  /// The lane's elements of a row that begins so many bytes misalignment its smem_offset; small
-  /// ones from two words by a funnel shift.
+  /// The lane's elements of a row that begins `misalignment` bytes after `smem_offset`. Elements of
+  /// less than 4 bytes are extracted from two words by a funnel shift.
   __device__ __forceinline__ RowVector<T> load_at(int smem_offset, int misalignment,
                                                   Site site) const {
     RowVector<T> row;
@@ -224,12 +240,12 @@ class UnalignedRowLoader {
 
   Span readable_;
   int panel_lanes_, lane_, pitch_, smem_base_;
-  const char* begin_ = nullptr;  ///< the panel's first column
-  int64_t step_ = 0;             ///< bytes from row to row
+  const char* begin_ = nullptr;  ///< the panel's first column, in the thread's first row
+  int64_t row_stride_ = 0;       ///< bytes from row to row
   int64_t first_output_ = 0;
-  int row_count_ = 0;  ///< rows; none where there is no such panel
+  int row_count_ = 0;  ///< number of rows; 0 if the panel does not exist
   int unguarded_begin_ = 0, unguarded_end_ = 0;
-  int column_count_ = 0, bytes_ = 0, access_offset_[ACCESSES] = {};
+  int column_count_ = 0, panel_bytes_ = 0, access_offset_[ACCESSES] = {};
 };
 
 }  // namespace SMEM_BUILD

@@ -1,11 +1,22 @@
-// columns: threads own outputs and run down their elements.
+// columns: reductions across rows, for outputs that are neighbours in memory.
 //
-// For outputs whose neighbours are neighbours in memory: 16 bytes of a row at a time through a
-// multistage_bytes in shared memory (reduce/column_multistage.h), wherever rows begin
-// (reduce/column_unaligned.h). Few columns without gaps between rows are one run
-// (reduce/narrow_columns.h), few rows need no multistage_bytes (reduce/column_in_registers.h), nor
-// do some hundred rows of many columns (reduce/column_per_thread.h). All else goes element by
-// element (reduce/thread_reduce_batched.h).
+// Problem: out[o] = op over the elements of column o, for any strides.
+//
+// Threads: a thread owns one column or a vector of neighbouring columns and goes down the rows. If
+// there are few columns, several threads and several blocks (splits) share the rows of a column
+// (reduce/column_thread_map.h); a second launch combines the partials of the splits.
+//
+// There are six kernels, one per value of ColumnKernel:
+//   in_registers   column_in_registers_kernel             reduce/column_in_registers.h
+//   narrow         narrow_columns_kernel                  reduce/narrow_columns.h
+//   per_thread     column_per_thread_kernel, column_pair_per_thread_kernel
+//                                                         reduce/column_per_thread.h
+//   aligned        aligned_columns_kernel                 reduce/column_multistage.h
+//   unaligned      unaligned_columns_kernel               reduce/column_unaligned.h
+//   batched        batched_columns_kernel                 reduce/thread_reduce_batched.h
+//
+// Order of additions: reduce/reduction_tree.h, for all of them. Which kernel takes a problem, its
+// thread map and its launch bounds may be changed without changing a bit of the results.
 #pragma once
 
 #include "device/pdl.h"
@@ -21,13 +32,15 @@
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// What a block's columns come to: of the threads side by side, the partials of each one's columns,
-/// padded so that those of neighbouring columns lie in different banks.
+/// The partials of a block's columns in shared memory: one row per column of a thread's vector. The
+/// pitch is padded so that neighbouring columns are in different banks.
 template <typename T, typename Op>
 constexpr int PARTIALS_PITCH = THREADS + 128 / sizeof(BlockPartial<T, Op>) / VECTOR_WIDTH<T>;
 template <typename T, typename Op>
 using ColumnPartials = Tile<BlockPartial<T, Op>, VECTOR_WIDTH<T>, PARTIALS_PITCH<T, Op>>;
 
+/// Reduces the rows of all threads of a block. Returns the partials of the block's columns, in
+/// shared memory: those of thread x of the columns are in column x of the result.
 template <typename T, typename Op, typename Rows>
 __device__ __forceinline__ ColumnPartials<T, Op>& reduce_columns_multistage(
     const Problem& problem, const ColumnThread<VECTOR_WIDTH<T>>& thread, const Rows& rows) {
@@ -40,7 +53,7 @@ __device__ __forceinline__ ColumnPartials<T, Op>& reduce_columns_multistage(
 #pragma unroll
   for (int c = 0; c < W; ++c) partial[c] = Acc(accum.partial(c));
 
-  __syncthreads();  // the multistage_bytes is free
+  __syncthreads();  // the stages in shared memory are free from here on
   auto& partials = *reinterpret_cast<ColumnPartials<T, Op>*>(dynamic_shared<Acc>());
   thread.template join<T, Op>(partial, partials);
   if (thread.y == 0) {
@@ -58,20 +71,20 @@ struct ColumnsParams {
 
 template <typename T, typename Op>
 __global__ void __launch_bounds__(THREADS, MULTISTAGE_MIN_BLOCKS_PER_SM)
-    aligned_columns_kernel(const __grid_constant__ ColumnsParams columns) {
+    aligned_columns_kernel(const __grid_constant__ ColumnsParams params) {
   constexpr int W = VECTOR_WIDTH<T>;
-  const Problem& problem = columns.problem;
-  const ColumnThread<W> thread(columns.map);
-  const bool exist = thread.output < problem.output_count;
-  const int64_t column = exist ? offsets_at(problem.outputs, thread.output).of[IN] : 0;
+  const Problem& problem = params.problem;
+  const ColumnThread<W> thread(params.map);
+  const bool exists = thread.output < problem.output_count;
+  const int64_t column = exists ? offsets_at(problem.outputs, thread.output).of[IN] : 0;
   const AlignedRowLoader<T> rows(problem, static_cast<const T*>(problem.in) + column,
-                                 first_element(problem, thread.first_partial()), exist);
+                                 first_element(problem, thread.first_partial()), exists);
 
   launch_dependent_grids();
   wait_on_dependent_grids();
   auto& partials = reduce_columns_multistage<T, Op>(problem, thread, rows);
   const int block_columns = thread.threads_x * W;
-  const int64_t first = int64_t{blockIdx.x % columns.map.grid_x} * block_columns;
+  const int64_t first = int64_t{blockIdx.x % params.map.grid_x} * block_columns;
 #pragma unroll 1
   for (int c = threadIdx.x; c < block_columns; c += THREADS) {
     if (first + c >= problem.output_count) return;
@@ -87,11 +100,11 @@ struct UnalignedColumnsParams {
 
 template <typename T, typename Op>
 __global__ void __launch_bounds__(THREADS, MULTISTAGE_MIN_BLOCKS_PER_SM)
-    unaligned_columns_kernel(const __grid_constant__ UnalignedColumnsParams panels) {
+    unaligned_columns_kernel(const __grid_constant__ UnalignedColumnsParams params) {
   constexpr int W = VECTOR_WIDTH<T>;
-  const Problem& problem = panels.problem;
-  const ColumnThread<W> thread(panels.map.block);
-  const UnalignedRowLoader<T> rows(problem, panels.map,
+  const Problem& problem = params.problem;
+  const ColumnThread<W> thread(params.map.block);
+  const UnalignedRowLoader<T> rows(problem, params.map,
                                    first_element(problem, thread.first_partial()));
 
   launch_dependent_grids();
@@ -109,11 +122,11 @@ __global__ void __launch_bounds__(THREADS, MULTISTAGE_MIN_BLOCKS_PER_SM)
 
 template <typename T, typename Op>
 __global__ void __launch_bounds__(THREADS, COLUMNS_MIN_BLOCKS_PER_SM)
-    batched_columns_kernel(const __grid_constant__ ColumnsParams columns) {
+    batched_columns_kernel(const __grid_constant__ ColumnsParams params) {
   using Acc = BlockPartial<T, Op>;
   __shared__ Tile<Acc, 1, THREADS> partials;
-  const Problem& problem = columns.problem;
-  const ColumnThread<1> thread(columns.map);
+  const Problem& problem = params.problem;
+  const ColumnThread<1> thread(params.map);
   const bool exists = thread.output < problem.output_count;
 
   launch_dependent_grids();
@@ -135,11 +148,10 @@ __global__ void __launch_bounds__(THREADS, COLUMNS_MIN_BLOCKS_PER_SM)
 
 namespace {
 
-/// Shorter runs of neighbouring outputs would leave half of a panel's lanes idle.
+/// With fewer bytes of neighbouring outputs, half of a panel's lanes would be idle.
 constexpr int64_t MIN_CONTIGUOUS_BYTES = 16 * MIN_PANEL_LANES / 2;
 
-/// The kernels of `columns`. Their conditions overlap: column_kernel_of tests them in this order
-/// and takes the first one that holds.
+/// The kernels of `columns`. Their conditions overlap; column_kernel_of decides in a fixed order.
 enum class ColumnKernel {
   in_registers,  ///< few rows: one thread per column, or per vector of columns, holds all rows
   narrow,        ///< few columns, many rows and no gap between rows
@@ -149,63 +161,73 @@ enum class ColumnKernel {
   batched,       ///< all else: element by element
 };
 
-/// Of the multistage_bytes, and after it of the partials.
+/// Bytes of dynamic shared memory, which holds the stages of the pipeline first and the partials
+/// afterwards.
 template <typename T, typename Op>
 size_t shared_bytes(size_t multistage_bytes) {
   return std::max(multistage_bytes, sizeof(ColumnPartials<T, Op>));
 }
 
-/// Whether they are neighbours, floats of 2 bytes, and so many that a thread takes two of them.
-bool columns_are_pairs(const Problem& problem, const Device& device) {
+/// Whether column_pair_per_thread_kernel can take the problem and has enough columns.
+bool can_pair_columns(const Problem& problem, const Device& device) {
   const bool are_floats = problem.in_dtype == DType::f16 || problem.in_dtype == DType::bf16;
   return are_floats && problem.count <= PARTIALS_PER_TILE && problem.outputs.rank == 1 &&
          problem.outputs.stride[IN][0] == 1 && problem.reduced.rank == 1 &&
          problem.output_count / device.sm_count >= PAIRS_MIN_COLUMNS_PER_SM;
 }
 
-/// Whether threads that take columns alone are faster than what there is for columns that lie so.
-bool prefer_per_thread(const Problem& problem, const Device& device, ColumnKernel lie) {
+/// Whether a thread per column is faster than `alternative`, the kernel for this layout.
+bool prefer_per_thread(const Problem& problem, const Device& device, ColumnKernel alternative) {
   if (problem.reduced.rank != 1 || problem.elements_per_partial != ELEMENTS_PER_PARTIAL)
     return false;
   const size_t bytes = size_of(problem.in_dtype);
-  const bool few = problem.count * problem.output_count <= PER_THREAD_MAX_ELEMENTS;
-  const int64_t columns = problem.output_count / device.sm_count;
-  if (lie == ColumnKernel::aligned) {
+  const bool few_elements = problem.count * problem.output_count <= PER_THREAD_MAX_ELEMENTS;
+  const int64_t columns_per_sm = problem.output_count / device.sm_count;
+  if (alternative == ColumnKernel::aligned) {
     if (bytes == 1 || problem.count > PARTIALS_PER_TILE) return false;
-    return bytes == 2 ? columns / COLUMN_VEC<bfloat16> >= 2 * PER_THREAD_MIN_THREADS_PER_SM
-                      : few && columns >= 2 * PER_THREAD_MIN_THREADS_PER_SM;
+    return bytes == 2 ? columns_per_sm / COLUMN_VEC<bfloat16> >= 2 * PER_THREAD_MIN_THREADS_PER_SM
+                      : few_elements && columns_per_sm >= 2 * PER_THREAD_MIN_THREADS_PER_SM;
   }
-  if (lie == ColumnKernel::unaligned && columns_are_pairs(problem, device)) return true;
-  if (lie == ColumnKernel::unaligned && (bytes == 1 || (bytes == 2 && !few))) return false;
-  return problem.count <= PER_THREAD_MAX_ROWS && columns >= PER_THREAD_MIN_THREADS_PER_SM;
+  if (alternative == ColumnKernel::unaligned && can_pair_columns(problem, device)) return true;
+  if (alternative == ColumnKernel::unaligned && (bytes == 1 || (bytes == 2 && !few_elements)))
+    return false;
+  return problem.count <= PER_THREAD_MAX_ROWS && columns_per_sm >= PER_THREAD_MIN_THREADS_PER_SM;
 }
 
+/// The kernel that the strides of the outputs call for: `aligned` if it can read whole vectors,
+/// `unaligned` if enough neighbouring outputs are contiguous and the stages fit shared memory (they
+/// do from sm_80 on), else `batched`.
 ColumnKernel layout_kernel_of(const Problem& problem, const Device& device) {
   const int inner = problem.outputs.rank - 1;
   const auto bytes = static_cast<int64_t>(size_of(problem.in_dtype));
   if (columns_are_vectors(problem, static_cast<int>(16 / bytes))) return ColumnKernel::aligned;
-  const bool side_by_side = inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
-                            problem.reduced.rank <= 1 &&
-                            problem.outputs.size[inner] * bytes >= MIN_CONTIGUOUS_BYTES;
-  return side_by_side && unaligned_thread_map(problem, device).shared_bytes() <= device.shared_bytes
+  const bool contiguous = inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
+                          problem.reduced.rank <= 1 &&
+                          problem.outputs.size[inner] * bytes >= MIN_CONTIGUOUS_BYTES;
+  return contiguous && unaligned_thread_map(problem, device).shared_bytes() <= device.shared_bytes
              ? ColumnKernel::unaligned
              : ColumnKernel::batched;
 }
 
+/// Decides in this order; the first condition that holds counts:
+///   1. in_registers   there are at most IN_REGISTERS_MAX_ROWS rows
+///   2. narrow         the rows are narrow, follow each other without gaps, and there are many
+///   3. per_thread     prefer_per_thread finds it faster than the kernel of step 4
+///   4. layout_kernel_of: aligned, unaligned or batched
 ColumnKernel column_kernel_of(const Problem& problem, const Device& device) {
   if (problem.count <= IN_REGISTERS_MAX_ROWS && problem.reduced.rank == 1)
     return ColumnKernel::in_registers;
   if (columns_are_narrow(problem)) return ColumnKernel::narrow;
-  const ColumnKernel lie = layout_kernel_of(problem, device);
-  return prefer_per_thread(problem, device, lie) ? ColumnKernel::per_thread : lie;
+  const ColumnKernel alternative = layout_kernel_of(problem, device);
+  return prefer_per_thread(problem, device, alternative) ? ColumnKernel::per_thread : alternative;
 }
 
 ColumnThreadMap aligned_thread_map(const Problem& problem, const Device& device) {
   const auto width = static_cast<int64_t>(16 / size_of(problem.in_dtype));
   const int64_t vectors = problem.output_count / width;
-  const int64_t most = std::min<int64_t>(MAX_THREADS_X, power_of_two_from(vectors));
-  return multistage_thread_map(problem, device, vectors, std::min<int64_t>(THREADS_PER_LINE, most),
-                               most);
+  const int64_t max_threads_x = std::min<int64_t>(MAX_THREADS_X, next_power_of_two(vectors));
+  return multistage_thread_map(problem, device, vectors,
+                               std::min<int64_t>(THREADS_PER_LINE, max_threads_x), max_threads_x);
 }
 
 int64_t splits_of(const Problem& problem, const Device& device) {
@@ -228,10 +250,10 @@ template <typename T, typename Op>
 void launch_aligned(const Problem& problem, const Device& device) {
   const ColumnThreadMap map = aligned_thread_map(problem, device);
   launch("columns", aligned_columns_kernel<T, Op>,
-         {map.blocks(),
-          {THREADS},
-          shared_bytes<T, Op>(AlignedRowLoader<T>::SHARED_BYTES),
-          problem.launch_with_pdl},
+         {.blocks = map.blocks(),
+          .threads = {THREADS},
+          .dynamic_shared_bytes = shared_bytes<T, Op>(AlignedRowLoader<T>::SHARED_BYTES),
+          .launch_with_pdl = problem.launch_with_pdl},
          device, ColumnsParams{problem, map});
 }
 
@@ -239,27 +261,28 @@ template <typename T, typename Op>
 void launch_unaligned(const Problem& problem, const Device& device) {
   const UnalignedThreadMap map = unaligned_thread_map(problem, device);
   launch("columns", unaligned_columns_kernel<T, Op>,
-         {map.block.blocks(),
-          {THREADS},
-          shared_bytes<T, Op>(map.shared_bytes()),
-          problem.launch_with_pdl},
+         {.blocks = map.block.blocks(),
+          .threads = {THREADS},
+          .dynamic_shared_bytes = shared_bytes<T, Op>(map.shared_bytes()),
+          .launch_with_pdl = problem.launch_with_pdl},
          device, UnalignedColumnsParams{problem, map});
 }
 
 template <typename T, typename Op, int W>
 void launch_per_thread(const Problem& problem, const Device& device) {
   launch("columns", column_per_thread_kernel<T, Op, W>,
-         {ceil_div(problem.output_count, THREADS * W), {THREADS}, 0, problem.launch_with_pdl},
+         {.blocks = ceil_div(problem.output_count, THREADS * W),
+          .threads = {THREADS},
+          .launch_with_pdl = problem.launch_with_pdl},
          device, ColumnPerThreadParams{problem, can_store_vectors(problem, W)});
 }
 
 template <typename T, typename Op>
 void launch_pairs(const Problem& problem, const Device& device) {
   launch("columns", column_pair_per_thread_kernel<T, Op>,
-         {ceil_div(problem.output_count, 2 * PAIRS_PER_WARP * WARPS),
-          {THREADS},
-          0,
-          problem.launch_with_pdl},
+         {.blocks = ceil_div(problem.output_count, 2 * PAIRS_PER_WARP * WARPS),
+          .threads = {THREADS},
+          .launch_with_pdl = problem.launch_with_pdl},
          device, ColumnPerThreadParams{problem, false});
 }
 
@@ -268,7 +291,9 @@ void launch_in_registers(const Problem& problem, const Device& device) {
   launch("columns",
          problem.count <= IN_REGISTERS_ROWS_PER_PASS ? column_in_registers_kernel<T, Op, W, true>
                                                      : column_in_registers_kernel<T, Op, W, false>,
-         {ceil_div(problem.output_count, THREADS * W), {THREADS}, 0, problem.launch_with_pdl},
+         {.blocks = ceil_div(problem.output_count, THREADS * W),
+          .threads = {THREADS},
+          .launch_with_pdl = problem.launch_with_pdl},
          device, ColumnInRegistersParams{problem, can_store_vectors(problem, W)});
 }
 
@@ -279,7 +304,7 @@ void run_per_thread(const Problem& problem, const Device& device) {
       return launch_per_thread<T, Op, COLUMN_VEC<T>>(problem, device);
     }
     if constexpr (!std::is_integral_v<T>) {
-      if (columns_are_pairs(problem, device)) return launch_pairs<T, Op>(problem, device);
+      if (can_pair_columns(problem, device)) return launch_pairs<T, Op>(problem, device);
     }
   }
   return launch_per_thread<T, Op, 1>(problem, device);
@@ -290,10 +315,10 @@ void launch_narrow(const Problem& problem, const Device& device) {
   const NarrowColumnsParams narrow = narrow_params(problem, device);
   const int thread_partials = narrow.tiles * PARTIALS_PER_TILE * narrow.columns;
   launch("columns", narrow_columns_kernel<T, Op>,
-         {narrow.blocks(),
-          {THREADS},
-          narrow_smem_offset<T>(thread_partials) * sizeof(ThreadPartial<T>),
-          problem.launch_with_pdl},
+         {.blocks = narrow.blocks(),
+          .threads = {THREADS},
+          .dynamic_shared_bytes = narrow_smem_offset<T>(thread_partials) * sizeof(ThreadPartial<T>),
+          .launch_with_pdl = problem.launch_with_pdl},
          device, narrow);
 }
 
@@ -301,8 +326,8 @@ template <typename T, typename Op>
 void launch_batched(const Problem& problem, const Device& device) {
   const ColumnThreadMap map = batched_thread_map(problem, device);
   launch("columns", batched_columns_kernel<T, Op>,
-         {map.blocks(), {THREADS}, 0, problem.launch_with_pdl}, device,
-         ColumnsParams{problem, map});
+         {.blocks = map.blocks(), .threads = {THREADS}, .launch_with_pdl = problem.launch_with_pdl},
+         device, ColumnsParams{problem, map});
 }
 
 }  // namespace

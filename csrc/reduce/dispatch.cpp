@@ -1,4 +1,4 @@
-// Which kernel `auto` runs.
+// The choice between `rows` and `columns` by kernel="auto".
 #include "reduce/dispatch.h"
 
 #include <limits>
@@ -8,10 +8,11 @@
 namespace smem::reduce {
 namespace {
 
-/// Up to this many elements a thread does alone what would keep a warp half idle.
+/// The most elements per output for which one thread per output is faster than a warp, half of
+/// which would be idle.
 constexpr int64_t FEW_ELEMENTS = 64;
 
-/// The step of the innermost loop; a loop that stays in place is no neighbourhood.
+/// The stride of the innermost loop. Stride 0 (a broadcast dimension) counts as the largest stride.
 template <int TENSORS>
 int64_t innermost_stride(const OffsetCalculator<TENSORS>& loop) {
   const int64_t step = loop.rank > 0 ? loop.stride[0][loop.rank - 1] : 0;

@@ -1,8 +1,15 @@
-// Few columns side by side with no gap between rows (1M x 8): memory is read as one run. A round of
-// a tile, 256 rows, is whole vectors however many columns there are, and the elements of a
-// vector belong to the same thread_partials and columns in every round. So a thread adds vectors a
-// round stride, and the thread_partials then lie in shared memory as the elements of a round do. A
-// warp takes a column's 256 thread_partials, eight a lane.
+// Few columns and many rows with no gap between the rows (1M x 8), read as one contiguous array.
+//
+// A round of a tile is 256 rows: 256 * columns elements, which are whole vectors for any number of
+// columns. A vector at the same position of each of the 8 rounds holds elements of the same thread
+// partials and columns.
+//
+//   1. A thread adds the vectors at one position of the 8 rounds, 256 * columns elements apart.
+//   2. It stores the thread partials to shared memory, where the elements are in a round.
+//   3. A warp combines the 256 thread partials of one tile and column, 8 per lane.
+//   4. A thread per column combines the tiles of the block.
+//
+// Order of additions: reduce/reduction_tree.h. The thresholds and the tiles per block may be tuned.
 #pragma once
 
 #include "device/pdl.h"
@@ -14,16 +21,17 @@
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-constexpr int NARROW_MAX_ROW_BYTES = 128, NARROW_MAX_COLUMNS = 32;  ///< of a row, at most
-/// Of a column: shorter ones are too little work for tiles to share.
+constexpr int NARROW_MAX_ROW_BYTES = 128, NARROW_MAX_COLUMNS = 32;  ///< the widest rows
+/// The fewest tiles per column: shorter columns are too little work to divide over blocks by tiles.
 constexpr int64_t NARROW_MIN_TILES = 8;
-/// Blocks an SM: 528 on an H200, so that the 489 tiles of a million rows run at once.
+/// 4 blocks per SM are 528 on an H200, so the 489 tiles of a million rows run at once. Three blocks
+/// per SM are 396: 19.4 instead of 16.5 us for 1M x 8 in float32.
 constexpr int NARROW_MIN_BLOCKS_PER_SM = 4, NARROW_MAX_TILES_PER_BLOCK = 8;
 
 struct NarrowColumnsParams {
   Problem problem;
-  int columns, tiles;  ///< of a block; a power of two
-  int vectors;         ///< of a round
+  int columns, tiles;  ///< per block; `tiles` is a power of two
+  int vectors;         ///< per round
 
   int64_t splits() const {
     return ceil_div(problem.count, int64_t{tiles} * PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL);
@@ -31,9 +39,9 @@ struct NarrowColumnsParams {
   int64_t blocks() const { return problem.output_count / columns * splits(); }
 };
 
-/// Where a thread_partial lies in shared memory: after each 128 bytes one is left out, so that a
-/// warp finds 32 thread_partials of a column in different banks, if columns are a power of two; a
-/// third of the accesses meet otherwise.
+/// The offset of a thread partial in shared memory, in elements. One element is skipped after every
+/// 128 bytes, so that a warp finds 32 thread partials of one column in different banks if the
+/// number of columns is a power of two. For other numbers a third of the accesses conflict.
 template <typename T>
 constexpr int narrow_smem_offset(int thread_partial) {
   return thread_partial + thread_partial / (128 / static_cast<int>(sizeof(ThreadPartial<T>)));
@@ -41,16 +49,16 @@ constexpr int narrow_smem_offset(int thread_partial) {
 
 template <typename T, typename Op>
 __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
-    narrow_columns_kernel(const __grid_constant__ NarrowColumnsParams narrow) {
+    narrow_columns_kernel(const __grid_constant__ NarrowColumnsParams params) {
   constexpr int W = VECTOR_WIDTH<T>, PARTIALS_PER_LANE = PARTIALS_PER_TILE / 32;
   using Acc = Partial<Op, T>;
   __shared__ Tile<Acc, NARROW_MAX_TILES_PER_BLOCK, NARROW_MAX_COLUMNS> partials;
   auto* const thread_partials = dynamic_shared<ThreadPartial<T>>();
-  const Problem& problem = narrow.problem;
-  const int columns = narrow.columns, vectors = narrow.vectors, round = PARTIALS_PER_TILE * columns;
+  const Problem& problem = params.problem;
+  const int columns = params.columns, vectors = params.vectors, round = PARTIALS_PER_TILE * columns;
   const int64_t split = blockIdx.x % problem.splits;
   const int64_t first_output = blockIdx.x / problem.splits * columns;
-  const int64_t first_row = split * narrow.tiles * PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL;
+  const int64_t first_row = split * params.tiles * PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL;
   const T* const begin = static_cast<const T*>(problem.in) +
                          offsets_at(problem.outputs, first_output).of[IN] + first_row * columns;
   const int64_t elements = (problem.count - first_row) * columns;
@@ -59,9 +67,10 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
   launch_dependent_grids();
   wait_on_dependent_grids();
 #pragma unroll 1
-  for (int vector_index = threadIdx.x; vector_index < narrow.tiles * vectors;
+  for (int vector_index = threadIdx.x; vector_index < params.tiles * vectors;
        vector_index += THREADS) {
-    // A vector of a tile's first round; those of the other rounds stand below it.
+    // vector_index is a vector of a tile's first round; the vectors of the other rounds follow at a
+    // distance of `round`.
     const int tile = vector_index / vectors;
     const int64_t first = int64_t{tile} * (ELEMENTS_PER_PARTIAL - 1) * round + vector_index * W;
     const T* const in = begin + first;
@@ -81,7 +90,7 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
 #pragma unroll
       for (int v = 0; v < W; ++v) accum[v] = Op::combine(accum[v], transform.apply(vector, v));
     }
-    // The last elements of all may be no whole vector.
+    // The last elements of the array may not be a whole vector.
     const int tail = static_cast<int>(left % W);
     if (tail > 0 && left < ELEMENTS_PER_PARTIAL * round &&
         (static_cast<int>(left) - tail) % round == 0) {
@@ -99,8 +108,9 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
 
   const int lane = threadIdx.x % 32;
 #pragma unroll 1
-  for (int warp_tile = threadIdx.x / 32; warp_tile < narrow.tiles * columns; warp_tile += WARPS) {
-    const int tile = warp_tile / columns, column = warp_tile % columns;
+  for (int tile_column = threadIdx.x / 32; tile_column < params.tiles * columns;
+       tile_column += WARPS) {
+    const int tile = tile_column / columns, column = tile_column % columns;
     ThreadPartial<T> lane_partials[PARTIALS_PER_LANE];
 #pragma unroll
     for (int j = 0; j < PARTIALS_PER_LANE; ++j) {
@@ -109,7 +119,7 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
           load(thread_partials +
                narrow_smem_offset<T>(tile * round + thread_partial * columns + column));
     }
-    // Lane l has the partial above 32 thread_partials of number l % 8.
+    // Lane l holds the partial above 32 thread partials, number l % 8.
     const auto fp32_partial =
         warp_reduce<Op>(warp_reduce_scatter<Op>(lane_partials), PARTIALS_PER_LANE);
     const Acc partial = warp_reduce<Op>(static_cast<Acc>(fp32_partial), 1, PARTIALS_PER_LANE);
@@ -118,8 +128,8 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
   __syncthreads();
   const int column = threadIdx.x;
   if (column >= columns) return;
-  for (int stride = 1; stride < narrow.tiles; stride *= 2) {
-    for (int s = 0; s < narrow.tiles; s += 2 * stride) {
+  for (int stride = 1; stride < params.tiles; stride *= 2) {
+    for (int s = 0; s < params.tiles; s += 2 * stride) {
       partials(s, column) =
           Op::combine(Acc(partials(s, column)), Acc(partials(s + stride, column)));
     }
@@ -127,7 +137,7 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
   store_result(problem, first_output + column, split, transform.invert(Acc(partials(0, column))));
 }
 
-/// Whether the outputs are a few long columns of rows that follow each other without gaps.
+/// Whether the outputs are a few long columns without gaps between the rows.
 inline bool columns_are_narrow(const Problem& problem) {
   const int inner = problem.outputs.rank - 1;
   if (inner < 0 || problem.reduced.rank != 1 ||
@@ -139,7 +149,7 @@ inline bool columns_are_narrow(const Problem& problem) {
   return problem.outputs.stride[IN][inner] == 1 && problem.reduced.stride[IN][0] == columns &&
          columns * bytes <= NARROW_MAX_ROW_BYTES && columns <= NARROW_MAX_COLUMNS &&
          problem.count >= NARROW_MIN_TILES * PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL &&
-         is_aligned(problem, width) && steps_by(problem.outputs, inner, width);
+         is_aligned(problem, width) && strides_are_multiples(problem.outputs, inner, width);
 }
 
 inline NarrowColumnsParams narrow_params(const Problem& problem, const Device& device) {
@@ -147,11 +157,12 @@ inline NarrowColumnsParams narrow_params(const Problem& problem, const Device& d
   const int columns = static_cast<int>(problem.outputs.size[problem.outputs.rank - 1]);
   const auto vectors = static_cast<int>(PARTIALS_PER_TILE * columns * bytes / 16);
   const int64_t tiles = ceil_div(problem.count, int64_t{PARTIALS_PER_TILE} * ELEMENTS_PER_PARTIAL);
-  const int64_t all = tiles * (problem.output_count / columns);
-  const int64_t enough = 4 * int64_t{NARROW_MIN_BLOCKS_PER_SM} * device.sm_count;
+  const int64_t total_tiles = tiles * (problem.output_count / columns);
+  const int64_t enough_blocks = 4 * int64_t{NARROW_MIN_BLOCKS_PER_SM} * device.sm_count;
   int tiles_per_block = 1;
   for (; tiles_per_block < NARROW_MAX_TILES_PER_BLOCK && tiles_per_block < tiles &&
-         (tiles_per_block * vectors < THREADS * 3 / 4 || all / tiles_per_block > enough) &&
+         (tiles_per_block * vectors < THREADS * 3 / 4 ||
+          total_tiles / tiles_per_block > enough_blocks) &&
          2 * tiles_per_block * PARTIALS_PER_TILE * columns * 8 <= int{DEFAULT_SHARED_BYTES};) {
     tiles_per_block *= 2;
   }

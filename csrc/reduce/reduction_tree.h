@@ -1,31 +1,33 @@
-// The order in which rows and columns combine the elements of an output. It is a function of their
-// number alone, so an output has the same bits however x lies in memory, whichever kernel runs,
-// whatever stands beside it, and however the work is divided.
+// The order in which rows and columns combine the elements of an output. It depends on the number
+// of elements alone. An output therefore has the same bits for every memory layout of x, for every
+// kernel, whatever other outputs are computed with it, and however its elements are divided over
+// threads, blocks and launches.
 //
-//   element   0   1   2  ...  255      a thread_partial is a elements_per_partial of
-//   ELEMENTS_PER_PARTIAL elements, PARTIALS_PER_TILE apart:
-//           256 257 258  ...  511      thread_partial l of a tile takes l, l + 256, l + 512, ... in
-//           transform,
-//            :   :   :         :       starting from the operator's identity.
-//          1792 ...           2047     A tile is 2048 elements, 256 thread_partials.
-//   thread_partial      0   1   2  ...  255
-//              \ /     \ /             All thread_partials, tile after tile, are the
-//              thread_partials of one
-//               \       /              binary tree: partial i of a level is partials 2i and 2i + 1
-//               of the
-//                \     /               level below. ThreadPartials that do not exist are the
-//                identity, which
-//                  ...                 changes no bit.
+//   element          0    1    2  ...  255    A tile is 2048 consecutive elements. It consists of
+//                  256  257  258  ...  511    256 thread partials: number t combines elements t,
+//                    :    :    :         :    t + 256, t + 512, ... of the tile in this order,
+//                 1792  ...            2047    starting from the operator's identity.
+//                    |    |    |         |
+//   thread partial   0    1    2  ...  255    The thread partials of all tiles, in order, are the
+//                     \  /      \  /          leaves of one binary tree: partial i of a level
+//                      \/        \/           combines partials 2i and 2i + 1 of the level below.
+//                        ...                  Those past the end are the identity, which does not
+//                                             change a bit.
 //
-// Any aligned run of 2^k thread_partials is one partial. So a warp may take a tile and shuffle, a
-// thread may take 8 neighbouring thread_partials of a column, a block any 2^k such runs, and a
-// second launch may go on where the first stopped: nobody sees a difference.
+// Any 2^k consecutive thread partials that begin at a multiple of 2^k have one partial above them.
+// A warp may therefore take a tile and combine its partials by shuffles, a thread may take 8
+// neighbouring thread partials of a column, a block may take 2^k of either, and a later launch may
+// continue from the partials of the launch before it. All of these give the same bits.
 //
-// Sums of float32 and less are added in float32 up to a partial above 32 thread_partials, and in
-// float64 from there on, where additions are few: at most 8 + 5 roundings of partial sums and the
-// last one. In float32 throughout, the root and the partials below it would make most of the error,
-// and more than torch's where the count is just above a power of two, whose tree is lopsided (1.2
-// times at 100).
+// Sums of float32, float16 and bfloat16 are accumulated in float32 up to the partial above 32
+// thread partials, and in float64 above it, where there are few additions. At most 8 + 5 additions
+// and the final conversion then round to float32. With float32 throughout, the top of the tree
+// would cause most of the error; at counts just above a power of two, whose tree is unbalanced, the
+// error would exceed torch's (1.2 times torch's at 100 elements).
+//
+// This order is a promise to the user (docs/reproducibility.md). PARTIALS_PER_TILE,
+// ELEMENTS_PER_PARTIAL and FP32_LEVELS define it and must not be tuned; everything in the kernels
+// that use them may be.
 #pragma once
 
 #include <cstddef>
@@ -35,20 +37,20 @@
 
 namespace smem::reduce {
 
-constexpr int PARTIALS_PER_TILE = 256;  ///< thread_partials of a tile
-constexpr int ELEMENTS_PER_PARTIAL =
-    8;  ///< elements of a thread_partial; 1 where the elements are partials already
-constexpr int FP32_LEVELS = 5;  ///< partials above 2^5 thread_partials are the last ones in float32
+constexpr int PARTIALS_PER_TILE = 256;   ///< thread partials in a tile
+constexpr int ELEMENTS_PER_PARTIAL = 8;  ///< elements in a thread partial of the first pass
+/// the partial above 2^5 thread partials is the last one in float32
+constexpr int FP32_LEVELS = 5;
 
-/// Sums and extrema of bytes, which any order thread_partials the same, take tiles so many times as
-/// long: 16 loads of 16 bytes a lane.
+/// Reductions of 1-byte elements, for which every order gives the same bits, use tiles that are
+/// longer by this factor: 16 loads of 16 bytes per lane.
 constexpr int tile_length_factor(size_t element_bytes) { return element_bytes == 1 ? 4 : 1; }
 
 inline namespace SMEM_BUILD {
 
 constexpr unsigned FULL_WARP_MASK = 0xffffffffu;
 
-/// The type of a thread_partial: integers of up to 16 bits need no 64-bit additions for so few
+/// The type of a thread partial. Integers of up to 16 bits need no 64-bit additions for this few
 /// elements.
 template <typename T>
 using ThreadPartial =
@@ -64,8 +66,8 @@ __device__ __forceinline__ ThreadPartial<T> to_thread_partial(T value) {
 }
 
 struct Sum {
-  static constexpr bool COMMUTATIVE = true;  ///< combine(a, b) has the bits of combine(b, a)
-  static constexpr bool WIDENS = true;       ///< partials above FP32_LEVELS have more bits
+  static constexpr bool COMMUTATIVE = true;  ///< combine(a, b) and combine(b, a) have the same bits
+  static constexpr bool WIDENS = true;       ///< partials above FP32_LEVELS have a wider type
 
   template <typename Acc>
   __device__ __forceinline__ static constexpr Acc identity() {
@@ -77,8 +79,8 @@ struct Sum {
   }
 };
 
-/// The largest, or NaN where there is one. Of 0.0 and -0.0 the later. The smallest, too, of what
-/// reduce/order_transform.h makes of the elements.
+/// The largest element, or NaN if there is one. Of 0.0 and -0.0 the later one is taken. The minimum
+/// is the maximum of the elements that reduce/order_transform.h maps.
 struct Max {
   static constexpr bool COMMUTATIVE = false;
   static constexpr bool WIDENS = false;
@@ -98,12 +100,12 @@ struct Max {
   }
 };
 
-/// The type of a partial anywhere in the tree, for elements of type T.
+/// The type of a partial on any level of the tree, for elements of type T.
 template <typename Op, typename T>
 using Partial = std::conditional_t<Op::WIDENS && std::is_same_v<Accumulator<T>, Accumulator<float>>,
                                    Accumulator<double>, Accumulator<T>>;
 
-/// The partial above N neighbouring partials; N is a power of two. Uses `partials` up.
+/// The partial above N neighbouring partials; N is a power of two. Overwrites `partials`.
 template <typename Op, typename Acc, int N>
 __device__ __forceinline__ Acc tree_reduce(Acc (&partials)[N]) {
 #pragma unroll
@@ -115,15 +117,16 @@ __device__ __forceinline__ Acc tree_reduce(Acc (&partials)[N]) {
   return partials[0];
 }
 
-/// The partial above the calling lane's partial and that of the lane `offset` away.
+/// The partial above the calling lane's partial and the partial of the lane at distance `offset`.
 template <typename Op, typename Acc>
-__device__ __forceinline__ Acc combine_lanes(Acc mine, Acc other, int offset) {
+__device__ __forceinline__ Acc combine_lanes(Acc own, Acc other, int offset) {
   const bool is_first = Op::COMMUTATIVE || (threadIdx.x & offset) == 0;
-  return is_first ? Op::combine(mine, other) : Op::combine(other, mine);
+  return is_first ? Op::combine(own, other) : Op::combine(other, own);
 }
 
-/// The partial above the partials of `lanes` neighbouring lanes of a warp, a power of two, in each
-/// of them; lanes nearer than `first` have been combined already. Every lane must take part.
+/// The partial above those of `lanes` neighbouring lanes of a warp (a power of two), in each of
+/// these lanes. Lanes at a distance below `first` have been combined already. All lanes must call
+/// it.
 template <typename Op, typename Acc>
 __device__ __forceinline__ Acc warp_reduce(Acc partial, int first = 1, int lanes = 32) {
 #pragma unroll
@@ -136,28 +139,29 @@ __device__ __forceinline__ Acc warp_reduce(Acc partial, int first = 1, int lanes
   return partial;
 }
 
-/// The same where the lanes' partials are above 2^LEVEL thread_partials: widens them on the way.
+/// The same for partials above 2^LEVEL thread partials. Widens them on the level that FP32_LEVELS
+/// demands.
 template <typename Op, typename T, int LEVEL>
 __device__ __forceinline__ Partial<Op, T> warp_reduce_widening(ThreadPartial<T> thread_partials,
                                                                int lanes, int first) {
-  static_assert(LEVEL <= FP32_LEVELS, "a lane's partial is narrow");
-  constexpr int NARROW = 1 << (FP32_LEVELS - LEVEL);
-  const Accumulator<T> narrow = warp_reduce<Op>(static_cast<Accumulator<T>>(thread_partials), first,
-                                                lanes < NARROW ? lanes : NARROW);
-  auto partial = static_cast<Partial<Op, T>>(narrow);
-  if (NARROW < 32 && first <= NARROW && NARROW < lanes) {
-    // What is sent is narrow still: one shuffle instead of two.
+  static_assert(LEVEL <= FP32_LEVELS, "a lane's partial is below FP32_LEVELS");
+  constexpr int FP32_LANES = 1 << (FP32_LEVELS - LEVEL);
+  const Accumulator<T> fp32 = warp_reduce<Op>(static_cast<Accumulator<T>>(thread_partials), first,
+                                              lanes < FP32_LANES ? lanes : FP32_LANES);
+  auto partial = static_cast<Partial<Op, T>>(fp32);
+  if (FP32_LANES < 32 && first <= FP32_LANES && FP32_LANES < lanes) {
+    // The value that is exchanged still is in float32: one shuffle instead of two.
     const auto other =
-        static_cast<Partial<Op, T>>(__shfl_xor_sync(FULL_WARP_MASK, narrow, NARROW % 32));
-    partial = combine_lanes<Op>(partial, other, NARROW);
-    first = 2 * NARROW;
+        static_cast<Partial<Op, T>>(__shfl_xor_sync(FULL_WARP_MASK, fp32, FP32_LANES % 32));
+    partial = combine_lanes<Op>(partial, other, FP32_LANES);
+    first = 2 * FP32_LANES;
   }
-  return warp_reduce<Op>(partial, first < NARROW ? NARROW : first, lanes);
+  return warp_reduce<Op>(partial, first < FP32_LANES ? FP32_LANES : first, lanes);
 }
 
-/// N partials a lane, each to be combined with those of N neighbouring lanes: lane l is left with
-/// the partial of number l % N. N - 1 shuffles, where one number after the other takes N log2(N).
-/// Uses `partials` up.
+/// A reduce-scatter over N neighbouring lanes, each with N partials: afterwards lane l holds the
+/// combination of the lanes' partials number l % N. It takes N - 1 shuffles; a warp_reduce for each
+/// partial would take N log2(N). Overwrites `partials`.
 template <typename Op, typename Acc, int N>
 __device__ __forceinline__ Acc warp_reduce_scatter(Acc (&partials)[N]) {
 #pragma unroll
@@ -165,22 +169,23 @@ __device__ __forceinline__ Acc warp_reduce_scatter(Acc (&partials)[N]) {
     const bool odd = (threadIdx.x & offset) != 0;
 #pragma unroll
     for (int i = 0; i < N / offset; i += 2) {
-      const Acc mine = odd ? partials[i + 1] : partials[i],
-                yours = odd ? partials[i] : partials[i + 1];
+      const Acc own = odd ? partials[i + 1] : partials[i];
+      const Acc theirs = odd ? partials[i] : partials[i + 1];
       partials[i / 2] =
-          combine_lanes<Op>(mine, __shfl_xor_sync(FULL_WARP_MASK, yours, offset), offset);
+          combine_lanes<Op>(own, __shfl_xor_sync(FULL_WARP_MASK, theirs, offset), offset);
     }
   }
   return partials[0];
 }
 
-/// Combines partials that come one after the other, up to 2^LEVELS of them, as their tree does: a
-/// binary counter, whose digits are the partials that still wait for their neighbours.
+/// Combines up to 2^LEVELS partials that arrive in sequence, as the tree does. It works like a
+/// binary counter, whose digits are the partials that have no right neighbour yet.
 template <typename Op, typename Acc, int LEVELS>
 struct BinaryCounter {
-  Acc waiting[LEVELS] = {};
+  Acc pending[LEVELS] = {};
 
-  /// Takes partial `index`; after the last of 2^k partials this is the partial above all of them.
+  /// Takes partial `index`. After the last of 2^k partials it returns the partial above all of
+  /// them.
   __device__ __forceinline__ Acc push(unsigned index, Acc partial) {
     bool carries = true;
 #pragma unroll
@@ -188,9 +193,9 @@ struct BinaryCounter {
       if (carries) {
         carries = index >> level & 1;
         if (carries) {
-          partial = Op::combine(waiting[level], partial);
+          partial = Op::combine(pending[level], partial);
         } else {
-          waiting[level] = partial;
+          pending[level] = partial;
         }
       }
     }

@@ -1,6 +1,16 @@
-// Rows that are a few vectors a lane, wherever they begin: a warp takes one. The vectors that it
-// begins and ends in are loaded whole, with what belongs to its neighbours, so that all are under
-// way at once; identities then take the place of that.
+// Rows of a few vectors per lane at any address, one warp per row.
+//
+//   memory    |........|........|........|........|   16-byte vectors
+//   row            [======================]
+//   lane          0        1        2       3         (vectors at multiples of 32 follow)
+//
+// The vectors at both ends are loaded whole, together with elements of the neighbouring rows, so
+// that all loads are in flight at once. A mask then replaces the foreign elements by identities.
+// Only the first and the last row of x load their end vectors by element, because nothing outside
+// of x may be read.
+//
+// Order of additions: reduce/reduction_tree.h. The thresholds below are measured on an H200 and may
+// be changed.
 #pragma once
 
 #include <algorithm>
@@ -14,28 +24,29 @@
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// Vectors a lane of the shortest such rows, and of the longest.
+/// The vectors per lane for which this kernel is compiled, by element size; 0: no instances.
 template <typename T>
 constexpr int MIN_VECTORS_PER_LANE = sizeof(T) == 4 ? 3 : sizeof(T);
 template <typename T>
 constexpr int MAX_VECTORS_PER_LANE = std::is_same_v<T, float> || sizeof(T) == 2 ? 6
                                      : sizeof(T) == 1                           ? 4
                                                                                 : 0;
-/// Of aligned rows; of longer ones, or fewer an SM, a tile is as fast.
+/// Aligned rows take this kernel up to this many vectors per lane, and from this many rows per SM
+/// on. Otherwise a tile per warp is as fast.
 constexpr int MAX_ALIGNED_VECTORS_PER_LANE = 3, MIN_ALIGNED_ROWS_PER_SM = 80;
 
-constexpr int ROW_PER_WARP_MIN_BLOCKS_PER_SM = 4;  ///< that an SM runs at once, at least
+constexpr int ROW_PER_WARP_MIN_BLOCKS_PER_SM = 4;  ///< launch bound
 
 struct RowPerWarpParams {
-  Problem problem;  ///< of one loop over rows that are at least a vector apart
+  Problem problem;  ///< one loop over the rows, whose stride is at least a vector
 };
 
-/// The bits of a word from number `first` on, which may layout outside of it.
+/// The bits of a 32-bit word from bit `first` on; `first` may be outside of the word.
 __device__ __forceinline__ uint32_t mask_from_bit(int first) {
   return static_cast<uint32_t>(uint64_t{0xffffffff} << std::clamp(first, 0, 32));
 }
 
-/// A vector's elements from `begin` to before `end`; those of `others` in the place of the others.
+/// Elements `begin` to `end` - 1 of `vector`; the other elements are those of `others`.
 template <typename T, int W>
 __device__ __forceinline__ Loaded<T, W> select_range(Loaded<T, W> vector, int begin, int end,
                                                      const Loaded<T, W>& others) {
@@ -49,7 +60,8 @@ __device__ __forceinline__ Loaded<T, W> select_range(Loaded<T, W> vector, int be
   return vector;
 }
 
-/// The same of a vector in memory, of which no more is read; zeros in the place of the others.
+/// Loads elements `begin` to `end` - 1 of the vector at `from`. The other elements are not read and
+/// become zero.
 template <typename T>
 __device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_range(const T* from, int begin, int end,
                                                                  Site site = Site::here()) {
@@ -66,19 +78,19 @@ __device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_range(const T* from, 
   return std::bit_cast<Loaded<T, VECTOR_WIDTH<T>>>(Vector<uint64_t, 2>{low, high});
 }
 
-/// VECTORS: of a lane, at most.
+/// VECTORS: the most vectors per lane.
 template <typename T, typename Op, int VECTORS>
 __global__ void __launch_bounds__(THREADS, ROW_PER_WARP_MIN_BLOCKS_PER_SM)
-    row_per_warp_kernel(const __grid_constant__ RowPerWarpParams rows) {
-  constexpr int W = VECTOR_WIDTH<T>, STEP = 32 * W;
+    row_per_warp_kernel(const __grid_constant__ RowPerWarpParams params) {
+  constexpr int W = VECTOR_WIDTH<T>, ROUND_ELEMENTS = 32 * W;
   constexpr int VECTORS_PER_ROUND =
-      std::max(1, PARTIALS_PER_TILE / STEP);  ///< of neighbouring thread_partials a lane
+      std::max(1, PARTIALS_PER_TILE / ROUND_ELEMENTS);  ///< per lane and 256 elements
   constexpr int LEVEL = std::bit_width(unsigned{W}) - 1;
-  const Problem& problem = rows.problem;
+  const Problem& problem = params.problem;
   const int lane = threadIdx.x % 32;
   const int64_t row = int64_t{blockIdx.x} * WARPS + threadIdx.x / 32;
   const T* const first = static_cast<const T*>(problem.in) + row * problem.outputs.stride[IN][0];
-  // Where the row begins and ends, counted from the lane's first vector.
+  // Where the row begins and ends, counted in elements from the lane's first vector.
   const int begin = misalignment(first) - lane * W;
   const int end = begin + static_cast<int>(problem.count);
   const T* const from = first - begin;
@@ -92,13 +104,13 @@ __global__ void __launch_bounds__(THREADS, ROW_PER_WARP_MIN_BLOCKS_PER_SM)
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
       loaded[v] = {};
-      if (v * STEP < end) loaded[v] = load_words<W>(from + v * STEP);
+      if (v * ROUND_ELEMENTS < end) loaded[v] = load_words<W>(from + v * ROUND_ELEMENTS);
     }
   } else {
-    // Before the first row and behind the last there may be nothing that can be read.
+    // Memory before the first row and after the last one may not be readable.
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
-      const int position = v * STEP;
+      const int position = v * ROUND_ELEMENTS;
       loaded[v] = {};
       if (begin <= position && position + W <= end) {
         loaded[v] = load_words<W>(from + position);
@@ -111,7 +123,7 @@ __global__ void __launch_bounds__(THREADS, ROW_PER_WARP_MIN_BLOCKS_PER_SM)
   ThreadPartials<T, Op, W> thread_partials[VECTORS_PER_ROUND];
 #pragma unroll
   for (int v = 0; v < VECTORS; ++v) {
-    const auto elements = select_range(loaded[v], v == 0 ? begin : 0, end - v * STEP,
+    const auto elements = select_range(loaded[v], v == 0 ? begin : 0, end - v * ROUND_ELEMENTS,
                                        transform.template identity<W>());
     if (v < VECTORS_PER_ROUND) {
       thread_partials[v].init(elements.elements(), transform);
@@ -123,7 +135,7 @@ __global__ void __launch_bounds__(THREADS, ROW_PER_WARP_MIN_BLOCKS_PER_SM)
   reduce_unaligned(thread_partials, begin, partials);
   Partial<Op, T> partial;
   if constexpr (std::is_integral_v<T>) {
-    partial = warp_reduce<Op>(partials[0]);  // of so few elements, in 32 bits
+    partial = warp_reduce<Op>(partials[0]);  // 32 bits suffice for this few elements
   } else {
     partial = warp_reduce_widening<Op, T, LEVEL>(warp_reduce_scatter<Op>(partials), 32,
                                                  VECTORS_PER_ROUND);

@@ -1,4 +1,4 @@
-// The thread_partials that a thread adds vectors of neighbouring elements to.
+// The thread partials of one thread, to which it adds vectors of neighbouring elements.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// acc plus the four bytes of `word`, each of them signed or not as T is.
+/// acc plus the four bytes of `word`, which are signed if T is.
 template <typename T>
 __device__ __forceinline__ int32_t dot_add_bytes(uint32_t word, int32_t acc) {
   constexpr uint32_t ONES = 0x01010101;
@@ -22,7 +22,8 @@ __device__ __forceinline__ int32_t dot_add_bytes(uint32_t word, int32_t acc) {
   }
 }
 
-/// A thread_partial for each of VEC neighbours. Integers, in any order the same, share four.
+/// One thread partial for each of VEC neighbouring elements. Integers share four, because every
+/// order gives the same bits.
 template <typename T, typename Op, int VEC>
 struct ThreadPartials {
   static constexpr int COUNT = std::is_integral_v<T> ? std::min(VEC, 4) : VEC;
@@ -49,8 +50,9 @@ struct ThreadPartials {
     }
   }
 
-  /// As the first elements of all thread_partials. ThreadPartials them as they are, with no
-  /// identity before them: of all that follows, only a sum of negative zeros can tell.
+  /// Starts the thread partials with these elements instead of combining the identity with them.
+  /// The result differs only for a sum of negative zeros, for which the caller combines the
+  /// identity at the end.
   __device__ __forceinline__ void init(const Vector<T, VEC>& elements,
                                        const OrderTransform<T, Op>& transform) {
     if constexpr (COUNT == VEC) {
@@ -61,7 +63,7 @@ struct ThreadPartials {
     }
   }
 
-  /// Adds those from `begin` to before `end` of the VEC neighbours at `from`; reads no others.
+  /// Adds elements `begin` to `end` - 1 of the VEC neighbours at `from`, and reads no others.
   __device__ __forceinline__ void add_range(const T* from, int begin, int end,
                                             const OrderTransform<T, Op>& transform, Site site) {
 #pragma unroll
@@ -70,7 +72,7 @@ struct ThreadPartials {
     }
   }
 
-  /// The partial above them. Uses them up.
+  /// The partial above all of them. Overwrites them.
   __device__ __forceinline__ ThreadPartial<T> reduce() { return tree_reduce<Op>(partial); }
 
  private:
@@ -79,11 +81,13 @@ struct ThreadPartials {
   }
 };
 
-/// The partials above VEC thread_partials each of a warp's lane, in N runs 32 VEC apart. Of each
-/// the first thread_partial lies in slot `first` % VEC, the last ones in the next lane's first
-/// slots. A level whose pairs begin at an odd slot takes the last one's second half from there: a
-/// shuffle a level, where thread_partials that moved into place took VEC - 1. Uses the
-/// thread_partials up.
+/// The partials above VEC thread partials of each lane, where the tile begins at a misaligned
+/// element. There are N vectors of thread partials per lane, 32 * VEC apart. The first thread
+/// partial of each group of VEC is at position `first` % VEC of a lane's vector, and the last ones
+/// are at the first positions of the next lane's vector. On a level whose pairs begin at an odd
+/// position, the last pair takes its second partial from the next lane. This costs one shuffle per
+/// level; rotating the thread partials into place would cost VEC - 1. Overwrites the thread
+/// partials.
 template <typename T, typename Op, int VEC, int N>
 __device__ __forceinline__ void reduce_unaligned(ThreadPartials<T, Op, VEC> (&thread_partials)[N],
                                                  int first, ThreadPartial<T>* partials) {
@@ -94,10 +98,10 @@ __device__ __forceinline__ void reduce_unaligned(ThreadPartials<T, Op, VEC> (&th
     ThreadPartial<T> next[N];
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      // After the last lane comes the first one's next run.
-      const ThreadPartial<T> mine =
+      // The last lane is followed by the first lane's next vector.
+      const ThreadPartial<T> own =
           lane == 0 ? thread_partials[(j + 1) % N].partial[0] : thread_partials[j].partial[0];
-      next[j] = __shfl_sync(FULL_WARP_MASK, mine, (lane + 1) % 32);
+      next[j] = __shfl_sync(FULL_WARP_MASK, own, (lane + 1) % 32);
     }
 #pragma unroll
     for (int j = 0; j < N; ++j) {

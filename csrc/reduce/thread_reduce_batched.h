@@ -1,6 +1,7 @@
-// How a thread of columns takes thread_partials element by element, wherever those lie: in batches
-// of loads that are under way together. A batch is rounds of a group of neighbouring
-// thread_partials, or of several groups where they have few.
+// The partials of one thread and column, for elements at any addresses. Loads are issued in batches
+// that are in flight together. A batch consists of rounds of one group of neighbouring thread
+// partials, or of several groups if each of them has few rounds. The order of additions is that of
+// the reduction tree (reduce/reduction_tree.h); the size of a batch does not affect it.
 #pragma once
 
 #include <bit>
@@ -11,7 +12,8 @@
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// What a block's start and a second launch cost, in the time of a batch.
+/// The cost model: the cost of starting a block and of a second launch, in units of the time of one
+/// batch. Measured on an H200.
 constexpr int BATCHED_RAMP_BATCHES = 2, BATCHED_SECOND_LAUNCH_BATCHES = 5;
 
 template <typename T, typename Op>
@@ -20,17 +22,19 @@ class BatchedThreadReduce {
   __device__ __forceinline__ BatchedThreadReduce(const Problem& problem, const T* column)
       : problem_(problem), column_(column), transform_(problem) {}
 
-  /// The partial above `groups` groups of a tile's thread_partials from thread_partial `first` on;
-  /// a power of two.
+  /// The partial above `groups` groups (a power of two) of thread partials of one tile, from thread
+  /// partial `first` on.
   __device__ __forceinline__ ThreadPartial<T> reduce(int64_t first, int groups,
                                                      Site site = Site::here()) const {
     const int64_t begin = first_element(problem_, first);
-    // As many as any thread_partial of the tile has: the same for all threads that share it.
+    // The most rounds that any thread partial of the tile has. It is the same for all threads that
+    // share the tile.
     const int rounds = rounds_of(problem_, problem_.count - (begin - first % PARTIALS_PER_TILE));
-    const int log_rounds_per_group = std::bit_width(static_cast<unsigned>(std::max(rounds, 1) - 1));
+    const int rounds_per_group_log2 =
+        std::bit_width(static_cast<unsigned>(std::max(rounds, 1) - 1));
     const int rounds_per_group =
-        1 << log_rounds_per_group;  // rounds that a group is given; more than there are add nothing
-    BinaryCounter<Op, ThreadPartial<T>, MAX_GROUP_LEVELS> counter;
+        1 << rounds_per_group_log2;  // includes rounds that do not exist, which add nothing
+    BinaryCounter<Op, ThreadPartial<T>, MAX_GROUPS_LOG2> counter;
     ThreadPartial<T> thread_partials[PARTIALS_PER_GROUP], partial{};
     init_partials(thread_partials);
 #pragma unroll 1
@@ -38,7 +42,7 @@ class BatchedThreadReduce {
       Loaded<T, 1> loaded[BATCH][PARTIALS_PER_GROUP];
 #pragma unroll
       for (int b = 0; b < BATCH; ++b) {
-        const int group = (step + b) >> log_rounds_per_group,
+        const int group = (step + b) >> rounds_per_group_log2,
                   round = (step + b) & (rounds_per_group - 1);
         const int64_t i = begin + group * PARTIALS_PER_GROUP + round * PARTIALS_PER_TILE;
         const bool exists = group < groups && round < rounds;
@@ -48,7 +52,7 @@ class BatchedThreadReduce {
       }
 #pragma unroll
       for (int b = 0; b < BATCH; ++b) {
-        const int group = (step + b) >> log_rounds_per_group,
+        const int group = (step + b) >> rounds_per_group_log2,
                   round = (step + b) & (rounds_per_group - 1);
 #pragma unroll
         for (int l = 0; l < PARTIALS_PER_GROUP; ++l) {
@@ -75,13 +79,13 @@ class BatchedThreadReduce {
       thread_partials[l] = Op::template identity<ThreadPartial<T>>();
   }
 
-  /// Loads elements i, i + 1, ..., of which `left` exist.
+  /// Loads elements i, i + 1, ...; `left` of them exist.
   __device__ __forceinline__ void load_group(Loaded<T, 1> (&loaded)[PARTIALS_PER_GROUP], int64_t i,
                                              int left, Site site) const {
     const int inner = problem_.reduced.rank - 1;
-    const int64_t step = inner >= 0 ? problem_.reduced.stride[IN][inner] : 0;
+    const int64_t inner_stride = inner >= 0 ? problem_.reduced.stride[IN][inner] : 0;
     const T* from[PARTIALS_PER_GROUP];
-    find_group(from, i, left, step);
+    find_group(from, i, left, inner_stride);
     if (left == PARTIALS_PER_GROUP) {
 #pragma unroll
       for (int l = 0; l < PARTIALS_PER_GROUP; ++l) loaded[l] = load_words<1>(from[l], site);
@@ -95,16 +99,16 @@ class BatchedThreadReduce {
   }
 
   __device__ __forceinline__ void find_group(const T* (&from)[PARTIALS_PER_GROUP], int64_t i,
-                                             int left, int64_t step) const {
-    Run run{i * step, PARTIALS_PER_GROUP};
+                                             int left, int64_t inner_stride) const {
+    Run run{i * inner_stride, PARTIALS_PER_GROUP};
     if (problem_.reduced.rank > 1 && left > 0) run = call_run_at(problem_.reduced, i);
 #pragma unroll
-    for (int l = 0; l < PARTIALS_PER_GROUP; ++l) from[l] = column_ + run.offset + l * step;
+    for (int l = 0; l < PARTIALS_PER_GROUP; ++l) from[l] = column_ + run.offset + l * inner_stride;
     if (run.left >= left) return;
 #pragma unroll
     for (int l = 1; l < PARTIALS_PER_GROUP; ++l) {
       --run.left;
-      run.offset += step;
+      run.offset += inner_stride;
       if (run.left == 0 && l < left) run = call_run_at(problem_.reduced, i + l);
       from[l] = column_ + run.offset;
     }
@@ -115,14 +119,13 @@ class BatchedThreadReduce {
   OrderTransform<T, Op> transform_;
 };
 
-/// The map whose blocks are done earliest, if waves of those that run at once follow
-/// rounds_per_group other.
+/// The map whose blocks end earliest, if the blocks run in waves of as many as fit at once.
 inline ColumnThreadMap batched_thread_map(const Problem& problem, const Device& device) {
   const int64_t thread_partials = partials_of(problem), threads = problem.output_count;
   const int64_t rounds =
       std::min<int64_t>(problem.elements_per_partial, ceil_div(problem.count, PARTIALS_PER_TILE));
   const int64_t concurrent_blocks = int64_t{COLUMNS_MIN_BLOCKS_PER_SM} * device.sm_count;
-  const int64_t threads_x = std::min<int64_t>(MAX_THREADS_X, power_of_two_from(threads));
+  const int64_t threads_x = std::min<int64_t>(MAX_THREADS_X, next_power_of_two(threads));
   ColumnThreadMap best{};
   int64_t lowest_cost = INT64_MAX;
   for (int64_t partials_per_thread = MAX_PARTIALS_PER_THREAD;
@@ -130,7 +133,7 @@ inline ColumnThreadMap batched_thread_map(const Problem& problem, const Device& 
     const ColumnThreadMap map =
         make_column_thread_map(threads, thread_partials, partials_per_thread, threads_x);
     const int64_t batches =
-        ceil_div(partials_per_thread / PARTIALS_PER_GROUP * power_of_two_from(rounds), MAX_BATCH);
+        ceil_div(partials_per_thread / PARTIALS_PER_GROUP * next_power_of_two(rounds), MAX_BATCH);
     const int64_t cost =
         ceil_div(map.blocks(), concurrent_blocks) * (batches + BATCHED_RAMP_BATCHES) +
         (map.splits > 1 ? BATCHED_SECOND_LAUNCH_BATCHES : 0);

@@ -1,4 +1,12 @@
 // A warp reduces one tile of a row (reduce/reduction_tree.h).
+//
+//   round 0   | lane 0: VEC elements | lane 1: VEC elements | ... | lane 31 |   256 elements
+//   round 1   | lane 0               | lane 1               | ... | lane 31 |   256 elements
+//     :                                                                         (8 rounds per tile)
+//
+// Every lane adds one or more vectors of each round to its thread partials, which it then combines
+// with those of the other lanes by shuffles. The order of additions is that of the reduction tree
+// for every RowLayout. LOADS_IN_FLIGHT may be tuned: it changes registers and speed, not the bits.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +18,9 @@
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// Loads of a thread that are under way before the first is needed. By Little's law an H200's
-/// SM hides its memory's latency with 26 to 40 KB in flight; with 768 threads these
-/// are 96 KB by 16-byte loads.
+/// Loads per thread that are issued before the first one is needed. By Little's law an SM of an
+/// H200 hides the memory latency with 26 to 40 KB in flight; 768 threads with 8 loads of 16 bytes
+/// have 96 KB in flight.
 constexpr int LOADS_IN_FLIGHT = 8;
 
 /// How the elements of a row are laid out in memory, which decides how a warp loads them.
@@ -23,26 +31,28 @@ enum class RowLayout {
   strided,    ///< any strides: element by element
 };
 
-/// Elements before that in memory's vector.
+/// Elements between the 16-byte boundary before `element` and `element`.
 template <typename T>
 __device__ __forceinline__ int misalignment(const T* element) {
   return static_cast<int>(reinterpret_cast<uintptr_t>(element) % 16 / sizeof(T));
 }
 
-/// A round takes one element of every thread_partial: runs of VEC elements, lane after lane. Where
-/// VEC is wider than that needs (8-bit integers, in any order the same), it takes two.
+/// In one round, every thread partial of the tile gets one element; lane l loads VEC neighbouring
+/// elements. A tile of 1-byte integers, for which every order gives the same bits, has two elements
+/// per thread partial and round.
 template <typename T, typename Op, RowLayout LAYOUT>
 struct TileReduce {
   static constexpr int VEC = LAYOUT == RowLayout::strided ? 1 : VECTOR_WIDTH<T>;
   static constexpr int VECTORS_PER_ROUND =
-      VEC * 32 < PARTIALS_PER_TILE ? PARTIALS_PER_TILE / (VEC * 32) : 1;  ///< a thread, a round
+      VEC * 32 < PARTIALS_PER_TILE ? PARTIALS_PER_TILE / (VEC * 32) : 1;  ///< per lane and round
   static constexpr int ROUND_ELEMENTS = VECTORS_PER_ROUND * VEC * 32;
   static constexpr int LENGTH =
       PARTIALS_PER_TILE *
-      tile_length_factor(sizeof(T));  ///< elements of a tile over the elements_per_partial's
+      tile_length_factor(sizeof(T));  ///< elements of a tile over elements_per_partial
   static constexpr int BATCH_ROUNDS = std::min(LENGTH * ELEMENTS_PER_PARTIAL / ROUND_ELEMENTS,
                                                std::max(1, LOADS_IN_FLIGHT / VECTORS_PER_ROUND));
-  static constexpr int LANE_LEVELS = std::bit_width(unsigned{VEC}) - 1;  ///< of a lane's partial
+  /// log2 of the thread partials per vector
+  static constexpr int LANE_LEVELS = std::bit_width(unsigned{VEC}) - 1;
 
   using Partials = ThreadPartials<T, Op, VEC>[VECTORS_PER_ROUND];
 
@@ -50,22 +60,23 @@ struct TileReduce {
   const T* row;
   OrderTransform<T, Op> transform{problem};
 
-  /// Of several loops: element i is at inner_row + i * the innermost step, up to inner_end.
+  /// For nested and strided rows: element i is at inner_row + i * (innermost stride), for i <
+  /// inner_end.
   const T* inner_row = nullptr;
   int64_t inner_end = 0;
 
-  /// The partial above the thread_partials of the tile from element `begin` on, the identity where
-  /// there is none. Called by a warp, for one tile after the other.
+  /// The partial above the tile that begins at element `begin`, or the identity if there is no such
+  /// element. Called by a warp, for its tiles in ascending order.
   __device__ __forceinline__ Partial<Op, T> reduce(int64_t begin, Site site = Site::here()) {
-    const int most = LENGTH * problem.elements_per_partial;
+    const int max_size = LENGTH * problem.elements_per_partial;
     const int64_t left = problem.count - begin;
     if (left <= 0) return Op::template identity<Partial<Op, T>>();
-    const int size = left < most ? static_cast<int>(left) : most;
+    const int size = left < max_size ? static_cast<int>(left) : max_size;
     const int lane = threadIdx.x % 32;
 
-    // Slot s of round r is element 256 r + s - misaligned_by: vectors begin where memory's do. The
-    // first `misaligned_by` slots of a round belong to the thread_partials at the end, one round
-    // before.
+    // Loads are aligned to 16 bytes: position p of round r holds element 256 r + p - misaligned_by.
+    // The first `misaligned_by` positions of a round therefore belong to the last thread partials,
+    // one round earlier.
     const int misaligned_by = LAYOUT == RowLayout::unaligned ? misalignment(row) : 0;
     const int64_t first = begin - misaligned_by + lane * VEC;
     Partials thread_partials;
@@ -101,17 +112,17 @@ struct TileReduce {
   __device__ __forceinline__ const T* at(int64_t i) {
     if constexpr (LAYOUT == RowLayout::aligned || LAYOUT == RowLayout::unaligned) return row + i;
     if (i >= inner_end) find_inner_row(i);
-    return inner_row + i * (LAYOUT == RowLayout::nested ? 1 : step());
+    return inner_row + i * (LAYOUT == RowLayout::nested ? 1 : inner_stride());
   }
 
-  __device__ __forceinline__ int64_t step() const {
+  __device__ __forceinline__ int64_t inner_stride() const {
     return problem.reduced.rank > 0 ? problem.reduced.stride[0][problem.reduced.rank - 1] : 0;
   }
 
-  /// Finds the run that element i lies in.
+  /// Finds the innermost loop's iteration that holds element i.
   __device__ __forceinline__ void find_inner_row(int64_t i) {
     const Run found = call_run_at(problem.reduced, i);
-    inner_row = row + found.offset - i * step();
+    inner_row = row + found.offset - i * inner_stride();
     inner_end = i + found.left;
   }
 
@@ -139,8 +150,8 @@ struct TileReduce {
     }
   }
 
-  /// Adds a whole tile. Its rounds are counted by a constant: while thread_partials are nothing
-  /// yet, they hold no registers that loads could be under way to.
+  /// Adds a whole tile. The number of rounds is a compile-time constant, so nvcc can use the
+  /// registers of thread partials that do not exist yet for loads in flight.
   __device__ __forceinline__ void add_full_tile(Partials& thread_partials, int64_t first,
                                                 Site site) {
 #pragma unroll
@@ -150,31 +161,31 @@ struct TileReduce {
     }
   }
 
-  /// Adds the elements in slots `begin` to before `end`. What they begin and end with may be no
-  /// whole vectors.
+  /// Adds the elements at positions `begin` to `end` - 1. The first and the last vector may be
+  /// partial.
   __device__ __forceinline__ void add_positions(Partials& thread_partials, int64_t first, int begin,
                                                 int end, Site site) {
-    const int position = static_cast<int>(threadIdx.x) % 32 * VEC, whole = end / VEC * VEC;
+    const int position = static_cast<int>(threadIdx.x) % 32 * VEC, full_end = end / VEC * VEC;
     constexpr bool ONCE = BATCH_ROUNDS * ROUND_ELEMENTS == LENGTH * ELEMENTS_PER_PARTIAL;
-    for (int from = 0; from == 0 || (!ONCE && from < whole);
+    for (int from = 0; from == 0 || (!ONCE && from < full_end);
          from += BATCH_ROUNDS * ROUND_ELEMENTS) {
       add_vectors<BATCH_ROUNDS>(thread_partials, first + from, begin - from - position,
-                                whole - from - position, site);
+                                full_end - from - position, site);
     }
-    if (whole == end) return;
-    const int least = whole == 0 ? begin : 0;
+    if (full_end == end) return;
+    const int range_begin = full_end == 0 ? begin : 0;
 #pragma unroll
     for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
-      if (j * 32 * VEC + position == whole % ROUND_ELEMENTS) {
-        thread_partials[j].add_range(at(first + whole - position), least, end - whole, transform,
-                                     site);
+      if (j * 32 * VEC + position == full_end % ROUND_ELEMENTS) {
+        thread_partials[j].add_range(at(first + full_end - position), range_begin, end - full_end,
+                                     transform, site);
       }
     }
   }
 
-  /// Adds ROUNDS rounds' vectors, or half as many where there are no more: the elements from
-  /// `begin` to before `end`, counted from the lane's first. All loads are under way at once, and
-  /// none is added on a condition.
+  /// Adds ROUNDS rounds of vectors, or half as many if the tile has no more: the elements `begin`
+  /// to `end` - 1, counted from the lane's first. All loads are in flight at once, and every
+  /// addition is unconditional.
   template <int ROUNDS>
   __device__ __forceinline__ void add_vectors(Partials& thread_partials, int64_t first, int begin,
                                               int end, Site site) {
@@ -210,8 +221,8 @@ struct TileReduce {
     return std::bit_cast<Loaded<T, VEC>>(vector);
   }
 
-  /// Adds BATCH_ROUNDS rounds of vectors, up to element `end`, that are found one by one. WHOLE:
-  /// all are there.
+  /// Adds BATCH_ROUNDS rounds of vectors, up to element `end`, whose addresses are computed one by
+  /// one. WHOLE: all of them exist.
   template <bool WHOLE>
   __device__ __forceinline__ void add_strided(Partials& thread_partials, int64_t first, int64_t end,
                                               Site site) {

@@ -1,15 +1,15 @@
-// shuffle: warps add their lanes' sums in registers, shared memory carries one sum a warp.
+// shuffle: a block sums its elements by warp shuffles.
 //
-// Over tree: __shfl_down_sync hands a register from lane to lane with no memory and no barrier.
-// Each warp folds its 32 sums in 5 steps, the first warp then folds the warps' sums: one barrier
-// instead of 8, and 8 shared-memory words instead of 256.
+// A step after tree: __shfl_down_sync moves a register from lane to lane without memory and without
+// a barrier. Each warp adds its 32 partials in 5 steps, and the first warp then adds the partials
+// of the warps. That takes one barrier instead of 8, and 8 words of shared memory instead of 256.
 #include "reduce/output_split.h"
 #include "reduce/reduction_tree.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// The sum over the warp, in lane 0: offsets 16, 8, 4, 2, 1.
+/// The sum over the warp, in lane 0. The offsets are 16, 8, 4, 2, 1.
 template <typename Acc>
 __device__ __forceinline__ Acc warp_sum(Acc sum) {
   for (unsigned offset = 16; offset > 0; offset /= 2) {

@@ -1,9 +1,9 @@
-// tree: the threads' sums are added as a tree in shared memory.
+// tree: a block sums its elements by a tree in shared memory.
 //
-// The stride halves each round: thread t adds the sum of thread t + stride, for t < stride. The
-// active threads are neighbours, so that no bank is asked twice and whole warps fall idle; a
-// barrier separates the rounds, 8 of them for 256 threads. In the last five only one warp works,
-// and all wait for it.
+// The stride halves in every round: thread t adds the partial of thread t + stride, for t < stride.
+// The active threads are neighbours, so there are no bank conflicts and whole warps become idle. A
+// barrier separates the rounds, 8 of them for 256 threads. In the last five rounds only one warp
+// adds, and all others wait.
 #include "reduce/output_split.h"
 
 namespace smem::reduce {
