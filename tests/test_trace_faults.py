@@ -125,7 +125,7 @@ def run_shipped(
     return run(build(PROGRAMS / "shipped.cpp", flags=flags, overlay=overlay, name=name))
 
 
-@pytest.mark.parametrize("op", ["gemm", "transpose", "sum"])
+@pytest.mark.parametrize("op", ["gemm", "transpose", "reduce"])
 def test_every_shipped_kernel_is_clean(op: str) -> None:
     second_file = "gemm/simt/simt_traced.cpp" if op == "gemm" else ""
     reports = run_shipped(
@@ -184,18 +184,20 @@ MUTANTS = {
         "transpose/ladder/tiled.cu", "transpose::tiled", BARRIER, UNORDERED, "tile(tx, i)"
     ),
     "sum tree, barrier": Mutant(
-        "reduce/ladder/tree.cu", "reduce::tree", BARRIER, UNORDERED, "sums(0, thread + stride)"
+        "reduce/ladder/tree.cu", "reduce::tree", BARRIER, UNORDERED, "partials(0, thread + stride)"
     ),
-    "rows, barrier": Mutant("reduce/rows.h", "reduce::rows", BARRIER, UNORDERED, "nodes(0, lane)"),
+    "rows, barrier": Mutant(
+        "reduce/rows.h", "reduce::rows", BARRIER, UNORDERED, "partials(0, lane)"
+    ),
     "columns, barrier": Mutant(
         *("reduce/columns.h", "reduce::columns"),
         BARRIER,
         UNORDERED,
-        "nodes(v, thread) =",
+        "partials(v, thread) =",
         header="reduce/column_thread_map.h",
     ),
     "sum shuffle, barrier": Mutant(
-        "reduce/ladder/shuffle.cu", "reduce::shuffle", BARRIER, UNORDERED, "sums(0, warp) ="
+        "reduce/ladder/shuffle.cu", "reduce::shuffle", BARRIER, UNORDERED, "partials(0, warp) ="
     ),
     "tiled32, bounds of A": Mutant(*TILED, "at_or_zero", BOUNDS, "block.A", new="operator()"),
     "tiled32, bounds of B": Mutant(
