@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(reduce::THREADS, reduce::COLUMNS_MIN_BLOCKS_PE
 
 namespace {
 
-/// Whether all rows can be accessed by aligned vectors of `width` elements.
+/// Returns whether all rows can be accessed by aligned vectors of `width` elements.
 bool rows_are_wide(const Problem& problem, int width) {
   const auto bytes = static_cast<int64_t>(size_of(problem.bias_sum.in_dtype)) * width;
   const auto is_wide = [&](const gemm::Operand& operand) {

@@ -11,7 +11,7 @@
 namespace smem::bindings {
 namespace {
 
-/// What one of the ops computes, and its name for error messages.
+/// One of the ops: its name for error messages, and what it computes.
 struct Reduction {
   const char* name;
   reduce::Operator op;
@@ -72,8 +72,8 @@ ScalarType result_type(const Reduction& reduction, ScalarType in, const Optional
   return reduction.op == reduce::Operator::sum && is_integer ? ScalarType::Long : in;
 }
 
-/// Whether the kernels can sum `in` to `out` with the same result as if every element had been
-/// converted first.
+/// Returns whether the kernels can sum `in` to `out` with the same result as if every element had
+/// been converted first.
 bool sums_directly(ScalarType in, ScalarType out) {
   if (in == out) return true;
   const DType from = *dtype_of(real_of(in)), to = *dtype_of(real_of(out));

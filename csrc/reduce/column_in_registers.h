@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(THREADS,
   }
 }
 
-/// Whether the results have x's dtype and can be stored as aligned vectors of `width`.
+/// Returns whether the results have x's dtype and can be stored as aligned vectors of `width`.
 inline bool can_store_vectors(const Problem& problem, int width) {
   const int inner = problem.outputs.rank - 1;
   bool vectors = inner >= 0 && problem.out_dtype == problem.in_dtype && problem.divisor == 1 &&

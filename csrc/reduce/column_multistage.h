@@ -30,7 +30,7 @@ constexpr int MULTISTAGE_RAMP_STAGES = 2, MULTISTAGE_SECOND_LAUNCH_STAGES = 8;
 /// Neighbouring threads that read one cache line of 128 bytes.
 constexpr int THREADS_PER_LINE = 8;
 
-/// How `vectors` vectors of columns and their thread partials are divided over blocks: the map for
+/// The division of `vectors` vectors of columns and their thread partials over blocks: the map for
 /// which the slowest SM ends earliest. Between min_threads_x and max_threads_x threads are along
 /// the columns.
 inline ColumnThreadMap multistage_thread_map(const Problem& problem, const Device& device,
@@ -89,8 +89,8 @@ __device__ __forceinline__ void reduce_multistage(const Rows& rows, Accum& accum
   }
 }
 
-/// How many of `rows` rows follow row `first`, limited to what a thread can process and to at least
-/// 0.
+/// The number of rows that follow row `first` of `rows` rows, limited to what a thread can process
+/// and to at least 0.
 __device__ __forceinline__ int rows_left(int64_t first, int64_t rows) {
   constexpr int64_t MAX_ROWS_PER_THREAD = PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL;
   return static_cast<int>(std::clamp<int64_t>(rows - first, 0, MAX_ROWS_PER_THREAD));

@@ -1,4 +1,4 @@
-// How blocks and threads are mapped to columns and their rows.
+// The mapping of blocks and threads to columns and their rows.
 //
 //   columns   ->   x: threads_x threads per block, grid_x blocks, VEC columns per thread
 //   rows      ->   y: THREADS / threads_x threads per block, `splits` blocks
@@ -26,7 +26,7 @@ constexpr int COLUMNS_MIN_BLOCKS_PER_SM = 2;
 constexpr int MAX_THREADS_X = 32;
 constexpr int TARGET_BLOCKS_PER_SM = 8;  ///< target of column_thread_map
 
-/// How the columns and thread partials of a problem are divided over blocks and threads.
+/// The division of a problem's columns and thread partials over blocks and threads.
 struct ColumnThreadMap {
   int threads_x, partials_per_thread;  ///< powers of two
   unsigned grid_x;                     ///< blocks along the columns

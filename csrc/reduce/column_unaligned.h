@@ -27,7 +27,7 @@ constexpr int SECTOR_BYTES = 32;
 /// two lanes for each row of a stage.
 constexpr int MIN_PANEL_LANES = 2 * ROWS_PER_STAGE;
 
-/// How panels are mapped to the outputs and to threads.
+/// The mapping of panels to the outputs and to threads.
 struct UnalignedThreadMap {
   ColumnThreadMap block;
   int lanes;                       ///< lanes per panel, a power of two
@@ -42,6 +42,7 @@ struct UnalignedThreadMap {
   }
 };
 
+/// The memory from the first element of x to its last one.
 inline Span readable(const Problem& problem) {
   int64_t last = 0;
   const auto reach = [&](const auto& loop) {
@@ -114,8 +115,9 @@ class UnalignedRowLoader {
         rows_left(first, problem.count - (readable_.end - end >= MARGIN ? 0 : guarded_rows));
   }
 
-  /// Whether the lane's column c exists, and the offset of its result in out.
+  /// Returns whether the lane's column c exists.
   __device__ __forceinline__ bool has(int c) const { return column(c) < column_count_; }
+  /// The offset in out of the result of the lane's column c.
   __device__ __forceinline__ int64_t out_offset(const Problem& problem, int c) const {
     return offsets_at(problem.outputs, first_output_).of[OUT] +
            column(c) * problem.outputs.stride[OUT][problem.outputs.rank - 1];

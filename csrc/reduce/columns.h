@@ -168,7 +168,7 @@ size_t shared_bytes(size_t multistage_bytes) {
   return std::max(multistage_bytes, sizeof(ColumnPartials<T, Op>));
 }
 
-/// Whether column_pair_per_thread_kernel can take the problem and has enough columns.
+/// Returns whether column_pair_per_thread_kernel can take the problem and has enough columns.
 bool can_pair_columns(const Problem& problem, const Device& device) {
   const bool are_floats = problem.in_dtype == DType::f16 || problem.in_dtype == DType::bf16;
   return are_floats && problem.count <= PARTIALS_PER_TILE && problem.outputs.rank == 1 &&
@@ -176,7 +176,7 @@ bool can_pair_columns(const Problem& problem, const Device& device) {
          problem.output_count / device.sm_count >= PAIRS_MIN_COLUMNS_PER_SM;
 }
 
-/// Whether a thread per column is faster than `alternative`, the kernel for this layout.
+/// Returns whether a thread per column is faster than `alternative`, the kernel for this layout.
 bool prefer_per_thread(const Problem& problem, const Device& device, ColumnKernel alternative) {
   if (problem.reduced.rank != 1 || problem.elements_per_partial != ELEMENTS_PER_PARTIAL)
     return false;

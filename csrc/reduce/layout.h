@@ -1,4 +1,4 @@
-// Which vector widths the layout of a problem allows.
+// Predicates on the layout of a problem: the vector widths that it allows.
 #pragma once
 
 #include "device/platform.h"
@@ -11,7 +11,7 @@ inline bool is_aligned(const Problem& problem, int width) {
   return reinterpret_cast<uintptr_t>(problem.in) % (width * size_of(problem.in_dtype)) == 0;
 }
 
-/// Whether the strides of the first `loops` loops are multiples of `width`.
+/// Returns whether the strides of the first `loops` loops are multiples of `width`.
 template <int TENSORS>
 bool strides_are_multiples(const OffsetCalculator<TENSORS>& loop, int loops, int width) {
   for (int d = 0; d < loops; ++d) {
@@ -20,15 +20,15 @@ bool strides_are_multiples(const OffsetCalculator<TENSORS>& loop, int loops, int
   return true;
 }
 
-/// Whether `in` can be read by vectors of `width` elements along the only reduced loop.
+/// Returns whether `in` can be read by vectors of `width` elements along the only reduced loop.
 inline bool rows_are_vectors(const Problem& problem, int width) {
   return problem.reduced.rank == 1 && problem.reduced.stride[0][0] == 1 &&
          is_aligned(problem, width) &&
          strides_are_multiples(problem.outputs, problem.outputs.rank, width);
 }
 
-/// Whether `in` can be read by vectors of `width` elements along the innermost of several reduced
-/// loops.
+/// Returns whether `in` can be read by vectors of `width` elements along the innermost of several
+/// reduced loops.
 inline bool nested_rows_are_vectors(const Problem& problem, int width) {
   const int inner = problem.reduced.rank - 1;
   return inner >= 0 && problem.reduced.stride[0][inner] == 1 &&
@@ -37,7 +37,8 @@ inline bool nested_rows_are_vectors(const Problem& problem, int width) {
          strides_are_multiples(problem.outputs, problem.outputs.rank, width);
 }
 
-/// Whether `in` can be read by vectors of `width` elements along the innermost loop of the outputs.
+/// Returns whether `in` can be read by vectors of `width` elements along the innermost loop of the
+/// outputs.
 inline bool columns_are_vectors(const Problem& problem, int width) {
   const int inner = problem.outputs.rank - 1;
   return inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&

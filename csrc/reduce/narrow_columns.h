@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
   store_result(problem, first_output + column, split, transform.invert(Acc(partials(0, column))));
 }
 
-/// Whether the outputs are a few long columns without gaps between the rows.
+/// Returns whether the outputs are a few long columns without gaps between the rows.
 inline bool columns_are_narrow(const Problem& problem) {
   const int inner = problem.outputs.rank - 1;
   if (inner < 0 || problem.reduced.rank != 1 ||

@@ -1,6 +1,6 @@
-// What the ladder's kernels share. One block sums one split of one output: each thread first adds
-// every blockDim.x-th element of the split, and the kernels differ in how they then add the
-// threads' sums.
+// The parts that the ladder's kernels share. One block sums one split of one output: each thread
+// first adds every blockDim.x-th element of the split, and the kernels differ in how they then add
+// the threads' sums.
 //
 // The order of additions depends on the number of elements of an output alone, so
 // ELEMENTS_PER_SPLIT and threads_for must not depend on anything else.

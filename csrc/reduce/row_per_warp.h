@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(THREADS, ROW_PER_WARP_MIN_BLOCKS_PER_SM)
   const int lane = threadIdx.x % 32;
   const int64_t row = int64_t{blockIdx.x} * WARPS + threadIdx.x / 32;
   const T* const first = static_cast<const T*>(problem.in) + row * problem.outputs.stride[IN][0];
-  // Where the row begins and ends, counted in elements from the lane's first vector.
+  // The row's begin and end, counted in elements from the lane's first vector.
   const int begin = misalignment(first) - lane * W;
   const int end = begin + static_cast<int>(problem.count);
   const T* const from = first - begin;

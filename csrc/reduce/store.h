@@ -1,5 +1,5 @@
-// How a kernel stores a result: the offset of a split of an output, and the conversion to the dtype
-// of out.
+// Stores the results of a kernel: the offset of a split of an output, and the conversion to the
+// dtype of out.
 #pragma once
 
 #include "device/access.h"
