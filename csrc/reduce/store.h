@@ -8,9 +8,15 @@
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
+/// Element `index` of out.
+struct OutputElement {
+  void* out;
+  int64_t index;
+};
+
 template <typename Out, typename Acc>
-__device__ __forceinline__ void store_as(void* out, int64_t index, Acc value, Site site) {
-  smem::store(static_cast<Out*>(out) + index,
+__device__ __forceinline__ void store_as(const OutputElement& to, Acc value, Site site) {
+  smem::store(static_cast<Out*>(to.out) + to.index,
               from_accumulator<Out>(static_cast<Accumulator<Out>>(value)), site);
 }
 
@@ -19,31 +25,32 @@ __device__ __forceinline__ void store_as(void* out, int64_t index, Acc value, Si
 template <typename Acc>
 __device__ __forceinline__ void store_result_at(const Problem& problem, int64_t index, Acc value,
                                                 Site site = Site::here()) {
+  const OutputElement to{problem.out, index};
   if constexpr (std::is_same_v<Acc, int64_t>) {
     switch (problem.out_dtype) {
       case DType::i32:
-        return store_as<int32_t>(problem.out, index, value, site);
+        return store_as<int32_t>(to, value, site);
       case DType::i16:
-        return store_as<int16_t>(problem.out, index, value, site);
+        return store_as<int16_t>(to, value, site);
       case DType::i8:
       case DType::u8:
-        return store_as<uint8_t>(problem.out, index, value, site);
+        return store_as<uint8_t>(to, value, site);
       case DType::boolean:
-        return store_as<bool>(problem.out, index, value, site);
+        return store_as<bool>(to, value, site);
       default:
-        return store_as<int64_t>(problem.out, index, value, site);
+        return store_as<int64_t>(to, value, site);
     }
   } else {
     if (problem.divisor != 1) value = value / Acc(problem.divisor);
     switch (problem.out_dtype) {
       case DType::f64:
-        return store_as<double>(problem.out, index, value, site);
+        return store_as<double>(to, value, site);
       case DType::f16:
-        return store_as<half>(problem.out, index, value, site);
+        return store_as<half>(to, value, site);
       case DType::bf16:
-        return store_as<bfloat16>(problem.out, index, value, site);
+        return store_as<bfloat16>(to, value, site);
       default:
-        return store_as<float>(problem.out, index, value, site);
+        return store_as<float>(to, value, site);
     }
   }
 }
