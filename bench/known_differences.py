@@ -83,14 +83,14 @@ REASONS: dict[str, tuple[Reason, ...]] = {
             0.02,
         ),
         Reason(
-            "nvcc makes the first and the last addition of a counter of nodes at every segment, "
-            "and then selects (DADD, FSEL)",
+            "nvcc makes the first and the last addition of a binary counter of partials at every "
+            "tile, and then selects (DADD, FSEL)",
             _float32_sum("rows"),
             0.05,
         ),
         Reason(
             "the same; beside it, what lies behind a column's end is added and then not selected, "
-            "and so is a node's float32 sum where the float64 one is meant",
+            "and so is a partial's float32 sum where the float64 one is meant",
             _float32_sum("columns"),
             0.09,
         ),

@@ -126,7 +126,7 @@ def test_with_and_without_rich(capsys: pytest.CaptureFixture[str]) -> None:
 def test_expression_of_an_access() -> None:
     trace = smem.trace("sum", torch.ones(300), kernel="tree")
     found = {expression(line): line for line in trace.launches[0].lines if line.memory == "shared"}
-    assert "sums(0, thread + stride)" in found
+    assert "partials(0, thread + stride)" in found
     (line, *_) = found.values()
     assert expression(dataclasses.replace(line, text="x = *p;", file="gone.cu")) == "x = *p;"
     assert expression(dataclasses.replace(line, column=1)) == line.text

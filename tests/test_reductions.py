@@ -313,19 +313,19 @@ def test_the_order_is_the_one_that_is_written_down(device: str) -> None:
         x = normal(n, device=device)
         padded = torch.zeros(-(-n // 2048) * 2048, device=device)
         padded[:n] = x
-        chains = padded.view(-1, 8, 256)
-        nodes = torch.zeros_like(chains[:, 0])
+        elements = padded.view(-1, 8, 256)
+        partials = torch.zeros_like(elements[:, 0])
         for k in range(8):
-            nodes = nodes + chains[:, k]
-        nodes = nodes.flatten()
+            partials = partials + elements[:, k]
+        partials = partials.flatten()
         level = 0
-        while len(nodes) > 1:
-            nodes = nodes.double() if level == 5 else nodes
-            nodes = torch.nn.functional.pad(nodes, (0, len(nodes) % 2))
-            nodes = nodes[::2] + nodes[1::2]
+        while len(partials) > 1:
+            partials = partials.double() if level == 5 else partials
+            partials = torch.nn.functional.pad(partials, (0, len(partials) % 2))
+            partials = partials[::2] + partials[1::2]
             level += 1
         for result in by_any("sum", x, 0).values():
-            assert same_bits(result, nodes[0].float())
+            assert same_bits(result, partials[0].float())
 
 
 # --------------------------------------------------------------------------------------- accuracy
@@ -369,14 +369,14 @@ def test_accuracy_of_the_mean(kernel: str, dtype: torch.dtype, device: str) -> N
 # ------------------------------------------------------------------------------------------ trace
 
 PROBLEMS = [
-    # shape, dim: rows and columns, whole vectors and odd sizes, short and several chunks long
+    # shape, dim: rows and columns, whole vectors and odd sizes, one split and several
     *[((40, 64), 1), ((5, 2048), 1), ((3, 4095), 1), ((2, 70_000), 1)],
     *[((64, 320), 0), ((3000, 80), 0), ((513, 64), 0), ((4, 300, 16), 1), ((4000, 3), 0)],
-    # less than a segment, few rows, few columns
+    # less than a tile, few rows, few columns
     *[((9, 504), 1), ((5, 7, 64), 1), ((3, 9, 40), 1), ((3, 30, 33), 1)],
     *[((17_000, 4), 0), ((17_000, 3), 0)],
 ]
-# Few columns, of a number that is no power of two: some of their leaves meet in a bank.
+# Few columns, of a number that is no power of two: some of their partials are in the same bank.
 MEETING = ((17_000, 3), 0)
 
 
@@ -397,7 +397,7 @@ def test_trace_has_no_conflicts_and_no_faults(dtype: torch.dtype, shape: tuple, 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.uint8])
 def test_trace_of_columns_whose_rows_begin_anywhere(dtype: torch.dtype) -> None:
-    """Few vectors are read for two strips, and none of a row lies outside its slot."""
+    """Few vectors are read twice, and no read of a row is outside of its shared memory."""
     for rows, first, columns, pitch in (
         *[(70, 0, 131, 131), (300, 0, 67, 67), (513, 0, 33, 33), (9, 3, 1031, 1040)],
         *[(256, 3, 512, 521), (256, 8, 512, 521)],  # of bytes, some begin 31 past a sector

@@ -125,7 +125,7 @@ def run_shipped(
     return run(build(PROGRAMS / "shipped.cpp", flags=flags, overlay=overlay, name=name))
 
 
-@pytest.mark.parametrize("op", ["gemm", "transpose", "sum"])
+@pytest.mark.parametrize("op", ["gemm", "transpose", "reduce"])
 def test_every_shipped_kernel_is_clean(op: str) -> None:
     second_file = "gemm/simt/simt_traced.cpp" if op == "gemm" else ""
     reports = run_shipped(
@@ -147,6 +147,7 @@ class Mutant(NamedTuple):
     new: str = ""
     nth: int = 0  # which occurrence of `old` is changed
     header: str = ""  # changed instead of `file`
+    second_file: str = ""  # compiled with `file`
 
     def write(self, overlay: Path) -> None:
         """Write the mutated source where the compiler looks first."""
@@ -184,18 +185,26 @@ MUTANTS = {
         "transpose/ladder/tiled.cu", "transpose::tiled", BARRIER, UNORDERED, "tile(tx, i)"
     ),
     "sum tree, barrier": Mutant(
-        "reduce/ladder/tree.cu", "reduce::tree", BARRIER, UNORDERED, "sums(0, thread + stride)"
+        "reduce/ladder/tree.cu", "reduce::tree", BARRIER, UNORDERED, "partials(0, thread + stride)"
     ),
-    "rows, barrier": Mutant("reduce/rows.h", "reduce::rows", BARRIER, UNORDERED, "nodes(0, lane)"),
-    "columns, barrier": Mutant(
-        *("reduce/columns.h", "reduce::columns"),
+    "rows, barrier": Mutant(
+        *("reduce/rows.cu", "reduce::rows"),
         BARRIER,
         UNORDERED,
-        "nodes(v, thread) =",
+        "partials(0, lane)",
+        header="reduce/rows.h",
+        second_file="reduce/rows_max.cu",
+    ),
+    "columns, barrier": Mutant(
+        *("reduce/columns.cu", "reduce::columns"),
+        BARRIER,
+        UNORDERED,
+        "partials(v, thread) =",
         header="reduce/column_thread_map.h",
+        second_file="reduce/columns_max.cu",
     ),
     "sum shuffle, barrier": Mutant(
-        "reduce/ladder/shuffle.cu", "reduce::shuffle", BARRIER, UNORDERED, "sums(0, warp) ="
+        "reduce/ladder/shuffle.cu", "reduce::shuffle", BARRIER, UNORDERED, "partials(0, warp) ="
     ),
     "tiled32, bounds of A": Mutant(*TILED, "at_or_zero", BOUNDS, "block.A", new="operator()"),
     "tiled32, bounds of B": Mutant(
@@ -251,7 +260,7 @@ def test_mutant_of_a_shipped_kernel_is_found(name: str) -> None:
     mutant, stem = MUTANTS[name], name.replace(", ", "_").replace(" ", "_")
     overlay = folder() / f"{stem}_source"
     mutant.write(overlay)
-    reports = run_shipped(mutant.file, mutant.kernel, overlay, stem)
+    reports = run_shipped(mutant.file, mutant.kernel, overlay, stem, mutant.second_file)
     faults = [fault for report in reports.values() for fault in faults_of(report)]
     assert {fault["kind"] for fault in faults} == mutant.kinds
     lines = {

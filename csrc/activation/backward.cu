@@ -1,5 +1,15 @@
-// A thread runs down the columns of dz (reduce/column_thread_map.h), which it makes, stores and sums: dy
-// and z are read once, dz is written once and never read again.
+// The backward pass of an activation and of the bias before it, in one kernel.
+//
+//   dz[r, c]   = dy[r, c] * activation'(z[r, c])        stored as it is computed
+//   bias_gradient[c] = sum over r of dz[r, c]
+//
+// A thread goes down VEC neighbouring columns of dz, with the thread map of column reductions
+// (reduce/column_thread_map.h): dy and z are read once, dz is written once and never read. If a
+// column is divided over several blocks, a later launch of a reduction kernel combines their
+// partials.
+//
+// The order of additions is that of reduce/reduction_tree.h, so bias_gradient has the bits of
+// dz.sum(0). The vector width and the launch bounds may be tuned.
 #include "activation/backward.h"
 #include "activation/gradient.h"
 #include "device/symbol.h"
@@ -9,18 +19,18 @@
 namespace smem::activation {
 inline namespace SMEM_BUILD {
 
-using reduce::ColumnsShape;
+using reduce::ColumnThreadMap;
 
-struct Argument {
+struct BackwardParams {
   Problem problem;
-  ColumnsShape shape;
+  ColumnThreadMap map;
 };
 
-/// The rows of VEC columns of dz, each stored as it is made. The activation is a constant, so that
-/// the work of neighbours can overlap.
+/// Computes and stores the rows of VEC columns of dz, for ColumnTile. The activation is a template
+/// parameter, so that the computations of neighbouring elements can overlap.
 template <typename T, int VEC, gemm::Activation ACTIVATION>
-struct RowsOfGradient {
-  using Run = Vector<T, VEC>;
+struct GradientRows {
+  using Elements = Vector<T, VEC>;
   struct Loaded {
     smem::Loaded<T, VEC> dy, z;
   };
@@ -33,69 +43,70 @@ struct RowsOfGradient {
     return {load_words<VEC>(dy.at(row, col, site), site),
             load_words<VEC>(z.at(row, col, site), site)};
   }
-  __device__ __forceinline__ Run values(int64_t row, const Loaded& loaded, Site site) const {
-    const Run dy = loaded.dy.elements(), z = loaded.z.elements();
-    Run run = {};
+  __device__ __forceinline__ Elements values(int64_t row, const Loaded& loaded, Site site) const {
+    const Elements dy = loaded.dy.elements(), z = loaded.z.elements();
+    Elements elements = {};
 #pragma unroll
     for (int v = 0; v < VEC; ++v) {
-      run.lane[v] = from_accumulator<T>(gradient<sizeof(T) == 2>(
+      elements.lane[v] = from_accumulator<T>(gradient<sizeof(T) == 2>(
           ACTIVATION, to_accumulator(dy.lane[v]), to_accumulator(z.lane[v])));
     }
-    store_global_vector<VEC>(dz.at(row, col, site), run, site);
-    return run;
+    store_global_vector<VEC>(dz.at(row, col, site), elements, site);
+    return elements;
   }
 };
 
 template <typename T, int VEC, gemm::Activation ACTIVATION>
-__global__ void __launch_bounds__(reduce::THREADS, reduce::COLUMN_BLOCKS_AT_ONCE)
-    backward_kernel(const __grid_constant__ Argument argument) {
-  using Acc = reduce::Node<reduce::Sum, T>;
-  using Rows = RowsOfGradient<T, VEC, ACTIVATION>;
-  __shared__ Tile<Acc, VEC, reduce::THREADS> nodes;
-  const Problem& problem = argument.problem;
-  const reduce::Problem& sums = problem.sums;
-  const reduce::ColumnThread<VEC> thread(argument.shape);
-  const bool exists = thread.output < sums.output_count;
+__global__ void __launch_bounds__(reduce::THREADS, reduce::COLUMNS_MIN_BLOCKS_PER_SM)
+    backward_kernel(const __grid_constant__ BackwardParams params) {
+  using Acc = reduce::Partial<reduce::Sum, T>;
+  using Rows = GradientRows<T, VEC, ACTIVATION>;
+  __shared__ Tile<Acc, VEC, reduce::THREADS> partials;
+  const Problem& problem = params.problem;
+  const reduce::Problem& bias_sum = problem.bias_sum;
+  const reduce::ColumnThread<VEC> thread(params.map);
+  const bool exists = thread.output < bias_sum.output_count;
 
-  reduce::Leaf<T> run[VEC] = {};
+  reduce::ThreadPartial<T> thread_partial[VEC] = {};
   if (exists) {
-    const int64_t rows = sums.count, cols = sums.output_count;
+    const int64_t rows = bias_sum.count, cols = bias_sum.output_count;
     const auto view = [&](const gemm::Operand& operand) {
       return Matrix<const T>{static_cast<const T*>(operand.data), rows, cols, operand.row_stride,
                              operand.col_stride};
     };
     const Matrix<T> dz{static_cast<T*>(problem.dz), rows, cols, cols, 1};
     thread.template reduce<T, reduce::Sum>(
-        reduce::LeafGroup<T, reduce::Sum, VEC, Rows>{
-            sums, {view(problem.grad), view(problem.z), dz, thread.output}},
-        run);
+        reduce::ColumnTile<T, reduce::Sum, VEC, Rows>{
+            bias_sum, {view(problem.grad), view(problem.z), dz, thread.output}},
+        thread_partial);
   }
-  Acc node[VEC] = {};
+  Acc partial[VEC] = {};
 #pragma unroll
-  for (int v = 0; v < VEC; ++v) node[v] = Acc(run[v]);
-  thread.template join<T, reduce::Sum>(node, nodes);
+  for (int v = 0; v < VEC; ++v) partial[v] = Acc(thread_partial[v]);
+  thread.template join<T, reduce::Sum>(partial, partials);
   if (thread.y > 0 || !exists) return;
 #pragma unroll
-  for (int v = 0; v < VEC; ++v) reduce::put_result(sums, thread.output + v, thread.chunk, node[v]);
+  for (int v = 0; v < VEC; ++v)
+    reduce::store_result(bias_sum, thread.output + v, thread.split, partial[v]);
 }
 
 namespace {
 
-/// Whether every row can be accessed by `width` elements at a time.
+/// Returns whether all rows can be accessed by aligned vectors of `width` elements.
 bool rows_are_wide(const Problem& problem, int width) {
-  const auto bytes = static_cast<int64_t>(size_of(problem.sums.in_dtype)) * width;
+  const auto bytes = static_cast<int64_t>(size_of(problem.bias_sum.in_dtype)) * width;
   const auto is_wide = [&](const gemm::Operand& operand) {
     return operand.col_stride == 1 && operand.row_stride % width == 0 &&
            reinterpret_cast<intptr_t>(operand.data) % bytes == 0;
   };
-  return problem.sums.output_count % width == 0 && is_wide(problem.grad) && is_wide(problem.z) &&
-         reinterpret_cast<intptr_t>(problem.dz) % bytes == 0;
+  return problem.bias_sum.output_count % width == 0 && is_wide(problem.grad) &&
+         is_wide(problem.z) && reinterpret_cast<intptr_t>(problem.dz) % bytes == 0;
 }
 
 template <gemm::Activation ACTIVATION>
 using ActivationTag = std::integral_constant<gemm::Activation, ACTIVATION>;
 
-/// Calls f(activation as an integral_constant).
+/// Calls f with the activation as an integral_constant.
 template <typename F>
 void with_activation(gemm::Activation activation, const F& f) {
   using gemm::Activation;
@@ -113,30 +124,32 @@ void with_activation(gemm::Activation activation, const F& f) {
   }
 }
 
-/// Calls f(type tag, width as an integral_constant) for the instance that the problem takes.
+/// Calls f with the type tag and the vector width, as an integral_constant, of the problem's
+/// instance.
 template <typename F>
 auto with_instance(const Problem& problem, const F& f) {
-  return with_float_type(problem.sums.in_dtype, [&](auto tag) {
-    constexpr int WIDTH = reduce::COLUMN_WIDTH<typename decltype(tag)::type>;
+  return with_float_type(problem.bias_sum.in_dtype, [&](auto tag) {
+    constexpr int WIDTH = reduce::COLUMN_VEC<typename decltype(tag)::type>;
     if (rows_are_wide(problem, WIDTH)) return f(tag, std::integral_constant<int, WIDTH>{});
     return f(tag, std::integral_constant<int, 1>{});
   });
 }
 
-int64_t chunks_of(const Problem& problem, const Device& device) {
+int64_t splits_of(const Problem& problem, const Device& device) {
   return with_instance(problem, [&](auto, auto width) {
-    return reduce::columns_shape(problem.sums, device, width).chunks;
+    return reduce::column_thread_map(problem.bias_sum, device, width).splits;
   });
 }
 
 void launch_backward(const Problem& problem, const Device& device) {
   with_instance(problem, [&](auto tag, auto width) {
     using T = typename decltype(tag)::type;
-    const ColumnsShape shape = reduce::columns_shape(problem.sums, device, width);
+    const ColumnThreadMap map = reduce::column_thread_map(problem.bias_sum, device, width);
     with_activation(problem.activation, [&](auto activation) {
       launch("activation_backward",
              backward_kernel<T, decltype(width)::value, decltype(activation)::value>,
-             {shape.blocks(), {reduce::THREADS}}, device, Argument{problem, shape});
+             {.blocks = map.blocks(), .threads = {reduce::THREADS}}, device,
+             BackwardParams{problem, map});
     });
   });
 }
@@ -145,11 +158,11 @@ void launch_backward(const Problem& problem, const Device& device) {
 }  // namespace SMEM_BUILD
 
 #if defined(__CUDACC__)
-const Backward device_backward{&chunks_of, &launch_backward};
+const Backward device_backward{&splits_of, &launch_backward};
 #elif defined(SMEM_TRACED)
-const Backward traced_backward{&chunks_of, &launch_backward};
+const Backward traced_backward{&splits_of, &launch_backward};
 #else
-const Backward host_backward{&chunks_of, &launch_backward};
+const Backward host_backward{&splits_of, &launch_backward};
 #endif
 
 }  // namespace smem::activation

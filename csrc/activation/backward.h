@@ -10,22 +10,23 @@
 namespace smem::activation {
 
 struct Problem {
-  /// The sums: of `sums.count` rows in `sums.output_count` columns; all of one dtype. Its `in` is
-  /// not read.
-  reduce::Problem sums;
+  /// The reduction of dz's columns: `bias_sum.count` rows and `bias_sum.output_count` columns, all
+  /// of one dtype. Its `in` is not read.
+  reduce::Problem bias_sum;
   gemm::Operand grad;  ///< dy
   gemm::Operand z;
   void* dz;  ///< contiguous
   gemm::Activation activation;
 };
 
-/// The kernel of one of the three builds; a further launch of a kernel of sum/ takes its nodes on.
+/// The kernel of one of the three builds. If it has several splits, a kernel of reduce/ reduces
+/// their partials.
 struct Backward {
-  int64_t (*chunks)(const Problem&, const Device&);
+  int64_t (*splits)(const Problem&, const Device&);
   void (*launch)(const Problem&, const Device&);
 };
 
-/// Without CUDA there is none for the device.
+/// There is none for the device in a build without CUDA.
 extern const Backward device_backward, host_backward, traced_backward;
 const Backward& backward(Build build);
 

@@ -1,4 +1,4 @@
-// The same kernel, built for cpu_emulator.
+// The same kernel, compiled for the CPU emulator.
 
 #pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
 

@@ -1,4 +1,4 @@
-// The activations' derivatives, by the formulas of torch.nn.functional's own gradients.
+// The derivatives of the activations, by the formulas of torch.nn.functional's own gradients.
 #pragma once
 
 #include "gemm/activation.h"
@@ -6,24 +6,24 @@
 namespace smem::activation {
 inline namespace SMEM_BUILD {
 
-/// dy times the derivative at z; ROUGHLY where the result is rounded to two bytes, by the same
-/// means as gemm::activate_roughly.
-template <bool ROUGHLY, typename Acc>
+/// dy times the derivative at z. APPROXIMATE: the result is rounded to two bytes, so it uses the
+/// same approximations as the forward pass (gemm/activation.h).
+template <bool APPROXIMATE, typename Acc>
 __device__ __forceinline__ Acc gradient(gemm::Activation activation, Acc dy, Acc z) {
   const auto power = [](Acc x) {
-    if constexpr (ROUGHLY) return approximate_exp(x);
+    if constexpr (APPROXIMATE) return approximate_exp(x);
     return exp(x);
   };
   const auto reciprocal = [](Acc x) {
-    if constexpr (ROUGHLY) return approximate_reciprocal(x);
+    if constexpr (APPROXIMATE) return approximate_reciprocal(x);
     return Acc(1) / x;
   };
   switch (activation) {
     case gemm::Activation::relu:
-      return z <= Acc(0) ? Acc(0) : dy;  // also where z is NaN
+      return z <= Acc(0) ? Acc(0) : dy;  // dy if z is NaN, too
     case gemm::Activation::gelu: {
       const Acc bell = power(Acc(-0.5) * z * z), pdf = bell * Acc(0.39894228040143267794);
-      if constexpr (ROUGHLY) {
+      if constexpr (APPROXIMATE) {
         const Acc tail = gemm::normal_tail(z, bell);
         return dy * fma(z, pdf, z <= Acc(0) ? tail : Acc(1) - tail);
       }

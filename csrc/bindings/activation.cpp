@@ -24,7 +24,8 @@ void check(const Tensor& grad, const Tensor& z, int64_t activation) {
   }
 }
 
-/// All dimensions but the last as one; a copy where strides do not allow that.
+/// x as a matrix: all dimensions but the last are merged, by a copy if the strides do not allow a
+/// view.
 Tensor as_rows(const Tensor& x, int64_t rows, int64_t cols) {
   return x.dim() == 2 ? x : torch::stable::reshape(x, {rows, cols});
 }
@@ -48,35 +49,36 @@ std::tuple<Tensor, Tensor> activation_backward(const Tensor& grad, const Tensor&
 
   const int64_t rows = z.numel() / cols;
   const Tensor grad_rows = as_rows(grad, rows, cols), z_rows = as_rows(z, rows, cols);
-  const OnDeviceOf place(OP, z);
+  const OnDeviceOf on_device(OP, z);
   trace_tensor("grad", grad_rows);
   trace_tensor("z", z_rows);
   trace_tensor("dz", dz);
   trace_tensor("bias_gradient", bias_gradient);
 
-  reduce::Problem sums{};
-  sums.op = reduce::Operator::sum;
-  sums.in_dtype = sums.out_dtype = *dtype_of(z.scalar_type());
-  sums.out = bias_gradient.mutable_data_ptr();
-  sums.count = rows;
-  sums.chain = reduce::CHAIN;
-  sums.output_count = cols;
-  sums.outputs.rank = 1;
-  sums.outputs.size[0] = cols;
-  sums.outputs.stride[reduce::OUT][0] = 1;
-  activation::Problem problem{sums, operand_of(grad_rows), operand_of(z_rows),
+  reduce::Problem bias_sum{};
+  bias_sum.op = reduce::Operator::sum;
+  bias_sum.in_dtype = bias_sum.out_dtype = *dtype_of(z.scalar_type());
+  bias_sum.out = bias_gradient.mutable_data_ptr();
+  bias_sum.count = rows;
+  bias_sum.elements_per_partial = reduce::ELEMENTS_PER_PARTIAL;
+  bias_sum.output_count = cols;
+  bias_sum.outputs.rank = 1;
+  bias_sum.outputs.size[0] = cols;
+  bias_sum.outputs.stride[reduce::OUT][0] = 1;
+  activation::Problem problem{bias_sum, operand_of(grad_rows), operand_of(z_rows),
                               dz.mutable_data_ptr(), static_cast<Activation>(activation)};
-  const activation::Backward& backward = activation::backward(place.build());
-  const auto table = reduce::kernels(place.build());
-  const Device& device = place.device();
+  const activation::Backward& backward = activation::backward(on_device.build());
+  const auto table = reduce::kernels(on_device.build());
+  const Device& device = on_device.device();
   bool first = true;
-  run_passes(OP, sums, z, [&](const reduce::Problem& pass) {
-    const reduce::Kernel& next = *table.kernels[reduce::choose(pass).kernel];
-    const bool of_gradient = std::exchange(first, false);
-    return Pass{of_gradient ? backward.chunks(problem, device) : next.chunks(pass, device),
-                reduce::partial_of(next, pass), [&, of_gradient](const reduce::Problem& cut) {
-                  if (!of_gradient) return next.launch(cut, device);
-                  problem.sums = cut;
+  run_passes(OP, bias_sum, z, [&](const reduce::Problem& pass) {
+    const reduce::Kernel& kernel = *table.kernels[reduce::choose(pass).kernel];
+    const bool is_first_pass = std::exchange(first, false);
+    return Pass{is_first_pass ? backward.splits(problem, device) : kernel.splits(pass, device),
+                reduce::partial_dtype_of(kernel, pass),
+                [&, is_first_pass](const reduce::Problem& split_problem) {
+                  if (!is_first_pass) return kernel.launch(split_problem, device);
+                  problem.bias_sum = split_problem;
                   backward.launch(problem, device);
                 }};
   });

@@ -1,4 +1,4 @@
-// torch.ops.smem._activation_backward, on CUDA tensors and, by cpu_emulator, on CPU tensors.
+// torch.ops.smem._activation_backward, on CUDA tensors and, by the CPU emulator, on CPU tensors.
 #pragma once
 
 #include <tuple>
@@ -7,8 +7,9 @@
 
 namespace smem::bindings {
 
-/// The gradient of what goes into an activation, and of the bias that was added last to it: the sum
-/// of the former over all dimensions but the last. `grad` and `z` are of one shape and dtype.
+/// Returns the gradient of an activation's input and the gradient of the bias that was added to it
+/// last: the sum of the former over all dimensions but the last. `grad` and `z` have the same shape
+/// and dtype.
 std::tuple<Tensor, Tensor> activation_backward(const Tensor& grad, const Tensor& z,
                                                int64_t activation);
 

@@ -5,13 +5,13 @@
 #include "bindings/layout.h"
 #include "bindings/passes.h"
 #include "reduce/dispatch.h"
-#include "reduce/reduction_tree.h"
 #include "reduce/reduce.h"
+#include "reduce/reduction_tree.h"
 
 namespace smem::bindings {
 namespace {
 
-/// What one of the ops is, and by which name it speaks.
+/// One of the ops: its name for error messages, and what it computes.
 struct Reduction {
   const char* name;
   reduce::Operator op;
@@ -22,17 +22,17 @@ struct Reduction {
   }
 };
 
-constexpr Reduction SUM{"sum", reduce::Operator::sum, false};
-constexpr Reduction MEAN{"mean", reduce::Operator::sum, true};
-constexpr Reduction AMAX{"amax", reduce::Operator::max, false};
-constexpr Reduction AMIN{"amin", reduce::Operator::min, false};
+constexpr Reduction SUM{.name = "sum", .op = reduce::Operator::sum, .divides = false};
+constexpr Reduction MEAN{.name = "mean", .op = reduce::Operator::sum, .divides = true};
+constexpr Reduction AMAX{.name = "amax", .op = reduce::Operator::max, .divides = false};
+constexpr Reduction AMIN{.name = "amin", .op = reduce::Operator::min, .divides = false};
 
 bool is_complex(ScalarType type) {
   return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat ||
          type == ScalarType::ComplexDouble;
 }
 
-/// A complex number is two reals side by side.
+/// A complex number is stored as two reals.
 ScalarType real_of(ScalarType type) {
   switch (type) {
     case ScalarType::ComplexHalf:
@@ -46,7 +46,7 @@ ScalarType real_of(ScalarType type) {
   }
 }
 
-/// Throws unless the op takes x's dtype and can give the one asked for.
+/// Throws unless the op supports x's dtype and the dtype asked for.
 void check_dtypes(const Reduction& reduction, ScalarType in, const OptionalType& asked) {
   const auto check = [&](const std::string& subject, ScalarType type) {
     const bool known = dtype_of(real_of(type)).has_value();
@@ -65,14 +65,15 @@ void check_dtypes(const Reduction& reduction, ScalarType in, const OptionalType&
   }
 }
 
-/// As torch.sum: integers and bool are summed to int64 unless asked otherwise.
+/// As in torch.sum, integers and bool are summed to int64 unless another dtype is asked for.
 ScalarType result_type(const Reduction& reduction, ScalarType in, const OptionalType& asked) {
   if (asked) return *asked;
   const bool is_integer = *dtype_of(real_of(in)) >= DType::i64;
   return reduction.op == reduce::Operator::sum && is_integer ? ScalarType::Long : in;
 }
 
-/// Whether the kernels sum `in` to `out` as if each element had first been converted.
+/// Returns whether the kernels can sum `in` to `out` with the same result as if every element had
+/// been converted first.
 bool sums_directly(ScalarType in, ScalarType out) {
   if (in == out) return true;
   const DType from = *dtype_of(real_of(in)), to = *dtype_of(real_of(out));
@@ -81,11 +82,12 @@ bool sums_directly(ScalarType in, ScalarType out) {
   return from >= DType::i64 && to >= DType::i64 && to != DType::boolean;
 }
 
-struct Plan {
+struct ReducedDims {
   std::array<bool, MAX_DIMS> reduced{};
   Sizes result;
 
-  Plan(const Reduction& reduction, const Sizes& sizes, const OptionalDims& dim, bool keepdim) {
+  ReducedDims(const Reduction& reduction, const Sizes& sizes, const OptionalDims& dim,
+              bool keepdim) {
     const int64_t limit = std::max(sizes.count, 1);
     const bool all = !dim || dim->empty();
     for (int d = 0; d < sizes.count; ++d) reduced[d] = all;
@@ -124,52 +126,56 @@ Tensor permuted(const Tensor& x, const std::vector<int64_t>& order) {
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
-/// A copy of x with the reduced dimensions last, for one whose dimensions need too many loops.
-Tensor packed(const Tensor& x, const Plan& plan, int dims) {
+/// A copy of x with the reduced dimensions last, for an x whose dimensions need more than MAX_RANK
+/// loops.
+Tensor packed(const Tensor& x, const ReducedDims& reduced_dims, int rank) {
   std::vector<int64_t> order;
   for (const bool reduced : {false, true}) {
-    for (int d = 0; d < dims; ++d) {
-      if (plan.reduced[d] == reduced) order.push_back(d);
+    for (int d = 0; d < rank; ++d) {
+      if (reduced_dims.reduced[d] == reduced) order.push_back(d);
     }
   }
   int64_t outputs = 1;
-  for (int d = 0; d < dims; ++d) outputs *= plan.reduced[d] ? 1 : x.size(d);
+  for (int d = 0; d < rank; ++d) outputs *= reduced_dims.reduced[d] ? 1 : x.size(d);
   return torch::stable::reshape(permuted(x, order), {outputs, x.numel() / outputs});
 }
 
-void run(const Reduction& reduction, const Tensor& x, const Plan& plan, int64_t kernel_code,
-         const Tensor& out) {
+void reduce_into(const Reduction& reduction, const Tensor& x, const ReducedDims& dims,
+                 int64_t kernel_code, const Tensor& out) {
   if (out.numel() == 0) return;
-  const OnDeviceOf place(reduction.name, x);
+  const OnDeviceOf on_device(reduction.name, x);
   const Sizes sizes = sizes_of(x), strides = strides_of(x), out_strides = strides_of(out);
   const bool kept = out_strides.count == sizes.count;
-  const int64_t parts = is_complex(x.scalar_type()) ? 2 : 1;
+  const int64_t reals_per_element = is_complex(x.scalar_type()) ? 2 : 1;
 
-  // The reduced dimensions stay in their order, which is the elements'; the outputs may come in
-  // any, and the nearest ones come last.
-  Dims<reduce::TENSORS> given, outputs;
+  // The reduced dimensions keep their order, which is the order of the elements. The outputs may
+  // have any order; those with the smallest strides are last.
+  Dims<reduce::TENSORS> output_dims, outputs;
   Dims<1> reduced;
   int o = 0;
   for (int d = 0; d < sizes.count; ++d) {
-    if (plan.reduced[d]) {
-      reduced.push_merged({sizes.at[d], {strides.at[d] * parts}});
+    if (dims.reduced[d]) {
+      reduced.push_merged({sizes.at[d], {strides.at[d] * reals_per_element}});
       o += kept;
     } else {
-      given.push({sizes.at[d], {strides.at[d] * parts, out_strides.at[o++] * parts}});
+      output_dims.push(
+          {sizes.at[d],
+           {strides.at[d] * reals_per_element, out_strides.at[o++] * reals_per_element}});
     }
   }
-  if (parts == 2) given.push({2, {1, 1}});
-  std::stable_sort(given.at.begin(), given.at.begin() + given.count,
+  if (reals_per_element == 2) output_dims.push({2, {1, 1}});
+  std::stable_sort(output_dims.at.begin(), output_dims.at.begin() + output_dims.count,
                    [](const auto& a, const auto& b) { return a.stride[0] > b.stride[0]; });
-  for (int d = 0; d < given.count; ++d) outputs.push_merged(given.at[d]);
+  for (int d = 0; d < output_dims.count; ++d) outputs.push_merged(output_dims.at[d]);
 
   if (outputs.count > MAX_RANK || reduced.count > MAX_RANK) {
     Sizes flat;
-    const Tensor matrix = packed(x, plan, sizes.count);
+    const Tensor matrix = packed(x, dims, sizes.count);
     flat.push(matrix.size(0));
     const Tensor result = empty(reduction.name, flat, out.scalar_type(), x);
-    run(reduction, matrix, Plan(reduction, sizes_of(matrix), std::vector<int64_t>{1}, false),
-        kernel_code, result);
+    reduce_into(reduction, matrix,
+                ReducedDims(reduction, sizes_of(matrix), std::vector<int64_t>{1}, false),
+                kernel_code, result);
     Tensor target = out;
     torch::stable::copy_(target,
                          torch::stable::reshape(
@@ -177,7 +183,7 @@ void run(const Reduction& reduction, const Tensor& x, const Plan& plan, int64_t 
     return;
   }
 
-  const auto table = reduce::kernels(place.build());
+  const auto table = reduce::kernels(on_device.build());
   const int index = kernel_index(reduction.name, kernel_code, table.count, -1);
   const reduce::Kernel* const named = index < 0 ? nullptr : table.kernels[index];
   if (named && !named->any_operator && (reduction.divides || reduction.op != SUM.op)) {
@@ -192,16 +198,18 @@ void run(const Reduction& reduction, const Tensor& x, const Plan& plan, int64_t 
   problem.in = x.const_data_ptr();
   problem.out = out.mutable_data_ptr();
   problem.count = 1;
-  for (int d = 0; d < sizes.count; ++d) problem.count *= plan.reduced[d] ? sizes.at[d] : 1;
+  for (int d = 0; d < sizes.count; ++d) problem.count *= dims.reduced[d] ? sizes.at[d] : 1;
   problem.divisor = reduction.divides ? problem.count : 1;
-  problem.chain = reduce::CHAIN;
+  problem.elements_per_partial = reduce::ELEMENTS_PER_PARTIAL;
   problem.outputs = outputs.loop();
   problem.output_count = problem.outputs.count();
   problem.reduced = reduced.loop();
   run_passes(reduction.name, problem, x, [&](const reduce::Problem& pass) {
     const reduce::Kernel& kernel = named ? *named : *table.kernels[reduce::choose(pass).kernel];
-    return Pass{kernel.chunks(pass, place.device()), reduce::partial_of(kernel, pass),
-                [&](const reduce::Problem& cut) { kernel.launch(cut, place.device()); }};
+    return Pass{kernel.splits(pass, on_device.device()), reduce::partial_dtype_of(kernel, pass),
+                [&](const reduce::Problem& split_problem) {
+                  kernel.launch(split_problem, on_device.device());
+                }};
   });
 }
 
@@ -213,9 +221,9 @@ Tensor reduce(const Reduction& reduction, const Tensor& x, const OptionalDims& d
               const OptionalType& dtype, int64_t kernel) {
   check_dtypes(reduction, x.scalar_type(), dtype);
   const ScalarType type = result_type(reduction, x.scalar_type(), dtype);
-  const Plan plan(reduction, sizes_of(x), dim, keepdim);
-  const Tensor out = empty(reduction.name, plan.result, type, x);
-  run(reduction, converted(x, type), plan, kernel, out);
+  const ReducedDims dims(reduction, sizes_of(x), dim, keepdim);
+  const Tensor out = empty(reduction.name, dims.result, type, x);
+  reduce_into(reduction, converted(x, type), dims, kernel, out);
   return out;
 }
 
@@ -223,10 +231,10 @@ void reduce_out(const Reduction& reduction, const Tensor& x, const OptionalDims&
                 const OptionalType& dtype, int64_t kernel, const Tensor& out) {
   check_dtypes(reduction, x.scalar_type(), dtype);
   const ScalarType type = result_type(reduction, x.scalar_type(), dtype);
-  const Plan plan(reduction, sizes_of(x), dim, keepdim);
-  check_out(reduction.name, out, plan.result, type, x);
+  const ReducedDims dims(reduction, sizes_of(x), dim, keepdim);
+  check_out(reduction.name, out, dims.result, type, x);
   write_out(reduction.name, out, may_overlap(x, out), [&](const Tensor& target) {
-    run(reduction, converted(x, type), plan, kernel, target);
+    reduce_into(reduction, converted(x, type), dims, kernel, target);
   });
 }
 

@@ -1,4 +1,5 @@
-// torch.ops.smem.sum, mean, amax and amin, on CUDA tensors and, by cpu_emulator, on CPU tensors.
+// torch.ops.smem.sum, mean, amax and amin, on CUDA tensors and, by the CPU emulator, on CPU
+// tensors.
 #pragma once
 
 #include <vector>

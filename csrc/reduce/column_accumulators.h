@@ -1,82 +1,93 @@
-// What a thread of columns makes of the rows that it is handed, a vector of 16 bytes each: the node
-// above its leaves in each of its columns.
+// The accumulators of one thread for W neighbouring columns. They are handed rows, each a vector of
+// 16 bytes, and return the partial above the thread's thread partials for every column.
+//
+// OrderedAccumulators follow the order of reduce/reduction_tree.h. The other two are for integers,
+// for which every order gives the same bits.
 #pragma once
 
 #include "device/vector.h"
-#include "reduce/thread_reduce.h"
 #include "reduce/reduction_tree.h"
+#include "reduce/thread_reduce.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// Rows that come together, of neighbouring leaves: 4 rows of 8 columns are 32 sums.
-constexpr int STAGE_ROWS = 4, STAGE_LEVELS = 2;
+/// Rows per stage of the pipeline; they belong to neighbouring thread partials. 4 rows of 8 columns
+/// are 32 accumulators per thread.
+constexpr int ROWS_PER_STAGE = 4, ROWS_PER_STAGE_LOG2 = 2;
 
 template <typename T, int W = VECTOR_WIDTH<T>>
 using RowVector = Loaded<T, W>;
 
-/// In the order of reduce/reduction_tree.h.
+/// Accumulates in the order of reduce/reduction_tree.h.
 template <typename T, typename Op, int W>
-class InOrder {
+class OrderedAccumulators {
  public:
-  __device__ __forceinline__ explicit InOrder(const Turn<T, Op>& turn) : turn_(turn) {}
-  __device__ __forceinline__ void begin() {
+  __device__ __forceinline__ explicit OrderedAccumulators(const OrderTransform<T, Op>& transform)
+      : transform_(transform) {}
+  __device__ __forceinline__ void begin_group() {
 #pragma unroll
     for (int c = 0; c < W; ++c) {
 #pragma unroll
-      for (int r = 0; r < STAGE_ROWS; ++r) leaves_[c][r] = Op::template identity<Leaf<T>>();
+      for (int r = 0; r < ROWS_PER_STAGE; ++r)
+        thread_partials_[c][r] = Op::template identity<ThreadPartial<T>>();
     }
   }
-  /// Adds a row to leaf r of the group.
+  /// Adds a row to thread partial r of the current group.
   __device__ __forceinline__ void add(int r, const RowVector<T, W>& row) {
     const Vector<T, W> elements = row.elements();
 #pragma unroll
     for (int c = 0; c < W; ++c) {
-      leaves_[c][r] = Op::combine(leaves_[c][r], turn_.leaf(elements, c));
+      thread_partials_[c][r] = Op::combine(thread_partials_[c][r], transform_.apply(elements, c));
     }
   }
-  /// Ends group `g`, the last of which is the last of a power of two.
-  __device__ __forceinline__ void end(int g) {
+  /// Ends group `g`. The number of groups is a power of two.
+  __device__ __forceinline__ void end_group(int g) {
 #pragma unroll
-    for (int c = 0; c < W; ++c) node_[c] = counters_[c].push(g, node_above<Op>(leaves_[c]));
+    for (int c = 0; c < W; ++c)
+      partial_[c] = counters_[c].push(g, tree_reduce<Op>(thread_partials_[c]));
   }
-  __device__ __forceinline__ Leaf<T> node(int c) const { return node_[c]; }
+  __device__ __forceinline__ ThreadPartial<T> partial(int c) const { return partial_[c]; }
 
  private:
-  Turn<T, Op> turn_;
-  Leaf<T> leaves_[W][STAGE_ROWS], node_[W] = {};
-  Counter<Op, Leaf<T>, NARROW_LEVELS - STAGE_LEVELS> counters_[W];
+  OrderTransform<T, Op> transform_;
+  ThreadPartial<T> thread_partials_[W][ROWS_PER_STAGE], partial_[W] = {};
+  BinaryCounter<Op, ThreadPartial<T>, FP32_LEVELS - ROWS_PER_STAGE_LOG2> counters_[W];
 };
 
-/// Integers: any order gives the same bits.
+/// Accumulates integers in the order in which rows arrive.
 template <typename T, typename Op, int W>
-class AnyOrder {
+class UnorderedAccumulators {
  public:
-  __device__ __forceinline__ explicit AnyOrder(const Turn<T, Op>& turn) : turn_(turn) {
+  __device__ __forceinline__ explicit UnorderedAccumulators(const OrderTransform<T, Op>& transform)
+      : transform_(transform) {
 #pragma unroll
-    for (int c = 0; c < W; ++c) node_[c] = Op::template identity<Leaf<T>>();
+    for (int c = 0; c < W; ++c) partial_[c] = Op::template identity<ThreadPartial<T>>();
   }
-  __device__ __forceinline__ void begin() {}
+  __device__ __forceinline__ void begin_group() {}
   __device__ __forceinline__ void add(int, const RowVector<T, W>& row) {
     const Vector<T, W> elements = row.elements();
 #pragma unroll
-    for (int c = 0; c < W; ++c) node_[c] = Op::combine(node_[c], turn_.leaf(elements, c));
+    for (int c = 0; c < W; ++c)
+      partial_[c] = Op::combine(partial_[c], transform_.apply(elements, c));
   }
-  __device__ __forceinline__ void end(int) {}
-  __device__ __forceinline__ Leaf<T> node(int c) const { return node_[c]; }
+  __device__ __forceinline__ void end_group(int) {}
+  __device__ __forceinline__ ThreadPartial<T> partial(int c) const { return partial_[c]; }
 
  private:
-  Turn<T, Op> turn_;
-  Leaf<T> node_[W];
+  OrderTransform<T, Op> transform_;
+  ThreadPartial<T> partial_[W];
 };
 
-/// Sums of bytes, two to a word: 5 instructions for 4 of them, where one by one takes 10. A sum of
-/// 16 bits holds the elements of the 2^5 leaves that a thread has.
+/// Sums of bytes, with two 16-bit sums per register: 5 instructions for 4 elements, where one
+/// accumulator per element takes 10. A 16-bit sum can hold the elements of the 2^5 thread partials
+/// that a thread has.
 template <typename T>
-class ByWords {
+class PackedByteAccumulators {
  public:
-  __device__ __forceinline__ explicit ByWords(const Turn<T, Sum>& /*turn*/) {}
-  __device__ __forceinline__ void begin() {}
+  __device__ __forceinline__ explicit PackedByteAccumulators(
+      const OrderTransform<T, Sum>& /*transform*/) {}
+  __device__ __forceinline__ void begin_group() {}
   __device__ __forceinline__ void add(int, const RowVector<T>& row) {
 #pragma unroll
     for (int w = 0; w < WORDS; ++w) {
@@ -86,25 +97,28 @@ class ByWords {
     }
     ++rows_;
   }
-  __device__ __forceinline__ void end(int) {}
-  __device__ __forceinline__ int32_t node(int c) const {
+  __device__ __forceinline__ void end_group(int) {}
+  __device__ __forceinline__ int32_t partial(int c) const {
     const uint32_t word = c % 2 == 0 ? even_[c / 4] : odd_[c / 4];
     return static_cast<int32_t>(word >> (c % 4 / 2 * 16) & 0xffff) - rows_ * BIAS;
   }
 
  private:
-  static_assert(sizeof(T) == 1 && (CHAIN << NARROW_LEVELS) * 255 < 1 << 16, "sums fit 16 bits");
+  static_assert(sizeof(T) == 1 && (ELEMENTS_PER_PARTIAL << FP32_LEVELS) * 255 < 1 << 16,
+                "sums fit 16 bits");
   static constexpr int WORDS = 4;
-  static constexpr int BIAS = std::is_signed_v<T> ? 128 : 0;  ///< makes signed bytes unsigned
+  /// maps signed bytes to unsigned ones
+  static constexpr int BIAS = std::is_signed_v<T> ? 128 : 0;
 
   uint32_t even_[WORDS] = {}, odd_[WORDS] = {};
   int rows_ = 0;
 };
 
 template <typename T, typename Op, int W = VECTOR_WIDTH<T>>
-using ColumnSums = std::conditional_t<
-    W == 16 && std::is_same_v<Op, Sum>, ByWords<T>,
-    std::conditional_t<std::is_integral_v<T>, AnyOrder<T, Op, W>, InOrder<T, Op, W>>>;
+using ColumnAccumulators =
+    std::conditional_t<W == 16 && std::is_same_v<Op, Sum>, PackedByteAccumulators<T>,
+                       std::conditional_t<std::is_integral_v<T>, UnorderedAccumulators<T, Op, W>,
+                                          OrderedAccumulators<T, Op, W>>>;
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::reduce

@@ -1,119 +1,128 @@
-// Columns of few elements: up to the 2^5 leaves above which sums widen, of an element each. A
-// thread has whole columns, a vector of them where columns are vectors, and takes their rows by
-// eight into registers. Nobody waits for anybody, and a block lives for one wait: many blocks a
-// SM have as much under way as memory asks for.
+// Columns of up to 32 rows, whose rows one thread holds in registers.
+//
+// Threads: thread t of the grid reduces column t, or vector t of W columns if columns are whole,
+// aligned vectors. It loads IN_REGISTERS_ROWS_PER_PASS rows at a time. There is no pipeline and no
+// barrier before the results are stored: a block waits for memory once, and many blocks per SM keep
+// enough bytes in flight.
+//
+// Order of additions: reduce/reduction_tree.h. 32 rows are the 2^5 thread partials of one element
+// each up to which sums stay in float32, so IN_REGISTERS_MAX_ROWS must not grow; the rows per pass
+// and the launch bounds may be tuned.
 #pragma once
 
 #include <algorithm>
 
 #include "device/pdl.h"
-#include "reduce/column_thread_map.h"
 #include "reduce/column_accumulators.h"
-#include "reduce/thread_reduce.h"
+#include "reduce/column_thread_map.h"
 #include "reduce/store.h"
+#include "reduce/thread_reduce.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-constexpr int SHORT_COLUMN = 1 << NARROW_LEVELS, SHORT_ROWS = 8;
+constexpr int IN_REGISTERS_MAX_ROWS = 1 << FP32_LEVELS, IN_REGISTERS_ROWS_PER_PASS = 8;
 
-struct ShortColumns {
+struct ColumnInRegistersParams {
   Problem problem;
-  bool vectors_out;  ///< results are elements as x's, in whole vectors where x's are
+  bool store_vectors;  ///< results have x's dtype and are stored as vectors of W
 };
 
-/// What the columns of a vector come to. ONCE: of no more than SHORT_ROWS rows.
-template <typename T, typename Op, int W, bool ONCE>
-__device__ __forceinline__ ColumnSums<T, Op, W> sum_short(const T* column, int64_t step, int count,
-                                                          const Turn<T, Op>& turn) {
-  constexpr int PARTS = SHORT_ROWS / STAGE_ROWS;
-  ColumnSums<T, Op, W> sums(turn);
-  const int rows =
-      ONCE ? SHORT_ROWS : static_cast<int>(std::bit_ceil(static_cast<unsigned>(count)));
+/// The accumulators of W neighbouring columns. SINGLE_PASS: there are at most
+/// IN_REGISTERS_ROWS_PER_PASS rows.
+template <typename T, typename Op, int W, bool SINGLE_PASS>
+__device__ __forceinline__ ColumnAccumulators<T, Op, W> reduce_in_registers(
+    const T* column, int64_t row_stride, int count, const OrderTransform<T, Op>& transform) {
+  constexpr int GROUPS = IN_REGISTERS_ROWS_PER_PASS / ROWS_PER_STAGE;
+  ColumnAccumulators<T, Op, W> accum(transform);
+  const int rows = SINGLE_PASS ? IN_REGISTERS_ROWS_PER_PASS
+                               : static_cast<int>(std::bit_ceil(static_cast<unsigned>(count)));
 #pragma unroll 1
-  for (int row = 0; row < rows; row += SHORT_ROWS) {
-    RowVector<T, W> loaded[SHORT_ROWS];
+  for (int row = 0; row < rows; row += IN_REGISTERS_ROWS_PER_PASS) {
+    RowVector<T, W> loaded[IN_REGISTERS_ROWS_PER_PASS];
 #pragma unroll
-    for (int r = 0; r < SHORT_ROWS; ++r) {
-      loaded[r] = turn.template identity<W>();
-      if (row + r < count) loaded[r] = load_words<W>(column + (row + r) * step);
+    for (int r = 0; r < IN_REGISTERS_ROWS_PER_PASS; ++r) {
+      loaded[r] = transform.template identity<W>();
+      if (row + r < count) loaded[r] = load_words<W>(column + (row + r) * row_stride);
     }
 #pragma unroll
-    for (int p = 0; p < PARTS; ++p) {
-      sums.begin();
+    for (int p = 0; p < GROUPS; ++p) {
+      accum.begin_group();
 #pragma unroll
-      for (int r = 0; r < STAGE_ROWS; ++r) sums.add(r, loaded[p * STAGE_ROWS + r]);
-      sums.end(ONCE ? p : row / STAGE_ROWS + p);
+      for (int r = 0; r < ROWS_PER_STAGE; ++r) accum.add(r, loaded[p * ROWS_PER_STAGE + r]);
+      accum.end_group(SINGLE_PASS ? p : row / ROWS_PER_STAGE + p);
     }
   }
-  return sums;
+  return accum;
 }
 
-/// Blocks an SM, as many as the registers that a thread needs let it have; before sm_80
-/// it has 1024 threads.
-template <typename T, typename Op, int W, bool ONCE>
-constexpr int short_column_blocks() {
+/// Launch bound: as many blocks per SM as the registers of a thread allow. Before sm_80 an SM has
+/// 1024 threads.
+template <typename T, typename Op, int W, bool SINGLE_PASS>
+constexpr int in_registers_min_blocks_per_sm() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-  constexpr int MOST = 1024 / THREADS;
+  constexpr int MAX_BLOCKS_PER_SM = 1024 / THREADS;
 #else
-  constexpr int MOST = 6;
+  constexpr int MAX_BLOCKS_PER_SM = 6;
 #endif
-  if (W == 1) return MOST;
-  if (!ONCE) return 3;
-  const bool five = std::is_same_v<Op, Sum> && (!std::is_integral_v<T> || sizeof(T) == 1);
-  return std::min(MOST, five ? 5 : 4);
+  if (W == 1) return MAX_BLOCKS_PER_SM;
+  if (!SINGLE_PASS) return 3;
+  const bool fits_five = std::is_same_v<Op, Sum> && (!std::is_integral_v<T> || sizeof(T) == 1);
+  return std::min(MAX_BLOCKS_PER_SM, fits_five ? 5 : 4);
 }
 
-template <typename T, typename Op, int W, bool ONCE>
-__global__ void __launch_bounds__(THREADS, (short_column_blocks<T, Op, W, ONCE>()))
-    short_columns_kernel(const __grid_constant__ ShortColumns columns) {
-  constexpr int PITCH = THREADS + 128 / sizeof(Leaf<T>) / W;
-  __shared__ Tile<Leaf<T>, W, PITCH> nodes;
-  const Problem& problem = columns.problem;
+template <typename T, typename Op, int W, bool SINGLE_PASS>
+__global__ void __launch_bounds__(THREADS,
+                                  (in_registers_min_blocks_per_sm<T, Op, W, SINGLE_PASS>()))
+    column_in_registers_kernel(const __grid_constant__ ColumnInRegistersParams params) {
+  constexpr int PITCH = THREADS + 128 / sizeof(ThreadPartial<T>) / W;
+  __shared__ Tile<ThreadPartial<T>, W, PITCH> partials;
+  const Problem& problem = params.problem;
   const int64_t first = int64_t{blockIdx.x} * THREADS * W;
   const int64_t output = first + threadIdx.x * W;
 
   launch_dependent_grids();
   wait_on_dependent_grids();
-  const Turn<T, Op> turn(problem);
-  ColumnSums<T, Op, W> sums(turn);
+  const OrderTransform<T, Op> transform(problem);
+  ColumnAccumulators<T, Op, W> accum(transform);
   Offsets<TENSORS> at{};
   if (output < problem.output_count) {
     at = offsets_at(problem.outputs, output);
-    sums = sum_short<T, Op, W, ONCE>(static_cast<const T*>(problem.in) + at.of[IN],
-                                     problem.reduced.stride[IN][0], static_cast<int>(problem.count),
-                                     turn);
+    accum = reduce_in_registers<T, Op, W, SINGLE_PASS>(
+        static_cast<const T*>(problem.in) + at.of[IN], problem.reduced.stride[IN][0],
+        static_cast<int>(problem.count), transform);
   }
   if constexpr (W == 1) {
     if (output < problem.output_count) {
-      put_result_at(problem, at.of[OUT], turn.back(Node<Op, T>(sums.node(0))));
+      store_result_at(problem, at.of[OUT], transform.invert(Partial<Op, T>(accum.partial(0))));
     }
   } else {
     if constexpr (!std::is_integral_v<T>) {
-      if (columns.vectors_out) {
+      if (params.store_vectors) {
         if (output >= problem.output_count) return;
         Vector<T, W> results;
 #pragma unroll
         for (int c = 0; c < W; ++c) {
-          const auto node = turn.back(Node<Op, T>(sums.node(c)));
-          results.lane[c] = from_accumulator<T>(static_cast<Accumulator<T>>(node));
+          const auto partial = transform.invert(Partial<Op, T>(accum.partial(c)));
+          results.lane[c] = from_accumulator<T>(static_cast<Accumulator<T>>(partial));
         }
         store_global_vector<W>(static_cast<T*>(problem.out) + at.of[OUT], results);
         return;
       }
     }
 #pragma unroll
-    for (int c = 0; c < W; ++c) nodes(c, threadIdx.x) = sums.node(c);
+    for (int c = 0; c < W; ++c) partials(c, threadIdx.x) = accum.partial(c);
     __syncthreads();
 #pragma unroll 1
     for (int c = threadIdx.x; c < THREADS * W && first + c < problem.output_count; c += THREADS) {
-      put_result(problem, first + c, 0, turn.back(Node<Op, T>(Leaf<T>(nodes(c % W, c / W)))));
+      store_result(problem, first + c, 0,
+                   transform.invert(Partial<Op, T>(ThreadPartial<T>(partials(c % W, c / W)))));
     }
   }
 }
 
-/// Whether the results are elements as x's, side by side in whole vectors.
-inline bool results_are_vectors(const Problem& problem, int width) {
+/// Returns whether the results have x's dtype and can be stored as aligned vectors of `width`.
+inline bool can_store_vectors(const Problem& problem, int width) {
   const int inner = problem.outputs.rank - 1;
   bool vectors = inner >= 0 && problem.out_dtype == problem.in_dtype && problem.divisor == 1 &&
                  problem.outputs.stride[OUT][inner] == 1 &&

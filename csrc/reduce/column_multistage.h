@@ -1,60 +1,74 @@
-// How a thread of columns reads 16 bytes of a row at a time: into a ring of stages in shared
-// memory, by cp.async, some stages ahead of what it adds. No register waits for what is under way,
-// so that as much can be as latency and bandwidth ask for, all the time; and no barrier but a
-// warp's.
+// A multistage pipeline for columns: each thread copies 16 bytes of a row at a time to shared
+// memory by cp.async and adds the rows of an earlier stage meanwhile.
+//
+//   stage      | 0: being added | 1: in flight | 2: in flight | 3: in flight |    4 rows each
+//                   thread t reads vector t of each row and adds it to its accumulators
+//
+// Loads in flight need no registers, so the pipeline can be as deep as latency and bandwidth
+// demand. Every thread (AlignedRowLoader) or every warp (reduce/column_unaligned.h) reads only what
+// it copied itself, so there is no block-wide barrier.
+//
+// STAGES and ROWS_PER_STAGE may be tuned; the order of additions does not depend on them.
 #pragma once
 
 #include <algorithm>
 
 #include "device/cp_async.h"
-#include "reduce/column_thread_map.h"
 #include "reduce/column_accumulators.h"
+#include "reduce/column_thread_map.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// Stages of STAGE_ROWS rows, of which one is being added. By Little's law 26 to 40 KB under way on
-/// an SM hide an H200's latency; these are 96 with two blocks.
+/// Stages of ROWS_PER_STAGE rows, one of which is being added. By Little's law an SM of an H200
+/// hides the memory latency with 26 to 40 KB in flight; two blocks have 96 KB.
 constexpr int STAGES = 4;
-constexpr int RING_BLOCKS_AT_ONCE = 2;
-/// What a block's start and a second launch cost, in the time of a stage of all blocks at once.
-constexpr int RING_RAMP = 2, RING_SECOND_LAUNCH = 8;
-/// Threads side by side that read whole lines of 128 bytes.
-constexpr int LINE_THREADS = 8;
+constexpr int MULTISTAGE_MIN_BLOCKS_PER_SM = 2;
+/// The cost model: the cost of starting a block and of a second launch, in units of the time of one
+/// stage of all blocks at once. Measured on an H200.
+constexpr int MULTISTAGE_RAMP_STAGES = 2, MULTISTAGE_SECOND_LAUNCH_STAGES = 8;
+/// Neighbouring threads that read one cache line of 128 bytes.
+constexpr int THREADS_PER_LINE = 8;
 
-/// How `vectors` columns of vectors and their leaves are shared out, where from `least` to `most`
-/// threads may stand side by side: so that the slowest SM is done earliest.
-inline ColumnsShape ring_shape(const Problem& problem, const Device& device, int64_t vectors,
-                               int64_t least, int64_t most) {
-  const int64_t leaves = leaves_of(problem);
-  const int64_t rounds = std::min<int64_t>(problem.chain, ceil_div(problem.count, LANES));
-  const int64_t at_once = int64_t{RING_BLOCKS_AT_ONCE} * device.sm_count;
-  ColumnsShape best{};
-  int64_t least_cost = INT64_MAX;
-  for (int64_t across = most; across >= least; across /= 2) {
-    for (int64_t mine = MAX_LEAVES; mine >= STAGE_ROWS; mine /= 2) {
-      const ColumnsShape shape = cut_columns(vectors, leaves, mine, across);
-      const int64_t waves = ceil_div(shape.blocks(), at_once);
-      const int64_t cost = waves * (mine / STAGE_ROWS * rounds + RING_RAMP) +
-                           (shape.chunks > 1 ? RING_SECOND_LAUNCH : 0);
-      if (cost >= least_cost) continue;
-      least_cost = cost;
-      best = shape;
+/// The division of `vectors` vectors of columns and their thread partials over blocks: the map for
+/// which the slowest SM ends earliest. Between min_threads_x and max_threads_x threads are along
+/// the columns.
+inline ColumnThreadMap multistage_thread_map(const Problem& problem, const Device& device,
+                                             int64_t vectors, int64_t min_threads_x,
+                                             int64_t max_threads_x) {
+  const int64_t thread_partials = partials_of(problem);
+  const int64_t rounds =
+      std::min<int64_t>(problem.elements_per_partial, ceil_div(problem.count, PARTIALS_PER_TILE));
+  const int64_t concurrent_blocks = int64_t{MULTISTAGE_MIN_BLOCKS_PER_SM} * device.sm_count;
+  ColumnThreadMap best{};
+  int64_t lowest_cost = INT64_MAX;
+  for (int64_t threads_x = max_threads_x; threads_x >= min_threads_x; threads_x /= 2) {
+    for (int64_t partials_per_thread = MAX_PARTIALS_PER_THREAD;
+         partials_per_thread >= ROWS_PER_STAGE; partials_per_thread /= 2) {
+      const ColumnThreadMap map =
+          make_column_thread_map(vectors, thread_partials, partials_per_thread, threads_x);
+      const int64_t waves = ceil_div(map.blocks(), concurrent_blocks);
+      const int64_t cost =
+          waves * (partials_per_thread / ROWS_PER_STAGE * rounds + MULTISTAGE_RAMP_STAGES) +
+          (map.splits > 1 ? MULTISTAGE_SECOND_LAUNCH_STAGES : 0);
+      if (cost >= lowest_cost) continue;
+      lowest_cost = cost;
+      best = map;
     }
   }
   return best;
 }
 
-/// Adds `groups` groups of neighbouring leaves, of `rounds` rounds each. `rows.prefetch(row, stage)`
-/// starts the copies of STAGE_ROWS rows, and `rows.add(sums, row, stage)` adds those that there
-/// are; row 0 is the first leaf's first.
-template <typename Rows, typename Sums>
-__device__ __forceinline__ void sum_by_ring(const Rows& rows, Sums& sums, int groups, int rounds,
-                                            Site site = Site::here()) {
+/// Adds `groups` groups of neighbouring thread partials with `rounds` rounds each.
+/// `rows.prefetch(row, stage)` starts the copies of ROWS_PER_STAGE rows, and `rows.add(accum, row,
+/// stage)` adds those that exist. Row 0 is the first row of the first thread partial.
+template <typename Rows, typename Accum>
+__device__ __forceinline__ void reduce_multistage(const Rows& rows, Accum& accum, int groups,
+                                                  int rounds, Site site = Site::here()) {
   int ahead_group = 0, ahead_round = 0, stage = 0;
-  const auto prefetch_next = [&](int to) {
+  const auto prefetch_next = [&](int to_stage) {
     if (ahead_group < groups) {
-      rows.prefetch(ahead_group * STAGE_ROWS + ahead_round * LANES, to, site);
+      rows.prefetch(ahead_group * ROWS_PER_STAGE + ahead_round * PARTIALS_PER_TILE, to_stage, site);
     }
     cp_async_commit();
     if (++ahead_round < rounds) return;
@@ -63,72 +77,73 @@ __device__ __forceinline__ void sum_by_ring(const Rows& rows, Sums& sums, int gr
   };
   for (int s = 0; s < STAGES - 1; ++s) prefetch_next(s);
   for (int g = 0; g < groups; ++g) {
-    sums.begin();
+    accum.begin_group();
     for (int round = 0; round < rounds; ++round) {
       cp_async_wait<STAGES - 2>();
       Rows::sync();
       prefetch_next((stage + STAGES - 1) % STAGES);
-      rows.add(sums, g * STAGE_ROWS + round * LANES, stage, site);
+      rows.add(accum, g * ROWS_PER_STAGE + round * PARTIALS_PER_TILE, stage, site);
       stage = (stage + 1) % STAGES;
     }
-    sums.end(g);
+    accum.end_group(g);
   }
 }
 
-/// Of `rows` rows from `first` on, as many as the ring may come to; there may be less than none.
-__device__ __forceinline__ int rows_from(int64_t first, int64_t rows) {
-  constexpr int64_t MOST = LANES * CHAIN;
-  return static_cast<int>(std::clamp<int64_t>(rows - first, 0, MOST));
+/// The number of rows that follow row `first` of `rows` rows, limited to what a thread can process
+/// and to at least 0.
+__device__ __forceinline__ int rows_left(int64_t first, int64_t rows) {
+  constexpr int64_t MAX_ROWS_PER_THREAD = PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL;
+  return static_cast<int>(std::clamp<int64_t>(rows - first, 0, MAX_ROWS_PER_THREAD));
 }
 
-/// The rows of a thread whose columns lie in one aligned vector: a slot is its own.
+/// The rows of a thread whose columns are one aligned vector. It reads only what it copied itself.
 template <typename T>
-class AlignedRows {
+class AlignedRowLoader {
  public:
   static constexpr int W = VECTOR_WIDTH<T>;
-  static constexpr size_t SHARED_BYTES = size_t{16} * THREADS * STAGE_ROWS * STAGES;
+  static constexpr size_t SHARED_BYTES = size_t{16} * THREADS * ROWS_PER_STAGE * STAGES;
 
-  /// From row `first` on of columns of which `column` is the first.
-  __device__ __forceinline__ AlignedRows(const Problem& problem, const T* column, int64_t first,
-                                         bool exist)
-      : step_(problem.reduced.rank > 0 ? problem.reduced.stride[IN][0] : 0),
-        begin_(column + first * step_),
-        count_(exist ? rows_from(first, problem.count) : 0) {}
+  /// `column` is the first of the thread's columns, and `first` the first row.
+  __device__ __forceinline__ AlignedRowLoader(const Problem& problem, const T* column,
+                                              int64_t first, bool exists)
+      : row_stride_(problem.reduced.rank > 0 ? problem.reduced.stride[IN][0] : 0),
+        begin_(column + first * row_stride_),
+        row_count_(exists ? rows_left(first, problem.count) : 0) {}
 
   __device__ __forceinline__ static void sync() {}
 
   __device__ __forceinline__ void prefetch(int row, int stage, Site site) const {
-    const T* const from = begin_ + row * step_;
+    const T* const from = begin_ + row * row_stride_;
 #pragma unroll
-    for (int r = 0; r < STAGE_ROWS; ++r) {
-      if (row + r < count_) cp_async<W>(slot(stage, r), from + r * step_, W, site);
+    for (int r = 0; r < ROWS_PER_STAGE; ++r) {
+      if (row + r < row_count_) cp_async<W>(smem_at(stage, r), from + r * row_stride_, W, site);
     }
   }
-  template <typename Sums>
-  __device__ __forceinline__ void add(Sums& sums, int row, int stage, Site site) const {
-    if (row + STAGE_ROWS <= count_) {
-      RowVector<T> loaded[STAGE_ROWS];
+  template <typename Accum>
+  __device__ __forceinline__ void add(Accum& accum, int row, int stage, Site site) const {
+    if (row + ROWS_PER_STAGE <= row_count_) {
+      RowVector<T> loaded[ROWS_PER_STAGE];
 #pragma unroll
-      for (int r = 0; r < STAGE_ROWS; ++r) loaded[r] = load_words<W>(slot(stage, r), site);
+      for (int r = 0; r < ROWS_PER_STAGE; ++r) loaded[r] = load_words<W>(smem_at(stage, r), site);
 #pragma unroll
-      for (int r = 0; r < STAGE_ROWS; ++r) sums.add(r, loaded[r]);
+      for (int r = 0; r < ROWS_PER_STAGE; ++r) accum.add(r, loaded[r]);
       return;
     }
 #pragma unroll
-    for (int r = 0; r < STAGE_ROWS - 1; ++r) {
-      if (row + r < count_) sums.add(r, load_words<W>(slot(stage, r), site));
+    for (int r = 0; r < ROWS_PER_STAGE - 1; ++r) {
+      if (row + r < row_count_) accum.add(r, load_words<W>(smem_at(stage, r), site));
     }
   }
 
  private:
-  __device__ __forceinline__ static T* slot(int stage, int row) {
+  __device__ __forceinline__ static T* smem_at(int stage, int row) {
     const int thread = threadIdx.x;
-    return dynamic_shared<T>() + ((stage * STAGE_ROWS + row) * THREADS + thread) * W;
+    return dynamic_shared<T>() + ((stage * ROWS_PER_STAGE + row) * THREADS + thread) * W;
   }
 
-  int64_t step_;
+  int64_t row_stride_;
   const T* begin_;
-  int count_;
+  int row_count_;
 };
 
 }  // namespace SMEM_BUILD

@@ -1,199 +1,213 @@
-// Columns that a thread takes alone: of up to four rounds of a segment, and so many that threads
-// fill the SMs. It goes down by neighbouring leaves whose loads are under way together.
-// Nobody waits for anybody, and rows may begin anywhere: loads are of single elements, of vectors
-// of 8 bytes where elements of 2 bytes are aligned, or of the words that they lie in where they are
-// not.
+// Columns of some hundred rows, one thread per column (or per few columns), where there are enough
+// columns to fill the GPU.
+//
+// Threads: a thread goes down its column by 8 or 16 neighbouring thread partials, whose loads are
+// in flight together. There is no barrier, and rows may begin at any address:
+//   column_per_thread_kernel, W = 1   single elements
+//   column_per_thread_kernel, W > 1   vectors of 8 bytes, for aligned 2-byte elements
+//   column_pair_per_thread_kernel     aligned words, for two columns of unaligned 2-byte floats
+//
+// Order of additions: reduce/reduction_tree.h. The thresholds are measured on an H200 and may be
+// tuned.
 #pragma once
 
 #include <bit>
 
 #include "device/pdl.h"
 #include "reduce/element_type.h"
-#include "reduce/thread_reduce.h"
 #include "reduce/store.h"
+#include "reduce/thread_reduce.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-constexpr int NARROW_LEAVES = 1 << NARROW_LEVELS;
-/// The longest columns that threads take alone, and the fewest threads an SM; twice as
-/// many where the other way is a ring of whole vectors.
-constexpr int LONE_COLUMN = 4 * LANES, LONE_THREADS = 240;
-/// Single elements ask little of memory at a time: a ring of vectors, or of 2 bytes and less, takes
-/// longer to start, but is done earlier where there are more elements than these.
-constexpr int64_t LONE_SMALL = int64_t{1} << 26;
+constexpr int FP32_PARTIALS = 1 << FP32_LEVELS;
+/// The most rows for which this kernel is taken, and the fewest threads per SM; twice as many if
+/// the alternative is the multistage kernel with whole vectors.
+constexpr int PER_THREAD_MAX_ROWS = 4 * PARTIALS_PER_TILE, PER_THREAD_MIN_THREADS_PER_SM = 240;
+/// Loads of single elements keep few bytes in flight. The multistage kernel with vectors, or with
+/// elements of up to 2 bytes, takes longer to start but ends earlier if there are more elements
+/// than this.
+constexpr int64_t PER_THREAD_MAX_ELEMENTS = int64_t{1} << 26;
 
-/// Of 32 leaves, a power of two.
-__device__ __forceinline__ unsigned groups_of(int count) {
-  const unsigned leaves = count < LANES ? count : LANES;
-  return std::bit_ceil((leaves - 1) / NARROW_LEAVES + 1);
+/// The number of groups of 32 thread partials, rounded up to a power of two.
+__device__ __forceinline__ unsigned fp32_groups_of(int count) {
+  const unsigned thread_partials = count < PARTIALS_PER_TILE ? count : PARTIALS_PER_TILE;
+  return std::bit_ceil((thread_partials - 1) / FP32_PARTIALS + 1);
 }
 
-struct LoneColumns {
+struct ColumnPerThreadParams {
   Problem problem;
-  bool vectors_out;  ///< results are elements as x's, in whole vectors
+  bool store_vectors;  ///< results have x's dtype and are stored as vectors of W
 };
 
-/// What W neighbouring columns come to; of more than one, with an element a leaf.
+/// The partials of W neighbouring columns. For W > 1 a thread partial has one element.
 template <typename T, typename Op, int W>
-__device__ __forceinline__ void reduce_alone(const Problem& problem, const Turn<T, Op>& turn,
-                                             const T* column, Node<Op, T> (&node)[W]) {
-  constexpr int ROWS = W > 1 || sizeof(T) == 8 ? 8 : 16, PARTS = NARROW_LEAVES / ROWS;
-  constexpr int PART_LEVELS = std::bit_width(unsigned{PARTS}) - 1;
-  constexpr int WIDE_LEVELS = std::bit_width(unsigned{LANES / NARROW_LEAVES}) - 1;
+__device__ __forceinline__ void reduce_column(const Problem& problem,
+                                              const OrderTransform<T, Op>& transform,
+                                              const T* column, Partial<Op, T> (&partial)[W]) {
+  constexpr int ROWS = W > 1 || sizeof(T) == 8 ? 8 : 16, GROUPS = FP32_PARTIALS / ROWS;
+  constexpr int FP32_GROUP_LEVELS = std::bit_width(unsigned{GROUPS}) - 1;
+  constexpr int FP64_LEVELS = std::bit_width(unsigned{PARTIALS_PER_TILE / FP32_PARTIALS}) - 1;
   const int count = static_cast<int>(problem.count);
-  const int64_t step = problem.reduced.stride[IN][0];
-  const unsigned groups = groups_of(count);
-  Counter<Op, Node<Op, T>, WIDE_LEVELS> counters[W];
+  const int64_t row_stride = problem.reduced.stride[IN][0];
+  const unsigned groups = fp32_groups_of(count);
+  BinaryCounter<Op, Partial<Op, T>, FP64_LEVELS> counters[W];
 #pragma unroll 1
   for (unsigned g = 0; g < groups; ++g) {
-    Counter<Op, Leaf<T>, PART_LEVELS> part_counters[W];
-    Leaf<T> part[W] = {};
+    BinaryCounter<Op, ThreadPartial<T>, FP32_GROUP_LEVELS> group_counters[W];
+    ThreadPartial<T> group_partial[W] = {};
 #pragma unroll
-    for (int p = 0; p < PARTS; ++p) {
-      Leaves<T, Op, ROWS> leaves[W];
-      const int first = static_cast<int>(g) * NARROW_LEAVES + p * ROWS;
-      const T* from = column + first * step;
-      for (int row = first; row == first || (W == 1 && row < count); row += LANES) {
+    for (int p = 0; p < GROUPS; ++p) {
+      ThreadPartials<T, Op, ROWS> thread_partials[W];
+      const int first = static_cast<int>(g) * FP32_PARTIALS + p * ROWS;
+      const T* from = column + first * row_stride;
+      for (int row = first; row == first || (W == 1 && row < count); row += PARTIALS_PER_TILE) {
         Loaded<T, W> loaded[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
-          loaded[r] = turn.template identity<W>();
+          loaded[r] = transform.template identity<W>();
           if (row + r < count) loaded[r] = load_words<W>(from);
-          from += step;
+          from += row_stride;
         }
 #pragma unroll
         for (int c = 0; c < W; ++c) {
-          Vector<T, ROWS> down;
+          Vector<T, ROWS> column_elements;
 #pragma unroll
-          for (int r = 0; r < ROWS; ++r) down.lane[r] = loaded[r].elements().lane[c];
-          leaves[c].add(down, turn);
+          for (int r = 0; r < ROWS; ++r) column_elements.lane[r] = loaded[r].elements().lane[c];
+          thread_partials[c].add(column_elements, transform);
         }
-        from += (LANES - ROWS) * step;
+        from += (PARTIALS_PER_TILE - ROWS) * row_stride;
       }
 #pragma unroll
-      for (int c = 0; c < W; ++c) part[c] = part_counters[c].push(p, leaves[c].node());
+      for (int c = 0; c < W; ++c)
+        group_partial[c] = group_counters[c].push(p, thread_partials[c].reduce());
     }
 #pragma unroll
-    for (int c = 0; c < W; ++c) node[c] = counters[c].push(g, Node<Op, T>(part[c]));
+    for (int c = 0; c < W; ++c) partial[c] = counters[c].push(g, Partial<Op, T>(group_partial[c]));
   }
 }
 
 template <typename T, typename Op, int W>
 __global__ void __launch_bounds__(THREADS, W > 1 ? 3 : 4)
-    lone_columns_kernel(const __grid_constant__ LoneColumns columns) {
-  const Problem& problem = columns.problem;
+    column_per_thread_kernel(const __grid_constant__ ColumnPerThreadParams params) {
+  const Problem& problem = params.problem;
   const int64_t output = (int64_t{blockIdx.x} * THREADS + threadIdx.x) * W;
 
   launch_dependent_grids();
   wait_on_dependent_grids();
   if (output >= problem.output_count) return;
   const auto at = offsets_at(problem.outputs, output);
-  Node<Op, T> node[W] = {};
-  const Turn<T, Op> turn(problem);
-  reduce_alone<T, Op, W>(problem, turn, static_cast<const T*>(problem.in) + at.of[IN], node);
+  Partial<Op, T> partial[W] = {};
+  const OrderTransform<T, Op> transform(problem);
+  reduce_column<T, Op, W>(problem, transform, static_cast<const T*>(problem.in) + at.of[IN],
+                          partial);
 #pragma unroll
-  for (int c = 0; c < W; ++c) node[c] = turn.back(node[c]);
+  for (int c = 0; c < W; ++c) partial[c] = transform.invert(partial[c]);
   if constexpr (W > 1 && !std::is_integral_v<T>) {
-    if (columns.vectors_out) {
+    if (params.store_vectors) {
       Vector<T, W> results;
 #pragma unroll
       for (int c = 0; c < W; ++c) {
-        results.lane[c] = from_accumulator<T>(static_cast<Accumulator<T>>(node[c]));
+        results.lane[c] = from_accumulator<T>(static_cast<Accumulator<T>>(partial[c]));
       }
       store_global_vector<W>(static_cast<T*>(problem.out) + at.of[OUT], results);
       return;
     }
   }
 #pragma unroll
-  for (int c = 0; c < W; ++c) put_result(problem, output + c, 0, node[c]);
+  for (int c = 0; c < W; ++c) store_result(problem, output + c, 0, partial[c]);
 }
 
-/// Pairs of columns that a warp takes: its last lane brings a word for the lane before. And the
-/// fewest columns an SM: four blocks' of them.
-constexpr int LONE_PAIRS = 31, LONE_PAIRS_COLUMNS = 2048;
+/// Pairs of columns per warp: the last lane only loads a word for the lane before it. And the
+/// fewest columns per SM for which this kernel is taken: those of four blocks.
+constexpr int PAIRS_PER_WARP = 31, PAIRS_MIN_COLUMNS_PER_SM = 2048;
 
-/// The columns of a warp, two a lane, of rows of 2-byte elements that begin anywhere, an element a
-/// leaf: aligned words, shifted by an element where the row begins inside of one.
+/// Two columns per lane of 2-byte elements whose rows begin at any address, one element per thread
+/// partial. A lane loads an aligned 4-byte word per row; if the row begins inside of it, the second
+/// element comes from the next lane's word.
 template <typename T, typename Op>
-__device__ __forceinline__ void reduce_pairs(const Problem& problem, const Turn<T, Op>& turn,
-                                             const T* columns, Node<Op, T> (&node)[2],
-                                             Site site = Site::here()) {
-  constexpr int ROWS = 16, PARTS = NARROW_LEAVES / ROWS;
-  constexpr int WIDE_LEVELS = std::bit_width(unsigned{LANES / NARROW_LEAVES}) - 1;
+__device__ __forceinline__ void reduce_column_pairs(const Problem& problem,
+                                                    const OrderTransform<T, Op>& transform,
+                                                    const T* columns, Partial<Op, T> (&partial)[2],
+                                                    Site site = Site::here()) {
+  constexpr int ROWS = 16, GROUPS = FP32_PARTIALS / ROWS;
+  constexpr int FP64_LEVELS = std::bit_width(unsigned{PARTIALS_PER_TILE / FP32_PARTIALS}) - 1;
   const int count = static_cast<int>(problem.count), lane = threadIdx.x % 32;
-  const int64_t step = problem.reduced.stride[IN][0];
-  const unsigned groups = groups_of(count);
+  const int64_t row_stride = problem.reduced.stride[IN][0];
+  const unsigned groups = fp32_groups_of(count);
   auto from = reinterpret_cast<uintptr_t>(columns + 2 * lane);
-  Counter<Op, Node<Op, T>, WIDE_LEVELS> counters[2];
+  BinaryCounter<Op, Partial<Op, T>, FP64_LEVELS> counters[2];
 #pragma unroll 1
   for (unsigned g = 0; g < groups; ++g) {
-    Leaf<T> parts[2][PARTS];
+    ThreadPartial<T> group_partials[2][GROUPS];
 #pragma unroll
-    for (int p = 0; p < PARTS; ++p) {
-      const int first = static_cast<int>(g) * NARROW_LEAVES + p * ROWS;
+    for (int p = 0; p < GROUPS; ++p) {
+      const int first = static_cast<int>(g) * FP32_PARTIALS + p * ROWS;
       Loaded<T, 2> loaded[ROWS];
-      unsigned past[ROWS];  // elements from the word's begin to the lane's columns
+      unsigned misalignment[ROWS];  // elements from the word's begin to the lane's columns
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) {
-        past[r] = static_cast<unsigned>(from) / 2 % 2;
-        loaded[r] = turn.template identity<2>();
+        misalignment[r] = static_cast<unsigned>(from) / 2 % 2;
+        loaded[r] = transform.template identity<2>();
         if (first + r < count) {
           loaded[r] = load_words<2>(reinterpret_cast<const T*>(from / 4 * 4), site);
         }
-        from += step * sizeof(T);
+        from += row_stride * sizeof(T);
       }
-      Leaf<T> leaves[2][ROWS];
+      ThreadPartial<T> thread_partials[2][ROWS];
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) {
         const uint32_t word = loaded[r].words.lane[0];
-        const uint32_t next = __shfl_down_sync(ALL_LANES, word, 1);
+        const uint32_t next = __shfl_down_sync(FULL_WARP_MASK, word, 1);
         const auto both = uint64_t{next} << 32 | word;
-        const auto pair = std::bit_cast<Vector<T, 2>>(static_cast<uint32_t>(both >> 16 * past[r]));
+        const auto pair =
+            std::bit_cast<Vector<T, 2>>(static_cast<uint32_t>(both >> 16 * misalignment[r]));
 #pragma unroll
-        for (int c = 0; c < 2; ++c) leaves[c][r] = turn.leaf(pair, c);
+        for (int c = 0; c < 2; ++c) thread_partials[c][r] = transform.apply(pair, c);
       }
 #pragma unroll
-      for (int c = 0; c < 2; ++c) parts[c][p] = node_above<Op>(leaves[c]);
+      for (int c = 0; c < 2; ++c) group_partials[c][p] = tree_reduce<Op>(thread_partials[c]);
     }
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
-      node[c] = counters[c].push(g, Node<Op, T>(node_above<Op>(parts[c])));
+      partial[c] = counters[c].push(g, Partial<Op, T>(tree_reduce<Op>(group_partials[c])));
     }
   }
 }
 
 template <typename T, typename Op>
 __global__ void __launch_bounds__(THREADS, 3)
-    lone_pairs_kernel(const __grid_constant__ LoneColumns columns) {
-  constexpr int WARP_COLUMNS = 2 * LONE_PAIRS, BLOCK_COLUMNS = WARPS * WARP_COLUMNS;
-  const Problem& problem = columns.problem;
+    column_pair_per_thread_kernel(const __grid_constant__ ColumnPerThreadParams params) {
+  constexpr int WARP_COLUMNS = 2 * PAIRS_PER_WARP, BLOCK_COLUMNS = WARPS * WARP_COLUMNS;
+  const Problem& problem = params.problem;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t first = int64_t{blockIdx.x} * BLOCK_COLUMNS;
   const T* const column = static_cast<const T*>(problem.in) + first;
-  const Turn<T, Op> turn(problem);
-  const auto put = [&](int c, Node<Op, T> node) {
-    put_result_at(problem, (first + c) * problem.outputs.stride[OUT][0],
-                  turn.back(Op::combine(Op::template identity<Node<Op, T>>(), node)));
+  const OrderTransform<T, Op> transform(problem);
+  const auto store_pair_result = [&](int c, Partial<Op, T> partial) {
+    store_result_at(
+        problem, (first + c) * problem.outputs.stride[OUT][0],
+        transform.invert(Op::combine(Op::template identity<Partial<Op, T>>(), partial)));
   };
 
   launch_dependent_grids();
   wait_on_dependent_grids();
-  // In the first block and the last, words may lie half outside of x. The test is of the block: of
-  // a warp, nvcc would let no load pass the shuffles.
+  // In the first and the last block, words may extend past the ends of x. The condition is the same
+  // for the whole block: with a condition per warp, nvcc would not move loads across the shuffles.
   if (blockIdx.x > 0 && first + BLOCK_COLUMNS + 2 <= problem.output_count) {
-    Node<Op, T> node[2] = {};
-    reduce_pairs<T, Op>(problem, turn, column + warp * WARP_COLUMNS, node);
-    if (lane == LONE_PAIRS) return;
+    Partial<Op, T> partial[2] = {};
+    reduce_column_pairs<T, Op>(problem, transform, column + warp * WARP_COLUMNS, partial);
+    if (lane == PAIRS_PER_WARP) return;
 #pragma unroll
-    for (int c = 0; c < 2; ++c) put(warp * WARP_COLUMNS + 2 * lane + c, node[c]);
+    for (int c = 0; c < 2; ++c) store_pair_result(warp * WARP_COLUMNS + 2 * lane + c, partial[c]);
     return;
   }
 #pragma unroll 1
   for (int c = threadIdx.x; c < BLOCK_COLUMNS && first + c < problem.output_count; c += THREADS) {
-    Node<Op, T> node[1] = {};
-    reduce_alone<T, Op, 1>(problem, turn, column + c, node);
-    put(c, node[0]);
+    Partial<Op, T> partial[1] = {};
+    reduce_column<T, Op, 1>(problem, transform, column + c, partial);
+    store_pair_result(c, partial[0]);
   }
 }
 

@@ -1,148 +1,165 @@
-// How a block goes down columns, for kernels whose outputs' neighbours are neighbours in memory.
+// The mapping of blocks and threads to columns and their rows.
 //
-// A thread owns VEC neighbouring columns and takes groups of 8 neighbouring leaves
-// (reduce/column_tile.h), whose loads are in flight with no sum waiting for another; where columns are
-// few, threads above each other share them, each a run of leaves of its own, and shuffles and
-// shared memory join the runs.
+//   columns   ->   x: threads_x threads per block, grid_x blocks, VEC columns per thread
+//   rows      ->   y: THREADS / threads_x threads per block, `splits` blocks
+//
+// Each thread reduces partials_per_thread consecutive thread partials of its columns, in groups of
+// 8 (reduce/column_tile.h). If there are few columns, several threads (y) share them, and `join`
+// combines their partials by shuffles and through shared memory.
+//
+// The order of additions is that of reduce/reduction_tree.h for every map, because each thread's
+// share is a power of two of thread partials.
 #pragma once
 
 #include "device/tile.h"
-#include "reduce/element_type.h"
 #include "reduce/column_tile.h"
+#include "reduce/element_type.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-constexpr int GROUP_LEVELS = 2;  ///< up to 2^2 groups one after the other
-constexpr int MAX_LEAVES = GROUP << GROUP_LEVELS;
-static_assert(MAX_LEAVES == 1 << NARROW_LEVELS, "a thread ends where sums widen");
-constexpr int COLUMN_BLOCKS_AT_ONCE = 2;
-constexpr int WIDEST = 32;        ///< threads side by side, if others can be above each other
-constexpr int COLUMN_BLOCKS = 8;  ///< blocks an SM, for which work is divided
+constexpr int MAX_GROUPS_LOG2 = 2;  ///< log2 of the most groups per thread
+constexpr int MAX_PARTIALS_PER_THREAD = PARTIALS_PER_GROUP << MAX_GROUPS_LOG2;
+static_assert(MAX_PARTIALS_PER_THREAD == 1 << FP32_LEVELS, "a thread ends where sums widen");
+constexpr int COLUMNS_MIN_BLOCKS_PER_SM = 2;
+/// threads along the columns, if there are rows for more along y
+constexpr int MAX_THREADS_X = 32;
+constexpr int TARGET_BLOCKS_PER_SM = 8;  ///< target of column_thread_map
 
-/// How the columns and leaves of a problem are shared out.
-struct ColumnsShape {
-  int threads_across, leaves_a_thread;  ///< powers of two
-  unsigned tiles;                       ///< blocks across
-  int64_t chunks;                       ///< blocks above each other
+/// The division of a problem's columns and thread partials over blocks and threads.
+struct ColumnThreadMap {
+  int threads_x, partials_per_thread;  ///< powers of two
+  unsigned grid_x;                     ///< blocks along the columns
+  int64_t splits;                      ///< blocks along the rows
 
-  int64_t blocks() const { return tiles * chunks; }
+  int64_t blocks() const { return grid_x * splits; }
 };
 
-inline int64_t leaves_of(const Problem& problem) {
-  const int64_t segment = int64_t{LANES} * problem.chain;
-  return std::max<int64_t>(
-      1, problem.count / segment * LANES + std::min<int64_t>(LANES, problem.count % segment));
+inline int64_t partials_of(const Problem& problem) {
+  const int64_t tile = int64_t{PARTIALS_PER_TILE} * problem.elements_per_partial;
+  return std::max<int64_t>(1, problem.count / tile * PARTIALS_PER_TILE +
+                                  std::min<int64_t>(PARTIALS_PER_TILE, problem.count % tile));
 }
 
-/// Threads that take `mine` leaves each, at least `least` of them side by side; more where fewer
-/// than a block's are needed above each other.
-inline ColumnsShape cut_columns(int64_t threads, int64_t leaves, int64_t mine, int64_t least) {
-  const int64_t above = std::min<int64_t>(THREADS, power_of_two_from(ceil_div(leaves, mine)));
-  const int64_t across = std::max(least, THREADS / above);
-  return {static_cast<int>(across), static_cast<int>(mine),
-          static_cast<unsigned>(ceil_div(threads, across)),
-          ceil_div(leaves, mine * (THREADS / across))};
+/// The map for `threads` threads along the columns, each with `partials_per_thread` thread
+/// partials. At least `min_threads_x` of a block's threads are along the columns, and more if the
+/// rows do not need the others.
+inline ColumnThreadMap make_column_thread_map(int64_t threads, int64_t thread_partials,
+                                              int64_t partials_per_thread, int64_t min_threads_x) {
+  const int64_t threads_y =
+      std::min<int64_t>(THREADS, next_power_of_two(ceil_div(thread_partials, partials_per_thread)));
+  const int64_t threads_x = std::max(min_threads_x, THREADS / threads_y);
+  return {static_cast<int>(threads_x), static_cast<int>(partials_per_thread),
+          static_cast<unsigned>(ceil_div(threads, threads_x)),
+          ceil_div(thread_partials, partials_per_thread * (THREADS / threads_x))};
 }
 
-inline ColumnsShape columns_shape(const Problem& problem, const Device& device, int width) {
-  const int64_t leaves = leaves_of(problem);
+inline ColumnThreadMap column_thread_map(const Problem& problem, const Device& device, int width) {
+  const int64_t thread_partials = partials_of(problem);
   const int64_t threads = ceil_div(problem.output_count, width);
-  const int64_t wanted = int64_t{COLUMN_BLOCKS} * THREADS * device.sm_count;
-  int64_t mine = std::clamp<int64_t>(power_of_two_from(leaves), GROUP, MAX_LEAVES);
-  for (; mine > GROUP && threads * ceil_div(leaves, mine) < wanted; mine /= 2) {
+  const int64_t target_threads = int64_t{TARGET_BLOCKS_PER_SM} * THREADS * device.sm_count;
+  int64_t partials_per_thread = std::clamp<int64_t>(next_power_of_two(thread_partials),
+                                                    PARTIALS_PER_GROUP, MAX_PARTIALS_PER_THREAD);
+  for (; partials_per_thread > PARTIALS_PER_GROUP &&
+         threads * ceil_div(thread_partials, partials_per_thread) < target_threads;
+       partials_per_thread /= 2) {
   }
-  return cut_columns(threads, leaves, mine, std::min<int64_t>(WIDEST, power_of_two_from(threads)));
+  return make_column_thread_map(threads, thread_partials, partials_per_thread,
+                                std::min<int64_t>(MAX_THREADS_X, next_power_of_two(threads)));
 }
 
-/// A node of a block's: of short integers, 2^13 leaves of them, in 32 bits.
+/// The type of a partial within a block. Those of short integers, of at most 2^13 thread partials,
+/// fit 32 bits.
 template <typename T, typename Op>
-using BlockNode = std::conditional_t<std::is_integral_v<T>, Leaf<T>, Node<Op, T>>;
-static_assert((int64_t{THREADS} * MAX_LEAVES * CHAIN << 15) - 1 <= INT32_MAX);
+using BlockPartial = std::conditional_t<std::is_integral_v<T>, ThreadPartial<T>, Partial<Op, T>>;
+static_assert((int64_t{THREADS} * MAX_PARTIALS_PER_THREAD * ELEMENTS_PER_PARTIAL << 15) - 1 <=
+              INT32_MAX);
 
-/// Two nodes' parent; of narrow ones, where that is narrow too.
+/// The partial above two partials. `fp32`: both are below FP32_LEVELS, so their combination is of
+/// the type of a thread partial.
 template <typename T, typename Op>
-__device__ __forceinline__ BlockNode<T, Op> combine(BlockNode<T, Op> a, BlockNode<T, Op> b,
-                                                    bool narrow) {
-  using Narrow = Leaf<T>;
-  if (!narrow) return Op::combine(a, b);
-  return BlockNode<T, Op>(Op::combine(static_cast<Narrow>(a), static_cast<Narrow>(b)));
+__device__ __forceinline__ BlockPartial<T, Op> combine(BlockPartial<T, Op> a, BlockPartial<T, Op> b,
+                                                       bool fp32) {
+  using Fp32 = ThreadPartial<T>;
+  if (!fp32) return Op::combine(a, b);
+  return BlockPartial<T, Op>(Op::combine(static_cast<Fp32>(a), static_cast<Fp32>(b)));
 }
 
-/// Where the calling thread stands: its first column, and the run of leaves that is its own.
+/// The calling thread's coordinates: its first column, and its range of thread partials.
 template <int VEC>
 struct ColumnThread {
-  int threads_across, leaves_a_thread, y;
-  int64_t output, chunk;
+  int threads_x, partials_per_thread, y;
+  int64_t output, split;
 
-  __device__ __forceinline__ explicit ColumnThread(const ColumnsShape& shape)
-      : threads_across(shape.threads_across), leaves_a_thread(shape.leaves_a_thread) {
+  __device__ __forceinline__ explicit ColumnThread(const ColumnThreadMap& map)
+      : threads_x(map.threads_x), partials_per_thread(map.partials_per_thread) {
     const int thread = threadIdx.x;
-    const unsigned tile = blockIdx.x % shape.tiles;
-    y = thread / threads_across;
-    chunk = blockIdx.x / shape.tiles;
-    output = (int64_t{tile} * threads_across + thread % threads_across) * VEC;
+    const unsigned block_x = blockIdx.x % map.grid_x;
+    y = thread / threads_x;
+    split = blockIdx.x / map.grid_x;
+    output = (int64_t{block_x} * threads_x + thread % threads_x) * VEC;
   }
 
-  __device__ __forceinline__ int64_t first_leaf() const {
-    return (chunk * (THREADS / threads_across) + y) * leaves_a_thread;
+  __device__ __forceinline__ int64_t first_partial() const {
+    return (split * (THREADS / threads_x) + y) * partials_per_thread;
   }
 
-  /// The node above the thread's own run of leaves.
-  template <typename T, typename Op, typename Group>
-  __device__ __forceinline__ void reduce(const Group& group, Leaf<T> (&run)[VEC],
+  /// The partials above the thread's range of thread partials.
+  template <typename T, typename Op, typename TileReducer>
+  __device__ __forceinline__ void reduce(const TileReducer& tile_reducer,
+                                         ThreadPartial<T> (&partial)[VEC],
                                          Site site = Site::here()) const {
-    constexpr int BATCH = Group::BATCH;
-    const int64_t first = first_leaf();
-    const int groups = leaves_a_thread / GROUP;
-    Counter<Op, Leaf<T>, GROUP_LEVELS> counters[VEC];
+    constexpr int BATCH = TileReducer::BATCH;
+    const int64_t first = first_partial();
+    const int groups = partials_per_thread / PARTIALS_PER_GROUP;
+    BinaryCounter<Op, ThreadPartial<T>, MAX_GROUPS_LOG2> counters[VEC];
     int g = 0;
     if constexpr (BATCH > 1) {
-      for (; group.problem.count <= LANES && g + BATCH <= groups; g += BATCH) {
-        Leaf<T> batch[BATCH][VEC];
-        group.reduce_single(first + g * GROUP, batch, site);
+      for (; tile_reducer.problem.count <= PARTIALS_PER_TILE && g + BATCH <= groups; g += BATCH) {
+        ThreadPartial<T> batch[BATCH][VEC];
+        tile_reducer.reduce_single(first + g * PARTIALS_PER_GROUP, batch, site);
 #pragma unroll
         for (int b = 0; b < BATCH; ++b) {
 #pragma unroll
-          for (int v = 0; v < VEC; ++v) run[v] = counters[v].push(g + b, batch[b][v]);
+          for (int v = 0; v < VEC; ++v) partial[v] = counters[v].push(g + b, batch[b][v]);
         }
       }
     }
     for (; g < groups; ++g) {
-      group.reduce(first + g * GROUP, run, site);
+      tile_reducer.reduce(first + g * PARTIALS_PER_GROUP, partial, site);
 #pragma unroll
-      for (int v = 0; v < VEC; ++v) run[v] = counters[v].push(g, run[v]);
+      for (int v = 0; v < VEC; ++v) partial[v] = counters[v].push(g, partial[v]);
     }
   }
 
-  /// In the topmost threads: the node above those of all threads above each other. Every thread of
-  /// the block must take part.
+  /// Combines the partials of all threads with the same columns; the threads with y == 0 get the
+  /// result. All threads of the block must call it.
   template <typename T, typename Op, int PITCH>
-  __device__ __forceinline__ void join(BlockNode<T, Op> (&node)[VEC],
-                                       Tile<BlockNode<T, Op>, VEC, PITCH>& nodes) const {
-    const int thread = threadIdx.x, above = THREADS / threads_across;
-    for (int apart = 1; apart < above; apart *= 2) {
-      const int threads_apart = apart * threads_across;
-      const bool narrow = 2 * apart * leaves_a_thread <= 1 << NARROW_LEVELS;
-      if (threads_apart < 32) {
+  __device__ __forceinline__ void join(BlockPartial<T, Op> (&partial)[VEC],
+                                       Tile<BlockPartial<T, Op>, VEC, PITCH>& partials) const {
+    const int thread = threadIdx.x, threads_y = THREADS / threads_x;
+    for (int stride = 1; stride < threads_y; stride *= 2) {
+      const int lane_stride = stride * threads_x;
+      const bool fp32 = 2 * stride * partials_per_thread <= 1 << FP32_LEVELS;
+      if (lane_stride < 32) {
 #pragma unroll
         for (int v = 0; v < VEC; ++v) {
-          node[v] =
-              combine<T, Op>(node[v], __shfl_down_sync(ALL_LANES, node[v], threads_apart), narrow);
+          partial[v] = combine<T, Op>(
+              partial[v], __shfl_down_sync(FULL_WARP_MASK, partial[v], lane_stride), fp32);
         }
         continue;
       }
-      if (y % apart == 0) {
+      if (y % stride == 0) {
 #pragma unroll
-        for (int v = 0; v < VEC; ++v) nodes(v, thread) = node[v];
+        for (int v = 0; v < VEC; ++v) partials(v, thread) = partial[v];
       }
-      // One barrier a level: what is read now, no later level writes.
+      // One barrier per level is enough: no later level writes what this one reads.
       __syncthreads();
-      if (y % (2 * apart) == 0) {
+      if (y % (2 * stride) == 0) {
 #pragma unroll
         for (int v = 0; v < VEC; ++v) {
-          node[v] =
-              combine<T, Op>(node[v], BlockNode<T, Op>(nodes(v, thread + threads_apart)), narrow);
+          partial[v] = combine<T, Op>(partial[v],
+                                      BlockPartial<T, Op>(partials(v, thread + lane_stride)), fp32);
         }
       }
     }

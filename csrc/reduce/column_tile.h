@@ -1,136 +1,150 @@
-// The elements of neighbouring leaves (reduce/reduction_tree.h) that a thread of columns takes at a time.
+// The tile of a thread: 8 neighbouring thread partials (reduce/reduction_tree.h) of VEC
+// neighbouring columns. Only the bytes in flight may be tuned; the order of additions is that of
+// the reduction tree.
 #pragma once
 
 #include <algorithm>
 
 #include "device/vector.h"
-#include "reduce/reduction_tree.h"
 #include "reduce/reduce.h"
+#include "reduce/reduction_tree.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-constexpr int GROUP = 8;  ///< leaves that a thread takes at a time
-/// Of a thread; by Little's law 26 to 40 KB an SM hide an H200's latency, and there are
-/// 512 threads of up to 128 registers.
+constexpr int PARTIALS_PER_GROUP = 8;  ///< thread partials that a thread accumulates at a time
+/// Bytes in flight per thread. By Little's law an SM of an H200 hides the memory latency with 26 to
+/// 40 KB in flight, and it runs 512 threads of up to 128 registers.
 constexpr int BYTES_IN_FLIGHT = 128, MAX_BATCH = 4;
 
-/// Where a leaf's first element stands; the others are LANES apart.
-__device__ __forceinline__ int64_t first_element(const Problem& problem, int64_t leaf) {
-  return leaf / LANES * LANES * problem.chain + leaf % LANES;
+/// The first element of a thread partial; the next ones follow at a distance of PARTIALS_PER_TILE.
+__device__ __forceinline__ int64_t first_element(const Problem& problem, int64_t partial_index) {
+  return partial_index / PARTIALS_PER_TILE * PARTIALS_PER_TILE * problem.elements_per_partial +
+         partial_index % PARTIALS_PER_TILE;
 }
 
-/// Of elements LANES apart from a segment's first leaf on, that `left` elements reach.
+/// The number of elements of a thread partial if `left` elements follow from its first one on.
 __device__ __forceinline__ int rounds_of(const Problem& problem, int64_t left) {
   if (left <= 0) return 0;
-  const int64_t rounds = (left - 1) / LANES + 1;
-  return rounds < problem.chain ? static_cast<int>(rounds) : problem.chain;
+  const int64_t rounds = (left - 1) / PARTIALS_PER_TILE + 1;
+  return rounds < problem.elements_per_partial ? static_cast<int>(rounds)
+                                               : problem.elements_per_partial;
 }
 
-/// Elements a load: with 8 leaves of 4 elements, a thread holds 32 sums.
+/// Elements per load: 8 thread partials of 4 columns are 32 accumulators per thread.
 template <typename T>
-constexpr int COLUMN_WIDTH = std::min(4, VECTOR_WIDTH<T>);
+constexpr int COLUMN_VEC = std::min(4, VECTOR_WIDTH<T>);
 
-/// The elements of a GROUP of neighbouring leaves of VEC columns. A Rows gives them: `load(i,
-/// site)` starts what row i takes, a Rows::Loaded, and `values(i, loaded, site)` makes the row's
-/// VEC elements of it.
+/// Reduces PARTIALS_PER_GROUP neighbouring thread partials of VEC columns. Rows provides the
+/// elements: `load(i, site)` starts the loads of row i and returns a Rows::Loaded; `values(i,
+/// loaded, site)` converts it to the row's VEC elements.
 template <typename T, typename Op, int VEC, typename Rows>
-struct LeafGroup {
+struct ColumnTile {
   using Loaded = typename Rows::Loaded;
 
-  /// Rounds, of an element a leaf, whose loads are under way together.
-  static constexpr int BATCH =
-      std::clamp(BYTES_IN_FLIGHT / (GROUP * static_cast<int>(sizeof(Loaded))), 1, MAX_BATCH);
+  /// Rounds, of one element per thread partial, whose loads are in flight together.
+  static constexpr int BATCH = std::clamp(
+      BYTES_IN_FLIGHT / (PARTIALS_PER_GROUP * static_cast<int>(sizeof(Loaded))), 1, MAX_BATCH);
 
   const Problem& problem;
   Rows rows;
 
-  __device__ __forceinline__ void reduce(int64_t leaf, Leaf<T> (&nodes)[VEC],
+  __device__ __forceinline__ void reduce(int64_t first_partial, ThreadPartial<T> (&partials)[VEC],
                                          Site site = Site::here()) const {
-    Leaf<T> leaves[VEC][GROUP];
+    ThreadPartial<T> thread_partials[VEC][PARTIALS_PER_GROUP];
 #pragma unroll
     for (int v = 0; v < VEC; ++v) {
 #pragma unroll
-      for (int g = 0; g < GROUP; ++g) leaves[v][g] = Op::template identity<Leaf<T>>();
+      for (int g = 0; g < PARTIALS_PER_GROUP; ++g)
+        thread_partials[v][g] = Op::template identity<ThreadPartial<T>>();
     }
-    const int64_t first = first_element(problem, leaf);
-    // Rounds that all leaves of the segment have an element in, and those that any has: the same
-    // for all threads that share it.
-    const int64_t left = problem.count - leaf / LANES * LANES * problem.chain;
-    const int whole = rounds_of(problem, left - (LANES - 1)), rounds = rounds_of(problem, left);
-    const int round = add_whole<BATCH>(leaves, first, 0, whole, site);
-    if (round < rounds) add<1, false>(leaves, first, round, site);
+    const int64_t first = first_element(problem, first_partial);
+    // The rounds in which all thread partials of the tile have an element, and those in which at
+    // least one has. Both are the same for all threads that share the tile.
+    const int64_t left = problem.count - first_partial / PARTIALS_PER_TILE * PARTIALS_PER_TILE *
+                                             problem.elements_per_partial;
+    const int full_rounds = rounds_of(problem, left - (PARTIALS_PER_TILE - 1)),
+              rounds = rounds_of(problem, left);
+    const int round = add_full_rounds<BATCH>(thread_partials, first, 0, full_rounds, site);
+    if (round < rounds) add<1, false>(thread_partials, first, round, site);
 #pragma unroll
-    for (int v = 0; v < VEC; ++v) nodes[v] = node_above<Op>(leaves[v]);
+    for (int v = 0; v < VEC; ++v) partials[v] = tree_reduce<Op>(thread_partials[v]);
   }
 
-  /// BATCH groups at once, of leaves that have one element at most.
-  __device__ __forceinline__ void reduce_single(int64_t leaf, Leaf<T> (&nodes)[BATCH][VEC],
+  /// Reduces BATCH groups at once, whose thread partials have at most one element each.
+  __device__ __forceinline__ void reduce_single(int64_t first_partial,
+                                                ThreadPartial<T> (&partials)[BATCH][VEC],
                                                 Site site = Site::here()) const {
-    Loaded loaded[BATCH][GROUP];
+    Loaded loaded[BATCH][PARTIALS_PER_GROUP];
 #pragma unroll
     for (int b = 0; b < BATCH; ++b) {
 #pragma unroll
-      for (int g = 0; g < GROUP; ++g) {
-        const int64_t i = leaf + b * GROUP + g;
+      for (int g = 0; g < PARTIALS_PER_GROUP; ++g) {
+        const int64_t i = first_partial + b * PARTIALS_PER_GROUP + g;
         if (i < problem.count) loaded[b][g] = rows.load(i, site);
       }
     }
 #pragma unroll
     for (int b = 0; b < BATCH; ++b) {
-      Leaf<T> leaves[VEC][GROUP];
+      ThreadPartial<T> thread_partials[VEC][PARTIALS_PER_GROUP];
 #pragma unroll
-      for (int g = 0; g < GROUP; ++g) {
+      for (int g = 0; g < PARTIALS_PER_GROUP; ++g) {
 #pragma unroll
-        for (int v = 0; v < VEC; ++v) leaves[v][g] = Op::template identity<Leaf<T>>();
-        const int64_t i = leaf + b * GROUP + g;
-        if (i < problem.count) add_row(leaves, g, i, loaded[b][g], site);
+        for (int v = 0; v < VEC; ++v)
+          thread_partials[v][g] = Op::template identity<ThreadPartial<T>>();
+        const int64_t i = first_partial + b * PARTIALS_PER_GROUP + g;
+        if (i < problem.count) add_row(thread_partials, g, i, loaded[b][g], site);
       }
 #pragma unroll
-      for (int v = 0; v < VEC; ++v) nodes[b][v] = node_above<Op>(leaves[v]);
+      for (int v = 0; v < VEC; ++v) partials[b][v] = tree_reduce<Op>(thread_partials[v]);
     }
   }
 
  private:
-  /// Adds rounds up to `whole`, as many at a time as there are; returns `whole`.
+  /// Adds the rounds from `round` to `full_rounds` - 1 in batches of ROUNDS, ROUNDS / 2, ...
+  /// rounds; returns `full_rounds`.
   template <int ROUNDS>
-  __device__ __forceinline__ int add_whole(Leaf<T> (&leaves)[VEC][GROUP], int64_t first, int round,
-                                           int whole, Site site) const {
-    for (; round + ROUNDS <= whole; round += ROUNDS) add<ROUNDS, true>(leaves, first, round, site);
-    if constexpr (ROUNDS > 1) return add_whole<ROUNDS / 2>(leaves, first, round, whole, site);
+  __device__ __forceinline__ int add_full_rounds(
+      ThreadPartial<T> (&thread_partials)[VEC][PARTIALS_PER_GROUP], int64_t first, int round,
+      int full_rounds, Site site) const {
+    for (; round + ROUNDS <= full_rounds; round += ROUNDS)
+      add<ROUNDS, true>(thread_partials, first, round, site);
+    if constexpr (ROUNDS > 1)
+      return add_full_rounds<ROUNDS / 2>(thread_partials, first, round, full_rounds, site);
     return round;
   }
 
-  template <int ROUNDS, bool WHOLE>
-  __device__ __forceinline__ void add(Leaf<T> (&leaves)[VEC][GROUP], int64_t first, int round,
-                                      Site site) const {
-    Loaded loaded[ROUNDS][GROUP] = {};
-    const int64_t row = first + round * LANES;
+  template <int ROUNDS, bool ALL_EXIST>
+  __device__ __forceinline__ void add(ThreadPartial<T> (&thread_partials)[VEC][PARTIALS_PER_GROUP],
+                                      int64_t first, int round, Site site) const {
+    Loaded loaded[ROUNDS][PARTIALS_PER_GROUP] = {};
+    const int64_t row = first + round * PARTIALS_PER_TILE;
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
-      for (int g = 0; g < GROUP; ++g) {
-        const int64_t i = row + r * LANES + g;
-        if (WHOLE || i < problem.count) loaded[r][g] = rows.load(i, site);
+      for (int g = 0; g < PARTIALS_PER_GROUP; ++g) {
+        const int64_t i = row + r * PARTIALS_PER_TILE + g;
+        if (ALL_EXIST || i < problem.count) loaded[r][g] = rows.load(i, site);
       }
     }
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
-      for (int g = 0; g < GROUP; ++g) {
-        const int64_t i = row + r * LANES + g;
-        if (WHOLE || i < problem.count) add_row(leaves, g, i, loaded[r][g], site);
+      for (int g = 0; g < PARTIALS_PER_GROUP; ++g) {
+        const int64_t i = row + r * PARTIALS_PER_TILE + g;
+        if (ALL_EXIST || i < problem.count) add_row(thread_partials, g, i, loaded[r][g], site);
       }
     }
   }
 
-  /// Adds row i to the leaves of number g.
-  __device__ __forceinline__ void add_row(Leaf<T> (&leaves)[VEC][GROUP], int g, int64_t i,
-                                          const Loaded& loaded, Site site) const {
+  /// Adds row i to thread partial g of every column.
+  __device__ __forceinline__ void add_row(
+      ThreadPartial<T> (&thread_partials)[VEC][PARTIALS_PER_GROUP], int g, int64_t i,
+      const Loaded& loaded, Site site) const {
     const Vector<T, VEC> values = rows.values(i, loaded, site);
 #pragma unroll
     for (int v = 0; v < VEC; ++v) {
-      leaves[v][g] = Op::combine(leaves[v][g], to_leaf(values.lane[v]));
+      thread_partials[v][g] = Op::combine(thread_partials[v][g], to_thread_partial(values.lane[v]));
     }
   }
 };

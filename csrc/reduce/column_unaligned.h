@@ -1,7 +1,18 @@
-// Rows that begin anywhere, for reduce/column_multistage.h. Up to 32 lanes side by side, a strip, bring the
-// aligned vectors that their part of a row lies in, each once, as they are; then each takes its
-// elements from them at the row's shift. Words of a lane lie a strip apart, so that no bank is
-// asked twice.
+// Columns whose rows begin at any address, for the pipeline of reduce/column_multistage.h.
+//
+// A panel is the group of neighbouring columns that 8, 16 or 32 lanes of a warp process together.
+//
+//   row in memory   ...|........|........|........|........|...   aligned 16-byte vectors
+//   panel                   [==========================]
+//   shared memory      |........|........|........|........|    the same vectors, by cp.async
+//   lane l reads       word l, word l + lanes, ...                at the row's misalignment
+//
+// The lanes copy each of the aligned vectors that hold the panel's part of a row once. After that
+// every lane reads its elements at the row's misalignment: neighbouring lanes read neighbouring
+// words, so there are no bank conflicts. Only __syncwarp separates the copies from the reads.
+//
+// Order of additions: reduce/reduction_tree.h. The copies must stay inside of `readable`: nothing
+// before the first element of x and nothing after its last one may be read.
 #pragma once
 
 #include "device/bounded_copy.h"
@@ -12,22 +23,26 @@ namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
 constexpr int SECTOR_BYTES = 32;
-/// Of a strip: they have two vectors a row of a stage to bring beside their own.
-constexpr int LEAST_LANES = 2 * STAGE_ROWS;
+/// Fewest lanes per panel: the two vectors per row that exceed the lanes' own ones are copied by
+/// two lanes for each row of a stage.
+constexpr int MIN_PANEL_LANES = 2 * ROWS_PER_STAGE;
 
-/// How strips are laid over the outputs.
-struct StripShape {
-  ColumnsShape block;
-  int lanes;              ///< of a strip, a power of two
-  unsigned strips_a_run;  ///< side by side in a run of neighbouring outputs
-  int64_t strips;
+/// The mapping of panels to the outputs and to threads.
+struct UnalignedThreadMap {
+  ColumnThreadMap block;
+  int lanes;                       ///< lanes per panel, a power of two
+  unsigned panels_per_inner_loop;  ///< panels that cover the innermost loop of the outputs
+  int64_t panels;
   Span readable;
 
-  /// Of a row: a sector more than the lanes' vectors.
+  /// Bytes of shared memory per row: a sector more than the lanes' vectors.
   int pitch() const { return 16 * lanes + SECTOR_BYTES; }
-  size_t shared_bytes() const { return size_t{STAGES} * STAGE_ROWS * pitch() * (THREADS / lanes); }
+  size_t shared_bytes() const {
+    return size_t{STAGES} * ROWS_PER_STAGE * pitch() * (THREADS / lanes);
+  }
 };
 
+/// The memory from the first element of x to its last one.
 inline Span readable(const Problem& problem) {
   int64_t last = 0;
   const auto reach = [&](const auto& loop) {
@@ -39,184 +54,200 @@ inline Span readable(const Problem& problem) {
   return {begin, begin + (last + 1) * static_cast<int64_t>(size_of(problem.in_dtype))};
 }
 
-inline StripShape strip_shape(const Problem& problem, const Device& device) {
-  const int64_t run = problem.outputs.size[problem.outputs.rank - 1];
-  const int64_t vectors = ceil_div(run * static_cast<int64_t>(size_of(problem.in_dtype)), 16);
-  StripShape shape{};
-  shape.lanes = static_cast<int>(std::clamp<int64_t>(power_of_two_from(vectors), LEAST_LANES, 32));
-  shape.strips_a_run = static_cast<unsigned>(ceil_div(vectors, shape.lanes));
-  shape.strips = problem.output_count / run * shape.strips_a_run;
-  shape.readable = readable(problem);
-  shape.block = ring_shape(problem, device, shape.strips * shape.lanes, shape.lanes,
-                           std::max(WIDEST, shape.lanes));
-  return shape;
+inline UnalignedThreadMap unaligned_thread_map(const Problem& problem, const Device& device) {
+  const int64_t inner_outputs = problem.outputs.size[problem.outputs.rank - 1];
+  const int64_t vectors =
+      ceil_div(inner_outputs * static_cast<int64_t>(size_of(problem.in_dtype)), 16);
+  UnalignedThreadMap map{};
+  map.lanes =
+      static_cast<int>(std::clamp<int64_t>(next_power_of_two(vectors), MIN_PANEL_LANES, 32));
+  map.panels_per_inner_loop = static_cast<unsigned>(ceil_div(vectors, map.lanes));
+  map.panels = problem.output_count / inner_outputs * map.panels_per_inner_loop;
+  map.readable = readable(problem);
+  map.block = multistage_thread_map(problem, device, map.panels * map.lanes, map.lanes,
+                                    std::max(MAX_THREADS_X, map.lanes));
+  return map;
 }
 
-/// The rows of a lane of a strip.
+/// The rows of one lane of a panel.
 template <typename T>
-class ShiftedRows {
+class UnalignedRowLoader {
  public:
   static constexpr int W = VECTOR_WIDTH<T>;
 
-  /// From row `first` on.
-  __device__ __forceinline__ ShiftedRows(const Problem& problem, const StripShape& shape,
-                                         int64_t first)
-      : readable_(shape.readable),
-        lanes_(shape.lanes),
-        lane_(static_cast<int>(threadIdx.x) % shape.lanes),
-        pitch_(16 * shape.lanes + SECTOR_BYTES),
-        slots_(static_cast<int>(threadIdx.x) / shape.lanes * STAGES * STAGE_ROWS * pitch_) {
-    const int across = shape.block.threads_across;
-    const int64_t strip = int64_t{blockIdx.x % shape.block.tiles} * (across / lanes_) +
-                          static_cast<int>(threadIdx.x) % across / lanes_;
-    if (strip >= shape.strips) return;
-    const int64_t run = problem.outputs.rank > 1 ? strip / shape.strips_a_run : 0;
-    const int64_t outputs = problem.outputs.size[problem.outputs.rank - 1];
-    const int64_t column = (strip - run * shape.strips_a_run) * lanes_ * W;
-    first_output_ = run * outputs + column;
-    columns_ = static_cast<int>(std::min<int64_t>(outputs - column, lanes_ * W));
+  /// `first` is the first row.
+  __device__ __forceinline__ UnalignedRowLoader(const Problem& problem,
+                                                const UnalignedThreadMap& map, int64_t first)
+      : readable_(map.readable),
+        panel_lanes_(map.lanes),
+        lane_(static_cast<int>(threadIdx.x) % map.lanes),
+        pitch_(16 * map.lanes + SECTOR_BYTES),
+        smem_base_(static_cast<int>(threadIdx.x) / map.lanes * STAGES * ROWS_PER_STAGE * pitch_) {
+    const int threads_x = map.block.threads_x;
+    const int64_t panel = int64_t{blockIdx.x % map.block.grid_x} * (threads_x / panel_lanes_) +
+                          static_cast<int>(threadIdx.x) % threads_x / panel_lanes_;
+    if (panel >= map.panels) return;
+    const int64_t inner_loop = problem.outputs.rank > 1 ? panel / map.panels_per_inner_loop : 0;
+    const int64_t inner_outputs = problem.outputs.size[problem.outputs.rank - 1];
+    const int64_t column = (panel - inner_loop * map.panels_per_inner_loop) * panel_lanes_ * W;
+    first_output_ = inner_loop * inner_outputs + column;
+    column_count_ = static_cast<int>(std::min<int64_t>(inner_outputs - column, panel_lanes_ * W));
     const char* const row0 = reinterpret_cast<const char*>(
         static_cast<const T*>(problem.in) + offsets_at(problem.outputs, first_output_).of[IN]);
-    step_ = problem.reduced.rank > 0 ? problem.reduced.stride[IN][0] * int64_t{sizeof(T)} : 0;
-    begin_ = row0 + first * step_;
-    count_ = rows_from(first, problem.count);
+    row_stride_ = problem.reduced.rank > 0 ? problem.reduced.stride[IN][0] * int64_t{sizeof(T)} : 0;
+    begin_ = row0 + first * row_stride_;
+    row_count_ = rows_left(first, problem.count);
 
-    const int pieces = (columns_ - 1) / PIECE + 1;
-    bytes_ = pieces * PIECE_BYTES + (SMALL ? 4 : 0);
+    const int accesses = (column_count_ - 1) / ELEMENTS_PER_ACCESS + 1;
+    panel_bytes_ = accesses * ACCESS_BYTES + (SUBWORD ? 4 : 0);
 #pragma unroll
-    for (int p = 0; p < PIECES; ++p) {
-      // In the place of a piece that there is not, the last one is read.
-      pieces_[p] = std::min(p * lanes_ + lane_, pieces - 1) * PIECE_BYTES;
+    for (int p = 0; p < ACCESSES; ++p) {
+      // If an access does not exist, the panel's last one is repeated.
+      access_offset_[p] = std::min(p * panel_lanes_ + lane_, accesses - 1) * ACCESS_BYTES;
     }
-    // Rows may be so near to the ends of what may be read that two sectors more may not.
-    const int64_t near = step_ >= MARGIN ? 1 : step_ > 0 ? MARGIN : problem.count;
-    const char* const end = row0 + (problem.count - 1) * step_ + bytes_;
-    inside_begin_ = rows_from(first, row0 - readable_.begin >= MARGIN ? 0 : near);
-    inside_end_ = rows_from(first, problem.count - (readable_.end - end >= MARGIN ? 0 : near));
+    // The rows near the ends of the readable span, where two sectors more may not be readable.
+    const int64_t guarded_rows = row_stride_ >= MARGIN ? 1
+                                 : row_stride_ > 0     ? MARGIN
+                                                       : problem.count;
+    const char* const end = row0 + (problem.count - 1) * row_stride_ + panel_bytes_;
+    unguarded_begin_ = rows_left(first, row0 - readable_.begin >= MARGIN ? 0 : guarded_rows);
+    unguarded_end_ =
+        rows_left(first, problem.count - (readable_.end - end >= MARGIN ? 0 : guarded_rows));
   }
 
-  /// Of the lane's column c: whether there is one, and where it goes in out.
-  __device__ __forceinline__ bool has(int c) const { return column(c) < columns_; }
-  __device__ __forceinline__ int64_t place(const Problem& problem, int c) const {
+  /// Returns whether the lane's column c exists.
+  __device__ __forceinline__ bool has(int c) const { return column(c) < column_count_; }
+  /// The offset in out of the result of the lane's column c.
+  __device__ __forceinline__ int64_t out_offset(const Problem& problem, int c) const {
     return offsets_at(problem.outputs, first_output_).of[OUT] +
            column(c) * problem.outputs.stride[OUT][problem.outputs.rank - 1];
   }
 
-  /// What one lane brings, others read.
+  /// A lane reads what other lanes of its warp have copied.
   __device__ __forceinline__ static void sync() { __syncwarp(); }
 
   __device__ __forceinline__ void prefetch(int row, int stage, Site site) const {
-    const char* const begin = begin_ + row * step_;
-    if (row < inside_begin_ || row + STAGE_ROWS > inside_end_) {
-      return prefetch_partial(begin, count_ - row, stage, site);
+    const char* const begin = begin_ + row * row_stride_;
+    if (row < unguarded_begin_ || row + ROWS_PER_STAGE > unguarded_end_) {
+      return prefetch_guarded(begin, row_count_ - row, stage, site);
     }
-    if (16 * lane_ < bytes_ + SECTOR_BYTES) {
+    if (16 * lane_ < panel_bytes_ + SECTOR_BYTES) {
 #pragma unroll
-      for (int r = 0; r < STAGE_ROWS; ++r) {
-        const char* const at = begin + r * step_;
-        prefetch_vector(at - past_sector(at), slot(stage, r), lane_, site);
+      for (int r = 0; r < ROWS_PER_STAGE; ++r) {
+        const char* const at = begin + r * row_stride_;
+        prefetch_vector(at - sector_misalignment(at), smem_offset(stage, r), lane_, site);
       }
     }
-    // What a row that begins past its sector needs more: two vectors.
-    if (lane_ >= 2 * STAGE_ROWS) return;
-    const char* const at = begin + lane_ / 2 * step_;
-    const int past = past_sector(at), vector = lanes_ + lane_ % 2;
-    if (16 * vector < length(past)) prefetch_vector(at - past, slot(stage, lane_ / 2), vector, site);
+    // A row that does not begin at a sector needs up to two vectors more.
+    if (lane_ >= 2 * ROWS_PER_STAGE) return;
+    const char* const at = begin + lane_ / 2 * row_stride_;
+    const int misalignment = sector_misalignment(at), vector = panel_lanes_ + lane_ % 2;
+    if (16 * vector < length(misalignment))
+      prefetch_vector(at - misalignment, smem_offset(stage, lane_ / 2), vector, site);
   }
 
-  template <typename Sums>
-  __device__ __forceinline__ void add(Sums& sums, int row, int stage, Site site) const {
-    const auto step = static_cast<uint32_t>(step_);
+  template <typename Accum>
+  __device__ __forceinline__ void add(Accum& accum, int row, int stage, Site site) const {
+    const auto row_stride = static_cast<uint32_t>(row_stride_);
     const auto begin = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(begin_)) +
-                       static_cast<uint32_t>(row) * step;
+                       static_cast<uint32_t>(row) * row_stride;
     const auto load_row = [&](int r) {
-      return load_at(slot(stage, r), static_cast<int>((begin + r * step) % SECTOR_BYTES), site);
+      return load_at(smem_offset(stage, r),
+                     static_cast<int>((begin + r * row_stride) % SECTOR_BYTES), site);
     };
-    if (row + STAGE_ROWS <= count_) {
-      RowVector<T> loaded[STAGE_ROWS];
+    if (row + ROWS_PER_STAGE <= row_count_) {
+      RowVector<T> loaded[ROWS_PER_STAGE];
 #pragma unroll
-      for (int r = 0; r < STAGE_ROWS; ++r) loaded[r] = load_row(r);
+      for (int r = 0; r < ROWS_PER_STAGE; ++r) loaded[r] = load_row(r);
 #pragma unroll
-      for (int r = 0; r < STAGE_ROWS; ++r) sums.add(r, loaded[r]);
+      for (int r = 0; r < ROWS_PER_STAGE; ++r) accum.add(r, loaded[r]);
       return;
     }
 #pragma unroll
-    for (int r = 0; r < STAGE_ROWS - 1; ++r) {
-      if (row + r < count_) sums.add(r, load_row(r));
+    for (int r = 0; r < ROWS_PER_STAGE - 1; ++r) {
+      if (row + r < row_count_) accum.add(r, load_row(r));
     }
   }
 
  private:
-  /// A lane reads words, or elements where those are longer.
-  static constexpr bool SMALL = sizeof(T) < 4;
-  static constexpr int PIECE = SMALL ? 4 / sizeof(T) : 1, PIECES = W / PIECE;
-  static constexpr int PIECE_BYTES = 16 / PIECES;
+  /// A lane reads 4-byte words, or single elements if these are longer.
+  static constexpr bool SUBWORD = sizeof(T) < 4;
+  static constexpr int ELEMENTS_PER_ACCESS = SUBWORD ? 4 / sizeof(T) : 1,
+                       ACCESSES = W / ELEMENTS_PER_ACCESS;
+  static constexpr int ACCESS_BYTES = 16 / ACCESSES;
   static constexpr int MARGIN = 2 * SECTOR_BYTES;
 
   __device__ __forceinline__ int column(int c) const {
-    return (c / PIECE * lanes_ + lane_) * PIECE + c % PIECE;
+    return (c / ELEMENTS_PER_ACCESS * panel_lanes_ + lane_) * ELEMENTS_PER_ACCESS +
+           c % ELEMENTS_PER_ACCESS;
   }
-  /// Bytes that are needed from a row's sector on; the last of them lies in its slot.
-  __device__ __forceinline__ int length(int past) const { return past / 4 * 4 + bytes_; }
-  __device__ __forceinline__ static int past_sector(const char* row) {
+  /// The bytes that are needed from a row's first sector on.
+  __device__ __forceinline__ int length(int misalignment) const {
+    return misalignment / 4 * 4 + panel_bytes_;
+  }
+  __device__ __forceinline__ static int sector_misalignment(const char* row) {
     return static_cast<int>(reinterpret_cast<uintptr_t>(row) % SECTOR_BYTES);
   }
   /// In bytes of shared memory.
-  __device__ __forceinline__ int slot(int stage, int row) const {
-    return slots_ + (stage * STAGE_ROWS + row) * pitch_;
+  __device__ __forceinline__ int smem_offset(int stage, int row) const {
+    return smem_base_ + (stage * ROWS_PER_STAGE + row) * pitch_;
   }
   __device__ __forceinline__ static T* shared(int byte) {
     return dynamic_shared<T>() + byte / static_cast<int>(sizeof(T));
   }
 
-  __device__ __forceinline__ static void prefetch_vector(const char* sector, int slot, int vector,
-                                                      Site site) {
-    cp_async<W>(shared(slot + 16 * vector), reinterpret_cast<const T*>(sector + 16 * vector), W,
-                  site);
+  __device__ __forceinline__ static void prefetch_vector(const char* sector, int smem_offset,
+                                                         int vector, Site site) {
+    cp_async<W>(shared(smem_offset + 16 * vector), reinterpret_cast<const T*>(sector + 16 * vector),
+                W, site);
   }
-  /// The same at the first and the last element that may be read, of the rows that there are.
-  __device__ __forceinline__ void prefetch_partial(const char* row, int rows, int stage,
-                                             Site site) const {
+  /// The same for rows near the first or the last element that may be read. Copies only rows that
+  /// exist.
+  __device__ __forceinline__ void prefetch_guarded(const char* row, int rows, int stage,
+                                                   Site site) const {
 #pragma unroll 1
-    for (int r = 0; r < STAGE_ROWS && r < rows; ++r, row += step_) {
-      const int past = past_sector(row);
+    for (int r = 0; r < ROWS_PER_STAGE && r < rows; ++r, row += row_stride_) {
+      const int misalignment = sector_misalignment(row);
 #pragma unroll 1
-      for (int at = 16 * lane_; at < length(past); at += 16 * lanes_) {
-        copy_readable(shared(slot(stage, r) + at), reinterpret_cast<const T*>(row - past + at),
-                      readable_, site);
+      for (int at = 16 * lane_; at < length(misalignment); at += 16 * panel_lanes_) {
+        copy_readable(shared(smem_offset(stage, r) + at),
+                      reinterpret_cast<const T*>(row - misalignment + at), readable_, site);
       }
     }
   }
 
-  /// The lane's elements of a row that begins so many bytes past its slot; small ones from two
-  /// words by a funnel shift.
-  __device__ __forceinline__ RowVector<T> load_at(int slot, int past, Site site) const {
+  /// The lane's elements of a row that begins `misalignment` bytes after `smem_offset`. Elements of
+  /// less than 4 bytes are extracted from two words by a funnel shift.
+  __device__ __forceinline__ RowVector<T> load_at(int smem_offset, int misalignment,
+                                                  Site site) const {
     RowVector<T> row;
-    constexpr int WORDS = 4 / PIECES;
+    constexpr int WORDS_PER_ACCESS = 4 / ACCESSES;
 #pragma unroll
-    for (int p = 0; p < PIECES; ++p) {
-      if constexpr (SMALL) {
-        const T* const at = shared(slot + past / 4 * 4 + pieces_[p]);
+    for (int p = 0; p < ACCESSES; ++p) {
+      if constexpr (SUBWORD) {
+        const T* const at = shared(smem_offset + misalignment / 4 * 4 + access_offset_[p]);
         const auto* const words = reinterpret_cast<const uint32_t*>(at);
         const uint64_t low = load(words, site), high = load(words + 1, site);
-        row.words.lane[p] = static_cast<uint32_t>((high << 32 | low) >> (past % 4 * 8));
+        row.words.lane[p] = static_cast<uint32_t>((high << 32 | low) >> (misalignment % 4 * 8));
       } else {
-        const auto words = load_words<1>(shared(slot + past + pieces_[p]), site).words;
+        const auto words =
+            load_words<1>(shared(smem_offset + misalignment + access_offset_[p]), site).words;
 #pragma unroll
-        for (int w = 0; w < WORDS; ++w) row.words.lane[p * WORDS + w] = words.lane[w];
+        for (int w = 0; w < WORDS_PER_ACCESS; ++w)
+          row.words.lane[p * WORDS_PER_ACCESS + w] = words.lane[w];
       }
     }
     return row;
   }
 
   Span readable_;
-  int lanes_, lane_, pitch_, slots_;
-  const char* begin_ = nullptr;  ///< the strip's first column
-  int64_t step_ = 0;             ///< bytes from row to row
+  int panel_lanes_, lane_, pitch_, smem_base_;
+  const char* begin_ = nullptr;  ///< the panel's first column, in the thread's first row
+  int64_t row_stride_ = 0;       ///< bytes from row to row
   int64_t first_output_ = 0;
-  int count_ = 0;  ///< rows; none where there is no such strip
-  int inside_begin_ = 0, inside_end_ = 0;
-  int columns_ = 0, bytes_ = 0, pieces_[PIECES] = {};
+  int row_count_ = 0;  ///< number of rows; 0 if the panel does not exist
+  int unguarded_begin_ = 0, unguarded_end_ = 0;
+  int column_count_ = 0, panel_bytes_ = 0, access_offset_[ACCESSES] = {};
 };
 
 }  // namespace SMEM_BUILD

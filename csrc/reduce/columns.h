@@ -1,288 +1,333 @@
-// columns: threads own outputs and run down their elements.
+// columns: reductions across rows, for outputs that are neighbours in memory.
 //
-// For outputs whose neighbours are neighbours in memory: 16 bytes of a row at a time through a ring
-// in shared memory (reduce/column_multistage.h), wherever rows begin (reduce/column_unaligned.h). Few columns
-// without gaps between rows are one run (reduce/narrow_columns.h), few rows need no ring
-// (reduce/column_in_registers.h), nor do some hundred rows of many columns (reduce/column_per_thread.h). All else
-// goes element by element (reduce/thread_reduce_batched.h).
+// Problem: out[o] = op over the elements of column o, for any strides.
+//
+// Threads: a thread owns one column or a vector of neighbouring columns and goes down the rows. If
+// there are few columns, several threads and several blocks (splits) share the rows of a column
+// (reduce/column_thread_map.h); a second launch combines the partials of the splits.
+//
+// There are six kernels, one per value of ColumnKernel:
+//   in_registers   column_in_registers_kernel             reduce/column_in_registers.h
+//   narrow         narrow_columns_kernel                  reduce/narrow_columns.h
+//   per_thread     column_per_thread_kernel, column_pair_per_thread_kernel
+//                                                         reduce/column_per_thread.h
+//   aligned        aligned_columns_kernel                 reduce/column_multistage.h
+//   unaligned      unaligned_columns_kernel               reduce/column_unaligned.h
+//   batched        batched_columns_kernel                 reduce/thread_reduce_batched.h
+//
+// Order of additions: reduce/reduction_tree.h, for all of them. Which kernel takes a problem, its
+// thread map and its launch bounds may be changed without changing a bit of the results.
 #pragma once
 
 #include "device/pdl.h"
+#include "reduce/column_in_registers.h"
 #include "reduce/column_multistage.h"
-#include "reduce/layout.h"
-#include "reduce/thread_reduce_batched.h"
 #include "reduce/column_per_thread.h"
+#include "reduce/column_unaligned.h"
+#include "reduce/layout.h"
 #include "reduce/narrow_columns.h"
 #include "reduce/store.h"
-#include "reduce/column_unaligned.h"
-#include "reduce/column_in_registers.h"
+#include "reduce/thread_reduce_batched.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// What a block's columns come to: of the threads side by side, the nodes of each one's columns,
-/// padded so that those of neighbouring columns lie in different banks.
+/// The partials of a block's columns in shared memory: one row per column of a thread's vector. The
+/// pitch is padded so that neighbouring columns are in different banks.
 template <typename T, typename Op>
-constexpr int NODES_PITCH = THREADS + 128 / sizeof(BlockNode<T, Op>) / VECTOR_WIDTH<T>;
+constexpr int PARTIALS_PITCH = THREADS + 128 / sizeof(BlockPartial<T, Op>) / VECTOR_WIDTH<T>;
 template <typename T, typename Op>
-using ColumnNodes = Tile<BlockNode<T, Op>, VECTOR_WIDTH<T>, NODES_PITCH<T, Op>>;
+using ColumnPartials = Tile<BlockPartial<T, Op>, VECTOR_WIDTH<T>, PARTIALS_PITCH<T, Op>>;
 
+/// Reduces the rows of all threads of a block. Returns the partials of the block's columns, in
+/// shared memory: those of thread x of the columns are in column x of the result.
 template <typename T, typename Op, typename Rows>
-__device__ __forceinline__ ColumnNodes<T, Op>& sum_columns(
+__device__ __forceinline__ ColumnPartials<T, Op>& reduce_columns_multistage(
     const Problem& problem, const ColumnThread<VECTOR_WIDTH<T>>& thread, const Rows& rows) {
   constexpr int W = VECTOR_WIDTH<T>;
-  ColumnSums<T, Op> sums(Turn<T, Op>{problem});
-  sum_by_ring(rows, sums, thread.leaves_a_thread / STAGE_ROWS, rounds_of(problem, problem.count));
-  using Acc = BlockNode<T, Op>;
-  Acc node[W];
+  ColumnAccumulators<T, Op> accum(OrderTransform<T, Op>{problem});
+  reduce_multistage(rows, accum, thread.partials_per_thread / ROWS_PER_STAGE,
+                    rounds_of(problem, problem.count));
+  using Acc = BlockPartial<T, Op>;
+  Acc partial[W];
 #pragma unroll
-  for (int c = 0; c < W; ++c) node[c] = Acc(sums.node(c));
+  for (int c = 0; c < W; ++c) partial[c] = Acc(accum.partial(c));
 
-  __syncthreads();  // the ring is free
-  auto& nodes = *reinterpret_cast<ColumnNodes<T, Op>*>(dynamic_shared<Acc>());
-  thread.template join<T, Op>(node, nodes);
+  __syncthreads();  // the stages in shared memory are free from here on
+  auto& partials = *reinterpret_cast<ColumnPartials<T, Op>*>(dynamic_shared<Acc>());
+  thread.template join<T, Op>(partial, partials);
   if (thread.y == 0) {
 #pragma unroll
-    for (int c = 0; c < W; ++c) nodes(c, threadIdx.x) = node[c];
+    for (int c = 0; c < W; ++c) partials(c, threadIdx.x) = partial[c];
   }
   __syncthreads();
-  return nodes;
+  return partials;
 }
 
-struct Columns {
+struct ColumnsParams {
   Problem problem;
-  ColumnsShape shape;
+  ColumnThreadMap map;
 };
 
 template <typename T, typename Op>
-__global__ void __launch_bounds__(THREADS, RING_BLOCKS_AT_ONCE)
-    aligned_columns_kernel(const __grid_constant__ Columns columns) {
+__global__ void __launch_bounds__(THREADS, MULTISTAGE_MIN_BLOCKS_PER_SM)
+    aligned_columns_kernel(const __grid_constant__ ColumnsParams params) {
   constexpr int W = VECTOR_WIDTH<T>;
-  const Problem& problem = columns.problem;
-  const ColumnThread<W> thread(columns.shape);
-  const bool exist = thread.output < problem.output_count;
-  const int64_t column = exist ? offsets_at(problem.outputs, thread.output).of[IN] : 0;
-  const AlignedRows<T> rows(problem, static_cast<const T*>(problem.in) + column,
-                            first_element(problem, thread.first_leaf()), exist);
+  const Problem& problem = params.problem;
+  const ColumnThread<W> thread(params.map);
+  const bool exists = thread.output < problem.output_count;
+  const int64_t column = exists ? offsets_at(problem.outputs, thread.output).of[IN] : 0;
+  const AlignedRowLoader<T> rows(problem, static_cast<const T*>(problem.in) + column,
+                                 first_element(problem, thread.first_partial()), exists);
 
   launch_dependent_grids();
   wait_on_dependent_grids();
-  auto& nodes = sum_columns<T, Op>(problem, thread, rows);
-  const int block_columns = thread.threads_across * W;
-  const int64_t first = int64_t{blockIdx.x % columns.shape.tiles} * block_columns;
+  auto& partials = reduce_columns_multistage<T, Op>(problem, thread, rows);
+  const int block_columns = thread.threads_x * W;
+  const int64_t first = int64_t{blockIdx.x % params.map.grid_x} * block_columns;
 #pragma unroll 1
   for (int c = threadIdx.x; c < block_columns; c += THREADS) {
     if (first + c >= problem.output_count) return;
-    const Node<Op, T> node(BlockNode<T, Op>(nodes(c % W, c / W)));
-    put_result(problem, first + c, thread.chunk, Turn<T, Op>(problem).back(node));
+    const Partial<Op, T> partial(BlockPartial<T, Op>(partials(c % W, c / W)));
+    store_result(problem, first + c, thread.split, OrderTransform<T, Op>(problem).invert(partial));
   }
 }
 
-struct Strips {
+struct UnalignedColumnsParams {
   Problem problem;
-  StripShape shape;
+  UnalignedThreadMap map;
 };
 
 template <typename T, typename Op>
-__global__ void __launch_bounds__(THREADS, RING_BLOCKS_AT_ONCE)
-    shifted_columns_kernel(const __grid_constant__ Strips strips) {
+__global__ void __launch_bounds__(THREADS, MULTISTAGE_MIN_BLOCKS_PER_SM)
+    unaligned_columns_kernel(const __grid_constant__ UnalignedColumnsParams params) {
   constexpr int W = VECTOR_WIDTH<T>;
-  const Problem& problem = strips.problem;
-  const ColumnThread<W> thread(strips.shape.block);
-  const ShiftedRows<T> rows(problem, strips.shape, first_element(problem, thread.first_leaf()));
+  const Problem& problem = params.problem;
+  const ColumnThread<W> thread(params.map.block);
+  const UnalignedRowLoader<T> rows(problem, params.map,
+                                   first_element(problem, thread.first_partial()));
 
   launch_dependent_grids();
   wait_on_dependent_grids();
-  auto& nodes = sum_columns<T, Op>(problem, thread, rows);
-  const int above = THREADS / thread.threads_across;
+  auto& partials = reduce_columns_multistage<T, Op>(problem, thread, rows);
+  const int threads_y = THREADS / thread.threads_x;
 #pragma unroll 1
-  for (int c = thread.y; c < W && rows.has(c); c += above) {
-    const int x = static_cast<int>(threadIdx.x) % thread.threads_across;
-    put_result_at(problem, rows.place(problem, c) + thread.chunk,
-                  Turn<T, Op>(problem).back(Node<Op, T>(BlockNode<T, Op>(nodes(c, x)))));
+  for (int c = thread.y; c < W && rows.has(c); c += threads_y) {
+    const int x = static_cast<int>(threadIdx.x) % thread.threads_x;
+    store_result_at(
+        problem, rows.out_offset(problem, c) + thread.split,
+        OrderTransform<T, Op>(problem).invert(Partial<Op, T>(BlockPartial<T, Op>(partials(c, x)))));
   }
 }
 
 template <typename T, typename Op>
-__global__ void __launch_bounds__(THREADS, COLUMN_BLOCKS_AT_ONCE)
-    columns_kernel(const __grid_constant__ Columns columns) {
-  using Acc = BlockNode<T, Op>;
-  __shared__ Tile<Acc, 1, THREADS> nodes;
-  const Problem& problem = columns.problem;
-  const ColumnThread<1> thread(columns.shape);
+__global__ void __launch_bounds__(THREADS, COLUMNS_MIN_BLOCKS_PER_SM)
+    batched_columns_kernel(const __grid_constant__ ColumnsParams params) {
+  using Acc = BlockPartial<T, Op>;
+  __shared__ Tile<Acc, 1, THREADS> partials;
+  const Problem& problem = params.problem;
+  const ColumnThread<1> thread(params.map);
   const bool exists = thread.output < problem.output_count;
 
   launch_dependent_grids();
   wait_on_dependent_grids();
-  Acc node[1] = {};
+  Acc partial[1] = {};
   if (exists) {
     const T* const column =
         static_cast<const T*>(problem.in) + offsets_at(problem.outputs, thread.output).of[IN];
-    node[0] = Acc(LeafBatches<T, Op>(problem, column)
-                      .reduce(thread.first_leaf(), thread.leaves_a_thread / GROUP));
+    partial[0] =
+        Acc(BatchedThreadReduce<T, Op>(problem, column)
+                .reduce(thread.first_partial(), thread.partials_per_thread / PARTIALS_PER_GROUP));
   }
-  thread.template join<T, Op>(node, nodes);
+  thread.template join<T, Op>(partial, partials);
   if (thread.y == 0 && exists) {
-    put_result(problem, thread.output, thread.chunk,
-               Turn<T, Op>(problem).back(Node<Op, T>(node[0])));
+    store_result(problem, thread.output, thread.split,
+                 OrderTransform<T, Op>(problem).invert(Partial<Op, T>(partial[0])));
   }
 }
 
 namespace {
 
-/// Shorter runs of neighbouring outputs would leave half of a strip's lanes idle.
-constexpr int64_t LEAST_RUN_BYTES = 16 * LEAST_LANES / 2;
+/// With fewer bytes of neighbouring outputs, half of a panel's lanes would be idle.
+constexpr int64_t MIN_CONTIGUOUS_BYTES = 16 * MIN_PANEL_LANES / 2;
 
-/// How the neighbours of an output lie in memory.
-enum class Neighbours {
-  few_rows,  ///< as aligned or anywhere, and elements are so few that a thread takes them all
-  narrow,    ///< few, and rows follow each other without gaps
-  lone,      ///< as aligned, shifted or anywhere, and so many that a thread takes them alone
-  aligned,   ///< side by side, in whole vectors at multiples of 16 bytes
-  shifted,   ///< side by side, from anywhere on
-  anywhere,  ///< apart, or few; or there is no room for a ring of strips (before sm_80)
+/// The kernels of `columns`. Their conditions overlap; column_kernel_of decides in a fixed order.
+enum class ColumnKernel {
+  in_registers,  ///< few rows: one thread per column, or per vector of columns, holds all rows
+  narrow,        ///< few columns, many rows and no gap between rows
+  per_thread,    ///< some hundred rows, and so many columns that a thread per column fills the GPU
+  aligned,       ///< contiguous columns in whole, aligned vectors: cp.async, several stages
+  unaligned,     ///< contiguous columns from any address on: cp.async, several stages
+  batched,       ///< all else: element by element
 };
 
-/// Of the ring, and after it of the nodes.
+/// Bytes of dynamic shared memory, which holds the stages of the pipeline first and the partials
+/// afterwards.
 template <typename T, typename Op>
-size_t shared_bytes(size_t ring) {
-  return std::max(ring, sizeof(ColumnNodes<T, Op>));
+size_t shared_bytes(size_t multistage_bytes) {
+  return std::max(multistage_bytes, sizeof(ColumnPartials<T, Op>));
 }
 
-/// Whether they are neighbours, floats of 2 bytes, and so many that a thread takes two of them.
-bool columns_are_pairs(const Problem& problem, const Device& device) {
+/// Returns whether column_pair_per_thread_kernel can take the problem and has enough columns.
+bool can_pair_columns(const Problem& problem, const Device& device) {
   const bool are_floats = problem.in_dtype == DType::f16 || problem.in_dtype == DType::bf16;
-  return are_floats && problem.count <= LANES && problem.outputs.rank == 1 &&
+  return are_floats && problem.count <= PARTIALS_PER_TILE && problem.outputs.rank == 1 &&
          problem.outputs.stride[IN][0] == 1 && problem.reduced.rank == 1 &&
-         problem.output_count / device.sm_count >= LONE_PAIRS_COLUMNS;
+         problem.output_count / device.sm_count >= PAIRS_MIN_COLUMNS_PER_SM;
 }
 
-/// Whether threads that take columns alone are faster than what there is for columns that lie so.
-bool are_lone(const Problem& problem, const Device& device, Neighbours lie) {
-  if (problem.reduced.rank != 1 || problem.chain != CHAIN) return false;
+/// Returns whether a thread per column is faster than `alternative`, the kernel for this layout.
+bool prefer_per_thread(const Problem& problem, const Device& device, ColumnKernel alternative) {
+  if (problem.reduced.rank != 1 || problem.elements_per_partial != ELEMENTS_PER_PARTIAL)
+    return false;
   const size_t bytes = size_of(problem.in_dtype);
-  const bool few = problem.count * problem.output_count <= LONE_SMALL;
-  const int64_t columns = problem.output_count / device.sm_count;
-  if (lie == Neighbours::aligned) {
-    if (bytes == 1 || problem.count > LANES) return false;
-    return bytes == 2 ? columns / COLUMN_WIDTH<bfloat16> >= 2 * LONE_THREADS
-                      : few && columns >= 2 * LONE_THREADS;
+  const bool few_elements = problem.count * problem.output_count <= PER_THREAD_MAX_ELEMENTS;
+  const int64_t columns_per_sm = problem.output_count / device.sm_count;
+  if (alternative == ColumnKernel::aligned) {
+    if (bytes == 1 || problem.count > PARTIALS_PER_TILE) return false;
+    return bytes == 2 ? columns_per_sm / COLUMN_VEC<bfloat16> >= 2 * PER_THREAD_MIN_THREADS_PER_SM
+                      : few_elements && columns_per_sm >= 2 * PER_THREAD_MIN_THREADS_PER_SM;
   }
-  if (lie == Neighbours::shifted && columns_are_pairs(problem, device)) return true;
-  if (lie == Neighbours::shifted && (bytes == 1 || (bytes == 2 && !few))) return false;
-  return problem.count <= LONE_COLUMN && columns >= LONE_THREADS;
+  if (alternative == ColumnKernel::unaligned && can_pair_columns(problem, device)) return true;
+  if (alternative == ColumnKernel::unaligned && (bytes == 1 || (bytes == 2 && !few_elements)))
+    return false;
+  return problem.count <= PER_THREAD_MAX_ROWS && columns_per_sm >= PER_THREAD_MIN_THREADS_PER_SM;
 }
 
-Neighbours layout_of(const Problem& problem, const Device& device) {
+/// The kernel that the strides of the outputs call for: `aligned` if it can read whole vectors,
+/// `unaligned` if enough neighbouring outputs are contiguous and the stages fit shared memory (they
+/// do from sm_80 on), else `batched`.
+ColumnKernel layout_kernel_of(const Problem& problem, const Device& device) {
   const int inner = problem.outputs.rank - 1;
   const auto bytes = static_cast<int64_t>(size_of(problem.in_dtype));
-  if (columns_are_vectors(problem, static_cast<int>(16 / bytes))) return Neighbours::aligned;
-  const bool side_by_side = inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
-                            problem.reduced.rank <= 1 &&
-                            problem.outputs.size[inner] * bytes >= LEAST_RUN_BYTES;
-  return side_by_side && strip_shape(problem, device).shared_bytes() <= device.shared_bytes
-             ? Neighbours::shifted
-             : Neighbours::anywhere;
+  if (columns_are_vectors(problem, static_cast<int>(16 / bytes))) return ColumnKernel::aligned;
+  const bool contiguous = inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
+                          problem.reduced.rank <= 1 &&
+                          problem.outputs.size[inner] * bytes >= MIN_CONTIGUOUS_BYTES;
+  return contiguous && unaligned_thread_map(problem, device).shared_bytes() <= device.shared_bytes
+             ? ColumnKernel::unaligned
+             : ColumnKernel::batched;
 }
 
-Neighbours neighbours_of(const Problem& problem, const Device& device) {
-  if (problem.count <= SHORT_COLUMN && problem.reduced.rank == 1) return Neighbours::few_rows;
-  if (columns_are_narrow(problem)) return Neighbours::narrow;
-  const Neighbours lie = layout_of(problem, device);
-  return are_lone(problem, device, lie) ? Neighbours::lone : lie;
+/// Decides in this order; the first condition that holds counts:
+///   1. in_registers   there are at most IN_REGISTERS_MAX_ROWS rows
+///   2. narrow         the rows are narrow, follow each other without gaps, and there are many
+///   3. per_thread     prefer_per_thread finds it faster than the kernel of step 4
+///   4. layout_kernel_of: aligned, unaligned or batched
+ColumnKernel column_kernel_of(const Problem& problem, const Device& device) {
+  if (problem.count <= IN_REGISTERS_MAX_ROWS && problem.reduced.rank == 1)
+    return ColumnKernel::in_registers;
+  if (columns_are_narrow(problem)) return ColumnKernel::narrow;
+  const ColumnKernel alternative = layout_kernel_of(problem, device);
+  return prefer_per_thread(problem, device, alternative) ? ColumnKernel::per_thread : alternative;
 }
 
-ColumnsShape aligned_shape(const Problem& problem, const Device& device) {
+ColumnThreadMap aligned_thread_map(const Problem& problem, const Device& device) {
   const auto width = static_cast<int64_t>(16 / size_of(problem.in_dtype));
   const int64_t vectors = problem.output_count / width;
-  const int64_t most = std::min<int64_t>(WIDEST, power_of_two_from(vectors));
-  return ring_shape(problem, device, vectors, std::min<int64_t>(LINE_THREADS, most), most);
+  const int64_t max_threads_x = std::min<int64_t>(MAX_THREADS_X, next_power_of_two(vectors));
+  return multistage_thread_map(problem, device, vectors,
+                               std::min<int64_t>(THREADS_PER_LINE, max_threads_x), max_threads_x);
 }
 
-int64_t chunks_of(const Problem& problem, const Device& device) {
-  switch (neighbours_of(problem, device)) {
-    case Neighbours::few_rows:
-    case Neighbours::lone:
+int64_t splits_of(const Problem& problem, const Device& device) {
+  switch (column_kernel_of(problem, device)) {
+    case ColumnKernel::in_registers:
+    case ColumnKernel::per_thread:
       return 1;
-    case Neighbours::narrow:
-      return narrow_columns(problem, device).chunks();
-    case Neighbours::aligned:
-      return aligned_shape(problem, device).chunks;
-    case Neighbours::shifted:
-      return strip_shape(problem, device).block.chunks;
+    case ColumnKernel::narrow:
+      return narrow_params(problem, device).splits();
+    case ColumnKernel::aligned:
+      return aligned_thread_map(problem, device).splits;
+    case ColumnKernel::unaligned:
+      return unaligned_thread_map(problem, device).block.splits;
     default:
-      return batched_shape(problem, device).chunks;
+      return batched_thread_map(problem, device).splits;
   }
 }
 
 template <typename T, typename Op>
 void launch_aligned(const Problem& problem, const Device& device) {
-  const ColumnsShape shape = aligned_shape(problem, device);
-  launch(
-      "columns", aligned_columns_kernel<T, Op>,
-      {shape.blocks(), {THREADS}, shared_bytes<T, Op>(AlignedRows<T>::SHARED_BYTES), problem.launch_with_pdl},
-      device, Columns{problem, shape});
+  const ColumnThreadMap map = aligned_thread_map(problem, device);
+  launch("columns", aligned_columns_kernel<T, Op>,
+         {.blocks = map.blocks(),
+          .threads = {THREADS},
+          .dynamic_shared_bytes = shared_bytes<T, Op>(AlignedRowLoader<T>::SHARED_BYTES),
+          .launch_with_pdl = problem.launch_with_pdl},
+         device, ColumnsParams{problem, map});
 }
 
 template <typename T, typename Op>
-void launch_shifted(const Problem& problem, const Device& device) {
-  const StripShape shape = strip_shape(problem, device);
-  launch(
-      "columns", shifted_columns_kernel<T, Op>,
-      {shape.block.blocks(), {THREADS}, shared_bytes<T, Op>(shape.shared_bytes()), problem.launch_with_pdl},
-      device, Strips{problem, shape});
+void launch_unaligned(const Problem& problem, const Device& device) {
+  const UnalignedThreadMap map = unaligned_thread_map(problem, device);
+  launch("columns", unaligned_columns_kernel<T, Op>,
+         {.blocks = map.block.blocks(),
+          .threads = {THREADS},
+          .dynamic_shared_bytes = shared_bytes<T, Op>(map.shared_bytes()),
+          .launch_with_pdl = problem.launch_with_pdl},
+         device, UnalignedColumnsParams{problem, map});
 }
 
 template <typename T, typename Op, int W>
-void launch_lone(const Problem& problem, const Device& device) {
-  launch("columns", lone_columns_kernel<T, Op, W>,
-         {ceil_div(problem.output_count, THREADS * W), {THREADS}, 0, problem.launch_with_pdl}, device,
-         LoneColumns{problem, results_are_vectors(problem, W)});
+void launch_per_thread(const Problem& problem, const Device& device) {
+  launch("columns", column_per_thread_kernel<T, Op, W>,
+         {.blocks = ceil_div(problem.output_count, THREADS * W),
+          .threads = {THREADS},
+          .launch_with_pdl = problem.launch_with_pdl},
+         device, ColumnPerThreadParams{problem, can_store_vectors(problem, W)});
 }
 
 template <typename T, typename Op>
 void launch_pairs(const Problem& problem, const Device& device) {
-  launch("columns", lone_pairs_kernel<T, Op>,
-         {ceil_div(problem.output_count, 2 * LONE_PAIRS * WARPS), {THREADS}, 0, problem.launch_with_pdl},
-         device, LoneColumns{problem, false});
+  launch("columns", column_pair_per_thread_kernel<T, Op>,
+         {.blocks = ceil_div(problem.output_count, 2 * PAIRS_PER_WARP * WARPS),
+          .threads = {THREADS},
+          .launch_with_pdl = problem.launch_with_pdl},
+         device, ColumnPerThreadParams{problem, false});
 }
 
 template <typename T, typename Op, int W>
-void launch_short(const Problem& problem, const Device& device) {
+void launch_in_registers(const Problem& problem, const Device& device) {
   launch("columns",
-         problem.count <= SHORT_ROWS ? short_columns_kernel<T, Op, W, true>
-                                     : short_columns_kernel<T, Op, W, false>,
-         {ceil_div(problem.output_count, THREADS * W), {THREADS}, 0, problem.launch_with_pdl}, device,
-         ShortColumns{problem, results_are_vectors(problem, W)});
+         problem.count <= IN_REGISTERS_ROWS_PER_PASS ? column_in_registers_kernel<T, Op, W, true>
+                                                     : column_in_registers_kernel<T, Op, W, false>,
+         {.blocks = ceil_div(problem.output_count, THREADS * W),
+          .threads = {THREADS},
+          .launch_with_pdl = problem.launch_with_pdl},
+         device, ColumnInRegistersParams{problem, can_store_vectors(problem, W)});
 }
 
 template <typename T, typename Op>
-void run_lone(const Problem& problem, const Device& device) {
+void run_per_thread(const Problem& problem, const Device& device) {
   if constexpr (sizeof(T) == 2) {
     if (columns_are_vectors(problem, VECTOR_WIDTH<T>)) {
-      return launch_lone<T, Op, COLUMN_WIDTH<T>>(problem, device);
+      return launch_per_thread<T, Op, COLUMN_VEC<T>>(problem, device);
     }
     if constexpr (!std::is_integral_v<T>) {
-      if (columns_are_pairs(problem, device)) return launch_pairs<T, Op>(problem, device);
+      if (can_pair_columns(problem, device)) return launch_pairs<T, Op>(problem, device);
     }
   }
-  return launch_lone<T, Op, 1>(problem, device);
+  return launch_per_thread<T, Op, 1>(problem, device);
 }
 
 template <typename T, typename Op>
 void launch_narrow(const Problem& problem, const Device& device) {
-  const NarrowColumns narrow = narrow_columns(problem, device);
-  const int leaves = narrow.segments * LANES * narrow.columns;
+  const NarrowColumnsParams narrow = narrow_params(problem, device);
+  const int thread_partials = narrow.tiles * PARTIALS_PER_TILE * narrow.columns;
   launch("columns", narrow_columns_kernel<T, Op>,
-         {narrow.blocks(), {THREADS}, narrow_place<T>(leaves) * sizeof(Leaf<T>), problem.launch_with_pdl},
+         {.blocks = narrow.blocks(),
+          .threads = {THREADS},
+          .dynamic_shared_bytes = narrow_smem_offset<T>(thread_partials) * sizeof(ThreadPartial<T>),
+          .launch_with_pdl = problem.launch_with_pdl},
          device, narrow);
 }
 
 template <typename T, typename Op>
 void launch_batched(const Problem& problem, const Device& device) {
-  const ColumnsShape shape = batched_shape(problem, device);
-  launch("columns", columns_kernel<T, Op>, {shape.blocks(), {THREADS}, 0, problem.launch_with_pdl}, device,
-         Columns{problem, shape});
+  const ColumnThreadMap map = batched_thread_map(problem, device);
+  launch("columns", batched_columns_kernel<T, Op>,
+         {.blocks = map.blocks(), .threads = {THREADS}, .launch_with_pdl = problem.launch_with_pdl},
+         device, ColumnsParams{problem, map});
 }
 
 }  // namespace
@@ -291,19 +336,19 @@ template <typename Op>
 void launch_columns(const Problem& problem, const Device& device) {
   with_element_type(problem.in_dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    switch (neighbours_of(problem, device)) {
-      case Neighbours::few_rows:
+    switch (column_kernel_of(problem, device)) {
+      case ColumnKernel::in_registers:
         return columns_are_vectors(problem, VECTOR_WIDTH<T>)
-                   ? launch_short<T, Op, VECTOR_WIDTH<T>>(problem, device)
-                   : launch_short<T, Op, 1>(problem, device);
-      case Neighbours::lone:
-        return run_lone<T, Op>(problem, device);
-      case Neighbours::narrow:
+                   ? launch_in_registers<T, Op, VECTOR_WIDTH<T>>(problem, device)
+                   : launch_in_registers<T, Op, 1>(problem, device);
+      case ColumnKernel::per_thread:
+        return run_per_thread<T, Op>(problem, device);
+      case ColumnKernel::narrow:
         return launch_narrow<T, Op>(problem, device);
-      case Neighbours::aligned:
+      case ColumnKernel::aligned:
         return launch_aligned<T, Op>(problem, device);
-      case Neighbours::shifted:
-        return launch_shifted<T, Op>(problem, device);
+      case ColumnKernel::unaligned:
+        return launch_unaligned<T, Op>(problem, device);
       default:
         return launch_batched<T, Op>(problem, device);
     }

@@ -1,4 +1,4 @@
-// columns for extrema: a file of its own, so that none takes long to compile.
+// The instances of columns for maxima and minima, in a file of their own to shorten the build.
 #include "reduce/columns.h"
 
 namespace smem::reduce {

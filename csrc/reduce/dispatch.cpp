@@ -1,18 +1,20 @@
-// Which kernel `auto` runs.
+// The choice between `rows` and `columns` by kernel="auto".
+#include "reduce/dispatch.h"
+
 #include <limits>
 
-#include "reduce/dispatch.h"
 #include "reduce/layout.h"
 
 namespace smem::reduce {
 namespace {
 
-/// Up to this many elements a thread does alone what would keep a warp half idle.
+/// The most elements per output for which one thread per output is faster than a warp, half of
+/// which would be idle.
 constexpr int64_t FEW_ELEMENTS = 64;
 
-/// The step of the innermost loop; a loop that stays in place is no neighbourhood.
+/// The stride of the innermost loop. Stride 0 (a broadcast dimension) counts as the largest stride.
 template <int TENSORS>
-int64_t innermost_step(const OffsetCalculator<TENSORS>& loop) {
+int64_t innermost_stride(const OffsetCalculator<TENSORS>& loop) {
   const int64_t step = loop.rank > 0 ? loop.stride[0][loop.rank - 1] : 0;
   return step == 0 ? std::numeric_limits<int64_t>::max() : step;
 }
@@ -20,8 +22,9 @@ int64_t innermost_step(const OffsetCalculator<TENSORS>& loop) {
 }  // namespace
 
 Choice choose(const Problem& problem) {
-  const int64_t along = innermost_step(problem.reduced), across = innermost_step(problem.outputs);
-  if (across < along) {
+  const int64_t reduced_stride = innermost_stride(problem.reduced),
+                output_stride = innermost_stride(problem.outputs);
+  if (output_stride < reduced_stride) {
     return {index_of(host_kernels(), "columns"),
             "outputs are nearer to each other than their elements"};
   }

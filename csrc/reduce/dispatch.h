@@ -1,4 +1,4 @@
-// Which kernel `auto` runs.
+// The choice of a kernel by kernel="auto".
 #pragma once
 
 #include "device/dispatch.h"
@@ -6,7 +6,7 @@
 
 namespace smem::reduce {
 
-/// What `auto` runs, and why. A pure function.
+/// The kernel for this problem, and the reason. A pure function of the problem.
 Choice choose(const Problem& problem);
 
 }  // namespace smem::reduce

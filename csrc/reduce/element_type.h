@@ -1,16 +1,16 @@
-// From a problem's dtype to the instance of a kernel.
+// From a problem's dtype to the kernel instance for its element type.
 #pragma once
 
-#include "reduce/reduction_tree.h"
 #include "reduce/reduce.h"
+#include "reduce/reduction_tree.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// Threads of a block of rows and columns.
+/// Threads and warps per block of rows and columns.
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 
-/// Calls `f(TypeTag<T>{})`; a bool is a uint8_t that is 0 or 1.
+/// Calls `f(TypeTag<T>{})`. A bool is read as a uint8_t that is 0 or 1.
 template <typename F>
 auto with_element_type(DType dtype, F&& f) {
   switch (dtype) {

@@ -1,5 +1,5 @@
-// The rows of the kernel table: the ladder, each a file in ladder/, then the two kernels between
-// which `auto` chooses.
+// The rows of the kernel table: the ladder's kernels, each in a file of ladder/, and the two
+// kernels from which `auto` chooses.
 #pragma once
 
 #include "reduce/reduce.h"

@@ -1,4 +1,4 @@
-// What widths of access a problem's layout allows.
+// Predicates on the layout of a problem: the vector widths that it allows.
 #pragma once
 
 #include "device/platform.h"
@@ -11,37 +11,40 @@ inline bool is_aligned(const Problem& problem, int width) {
   return reinterpret_cast<uintptr_t>(problem.in) % (width * size_of(problem.in_dtype)) == 0;
 }
 
-/// Whether the first `loops` loops step by multiples of `width`.
+/// Returns whether the strides of the first `loops` loops are multiples of `width`.
 template <int TENSORS>
-bool steps_by(const OffsetCalculator<TENSORS>& loop, int loops, int width) {
+bool strides_are_multiples(const OffsetCalculator<TENSORS>& loop, int loops, int width) {
   for (int d = 0; d < loops; ++d) {
     if (loop.stride[0][d] % width != 0) return false;
   }
   return true;
 }
 
-/// Whether `in` can be read by accesses of `width` elements along the only reduced loop.
+/// Returns whether `in` can be read by vectors of `width` elements along the only reduced loop.
 inline bool rows_are_vectors(const Problem& problem, int width) {
   return problem.reduced.rank == 1 && problem.reduced.stride[0][0] == 1 &&
-         is_aligned(problem, width) && steps_by(problem.outputs, problem.outputs.rank, width);
+         is_aligned(problem, width) &&
+         strides_are_multiples(problem.outputs, problem.outputs.rank, width);
 }
 
-/// The same along the innermost of several reduced loops.
+/// Returns whether `in` can be read by vectors of `width` elements along the innermost of several
+/// reduced loops.
 inline bool nested_rows_are_vectors(const Problem& problem, int width) {
   const int inner = problem.reduced.rank - 1;
   return inner >= 0 && problem.reduced.stride[0][inner] == 1 &&
          problem.reduced.size[inner] % width == 0 && is_aligned(problem, width) &&
-         steps_by(problem.reduced, inner, width) &&
-         steps_by(problem.outputs, problem.outputs.rank, width);
+         strides_are_multiples(problem.reduced, inner, width) &&
+         strides_are_multiples(problem.outputs, problem.outputs.rank, width);
 }
 
-/// The same along the innermost of the outputs' loops.
+/// Returns whether `in` can be read by vectors of `width` elements along the innermost loop of the
+/// outputs.
 inline bool columns_are_vectors(const Problem& problem, int width) {
   const int inner = problem.outputs.rank - 1;
   return inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
          problem.outputs.size[inner] % width == 0 && is_aligned(problem, width) &&
-         steps_by(problem.outputs, inner, width) && problem.reduced.rank <= 1 &&
-         steps_by(problem.reduced, problem.reduced.rank, width);
+         strides_are_multiples(problem.outputs, inner, width) && problem.reduced.rank <= 1 &&
+         strides_are_multiples(problem.reduced, problem.reduced.rank, width);
 }
 
 }  // namespace SMEM_BUILD

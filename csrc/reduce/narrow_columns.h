@@ -1,149 +1,172 @@
-// Few columns side by side with no gap between rows (1M x 8): memory is read as one run. A round of
-// a segment, 256 rows, is whole vectors however many columns there are, and the elements of a
-// vector belong to the same leaves and columns in every round. So a thread adds vectors a round
-// apart, and the leaves then lie in shared memory as the elements of a round do. A warp takes a
-// column's 256 leaves, eight a lane.
+// Few columns and many rows with no gap between the rows (1M x 8), read as one contiguous array.
+//
+// A round of a tile is 256 rows: 256 * columns elements, which are whole vectors for any number of
+// columns. A vector at the same position of each of the 8 rounds holds elements of the same thread
+// partials and columns.
+//
+//   1. A thread adds the vectors at one position of the 8 rounds, 256 * columns elements apart.
+//   2. It stores the thread partials to shared memory, where the elements are in a round.
+//   3. A warp combines the 256 thread partials of one tile and column, 8 per lane.
+//   4. A thread per column combines the tiles of the block.
+//
+// Order of additions: reduce/reduction_tree.h. The thresholds and the tiles per block may be tuned.
 #pragma once
 
 #include "device/pdl.h"
 #include "reduce/element_type.h"
 #include "reduce/layout.h"
-#include "reduce/thread_reduce.h"
 #include "reduce/store.h"
+#include "reduce/thread_reduce.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-constexpr int NARROW_BYTES = 128, NARROW_COLUMNS = 32;  ///< of a row, at most
-/// Of a column: shorter ones are too little work for segments to share.
-constexpr int64_t LEAST_NARROW_SEGMENTS = 8;
-/// Blocks an SM: 528 on an H200, so that the 489 segments of a million rows run at once.
-constexpr int NARROW_BLOCKS_AT_ONCE = 4, MAX_NARROW_SEGMENTS = 8;
+constexpr int NARROW_MAX_ROW_BYTES = 128, NARROW_MAX_COLUMNS = 32;  ///< the widest rows
+/// The fewest tiles per column: shorter columns are too little work to divide over blocks by tiles.
+constexpr int64_t NARROW_MIN_TILES = 8;
+/// 4 blocks per SM are 528 on an H200, so the 489 tiles of a million rows run at once. Three blocks
+/// per SM are 396: 19.4 instead of 16.5 us for 1M x 8 in float32.
+constexpr int NARROW_MIN_BLOCKS_PER_SM = 4, NARROW_MAX_TILES_PER_BLOCK = 8;
 
-struct NarrowColumns {
+struct NarrowColumnsParams {
   Problem problem;
-  int columns, segments;  ///< of a block; a power of two
-  int vectors;            ///< of a round
+  int columns, tiles;  ///< per block; `tiles` is a power of two
+  int vectors;         ///< per round
 
-  int64_t chunks() const { return ceil_div(problem.count, int64_t{segments} * LANES * CHAIN); }
-  int64_t blocks() const { return problem.output_count / columns * chunks(); }
+  int64_t splits() const {
+    return ceil_div(problem.count, int64_t{tiles} * PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL);
+  }
+  int64_t blocks() const { return problem.output_count / columns * splits(); }
 };
 
-/// Where a leaf lies in shared memory: after each 128 bytes one is left out, so that a warp finds
-/// 32 leaves of a column in different banks, if columns are a power of two; a third of the accesses
-/// meet otherwise.
+/// The offset of a thread partial in shared memory, in elements. One element is skipped after every
+/// 128 bytes, so that a warp finds 32 thread partials of one column in different banks if the
+/// number of columns is a power of two. For other numbers a third of the accesses conflict.
 template <typename T>
-constexpr int narrow_place(int leaf) {
-  return leaf + leaf / (128 / static_cast<int>(sizeof(Leaf<T>)));
+constexpr int narrow_smem_offset(int thread_partial) {
+  return thread_partial + thread_partial / (128 / static_cast<int>(sizeof(ThreadPartial<T>)));
 }
 
 template <typename T, typename Op>
-__global__ void __launch_bounds__(THREADS, NARROW_BLOCKS_AT_ONCE)
-    narrow_columns_kernel(const __grid_constant__ NarrowColumns narrow) {
-  constexpr int W = VECTOR_WIDTH<T>, LEAVES_A_LANE = LANES / 32;
-  using Acc = Node<Op, T>;
-  __shared__ Tile<Acc, MAX_NARROW_SEGMENTS, NARROW_COLUMNS> nodes;
-  auto* const leaves = dynamic_shared<Leaf<T>>();
-  const Problem& problem = narrow.problem;
-  const int columns = narrow.columns, vectors = narrow.vectors, round = LANES * columns;
-  const int64_t chunk = blockIdx.x % problem.chunks;
-  const int64_t first_output = blockIdx.x / problem.chunks * columns;
-  const int64_t first_row = chunk * narrow.segments * LANES * CHAIN;
+__global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
+    narrow_columns_kernel(const __grid_constant__ NarrowColumnsParams params) {
+  constexpr int W = VECTOR_WIDTH<T>, PARTIALS_PER_LANE = PARTIALS_PER_TILE / 32;
+  using Acc = Partial<Op, T>;
+  __shared__ Tile<Acc, NARROW_MAX_TILES_PER_BLOCK, NARROW_MAX_COLUMNS> partials;
+  auto* const thread_partials = dynamic_shared<ThreadPartial<T>>();
+  const Problem& problem = params.problem;
+  const int columns = params.columns, vectors = params.vectors, round = PARTIALS_PER_TILE * columns;
+  const int64_t split = blockIdx.x % problem.splits;
+  const int64_t first_output = blockIdx.x / problem.splits * columns;
+  const int64_t first_row = split * params.tiles * PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL;
   const T* const begin = static_cast<const T*>(problem.in) +
                          offsets_at(problem.outputs, first_output).of[IN] + first_row * columns;
   const int64_t elements = (problem.count - first_row) * columns;
-  const Turn<T, Op> turn(problem);
+  const OrderTransform<T, Op> transform(problem);
 
   launch_dependent_grids();
   wait_on_dependent_grids();
 #pragma unroll 1
-  for (int unit = threadIdx.x; unit < narrow.segments * vectors; unit += THREADS) {
-    // A vector of a segment's first round; those of the other rounds stand below it.
-    const int segment = unit / vectors;
-    const int64_t first = int64_t{segment} * (CHAIN - 1) * round + unit * W;
+  for (int vector_index = threadIdx.x; vector_index < params.tiles * vectors;
+       vector_index += THREADS) {
+    // vector_index is a vector of a tile's first round; the vectors of the other rounds follow at a
+    // distance of `round`.
+    const int tile = vector_index / vectors;
+    const int64_t first = int64_t{tile} * (ELEMENTS_PER_PARTIAL - 1) * round + vector_index * W;
     const T* const in = begin + first;
     const int64_t left = elements - first;
-    Loaded<T, W> loaded[CHAIN];
+    Loaded<T, W> loaded[ELEMENTS_PER_PARTIAL];
 #pragma unroll
-    for (int r = 0; r < CHAIN; ++r) {
-      loaded[r] = turn.template identity<W>();
+    for (int r = 0; r < ELEMENTS_PER_PARTIAL; ++r) {
+      loaded[r] = transform.template identity<W>();
       if (r * round + W <= left) loaded[r] = load_words<W>(in + r * round);
     }
-    Leaf<T> sums[W];
+    ThreadPartial<T> accum[W];
 #pragma unroll
-    for (int v = 0; v < W; ++v) sums[v] = Op::template identity<Leaf<T>>();
+    for (int v = 0; v < W; ++v) accum[v] = Op::template identity<ThreadPartial<T>>();
 #pragma unroll
-    for (int r = 0; r < CHAIN; ++r) {
+    for (int r = 0; r < ELEMENTS_PER_PARTIAL; ++r) {
       const Vector<T, W> vector = loaded[r].elements();
 #pragma unroll
-      for (int v = 0; v < W; ++v) sums[v] = Op::combine(sums[v], turn.leaf(vector, v));
+      for (int v = 0; v < W; ++v) accum[v] = Op::combine(accum[v], transform.apply(vector, v));
     }
-    // The last elements of all may be no whole vector.
-    const int rest = static_cast<int>(left % W);
-    if (rest > 0 && left < CHAIN * round && (static_cast<int>(left) - rest) % round == 0) {
+    // The last elements of the array may not be a whole vector.
+    const int tail = static_cast<int>(left % W);
+    if (tail > 0 && left < ELEMENTS_PER_PARTIAL * round &&
+        (static_cast<int>(left) - tail) % round == 0) {
 #pragma unroll
       for (int v = 0; v < W; ++v) {
-        if (v < rest) sums[v] = Op::combine(sums[v], turn.leaf(T(load(in + left - rest + v))));
+        if (v < tail)
+          accum[v] = Op::combine(accum[v], transform.apply(T(load(in + left - tail + v))));
       }
     }
 #pragma unroll
-    for (int v = 0; v < W; ++v) store(leaves + narrow_place<T>(unit * W + v), sums[v]);
+    for (int v = 0; v < W; ++v)
+      store(thread_partials + narrow_smem_offset<T>(vector_index * W + v), accum[v]);
   }
   __syncthreads();
 
   const int lane = threadIdx.x % 32;
 #pragma unroll 1
-  for (int task = threadIdx.x / 32; task < narrow.segments * columns; task += WARPS) {
-    const int segment = task / columns, column = task % columns;
-    Leaf<T> mine[LEAVES_A_LANE];
+  for (int tile_column = threadIdx.x / 32; tile_column < params.tiles * columns;
+       tile_column += WARPS) {
+    const int tile = tile_column / columns, column = tile_column % columns;
+    ThreadPartial<T> lane_partials[PARTIALS_PER_LANE];
 #pragma unroll
-    for (int j = 0; j < LEAVES_A_LANE; ++j) {
-      const int leaf = j * 32 + lane;
-      mine[j] = load(leaves + narrow_place<T>(segment * round + leaf * columns + column));
+    for (int j = 0; j < PARTIALS_PER_LANE; ++j) {
+      const int thread_partial = j * 32 + lane;
+      lane_partials[j] =
+          load(thread_partials +
+               narrow_smem_offset<T>(tile * round + thread_partial * columns + column));
     }
-    // Lane l has the node above 32 leaves of number l % 8.
-    const auto narrow_node = node_above_lanes<Op>(scatter_over_lanes<Op>(mine), LEAVES_A_LANE);
-    const Acc node = node_above_lanes<Op>(static_cast<Acc>(narrow_node), 1, LEAVES_A_LANE);
-    if (lane == 0) nodes(segment, column) = node;
+    // Lane l holds the partial above 32 thread partials, number l % 8.
+    const auto fp32_partial =
+        warp_reduce<Op>(warp_reduce_scatter<Op>(lane_partials), PARTIALS_PER_LANE);
+    const Acc partial = warp_reduce<Op>(static_cast<Acc>(fp32_partial), 1, PARTIALS_PER_LANE);
+    if (lane == 0) partials(tile, column) = partial;
   }
   __syncthreads();
   const int column = threadIdx.x;
   if (column >= columns) return;
-  for (int apart = 1; apart < narrow.segments; apart *= 2) {
-    for (int s = 0; s < narrow.segments; s += 2 * apart) {
-      nodes(s, column) = Op::combine(Acc(nodes(s, column)), Acc(nodes(s + apart, column)));
+  for (int stride = 1; stride < params.tiles; stride *= 2) {
+    for (int s = 0; s < params.tiles; s += 2 * stride) {
+      partials(s, column) =
+          Op::combine(Acc(partials(s, column)), Acc(partials(s + stride, column)));
     }
   }
-  put_result(problem, first_output + column, chunk, turn.back(Acc(nodes(0, column))));
+  store_result(problem, first_output + column, split, transform.invert(Acc(partials(0, column))));
 }
 
-/// Whether the outputs are a few long columns of rows that follow each other without gaps.
+/// Returns whether the outputs are a few long columns without gaps between the rows.
 inline bool columns_are_narrow(const Problem& problem) {
   const int inner = problem.outputs.rank - 1;
-  if (inner < 0 || problem.reduced.rank != 1 || problem.chain != CHAIN) return false;
+  if (inner < 0 || problem.reduced.rank != 1 ||
+      problem.elements_per_partial != ELEMENTS_PER_PARTIAL)
+    return false;
   const int64_t columns = problem.outputs.size[inner];
   const auto bytes = static_cast<int64_t>(size_of(problem.in_dtype));
   const int width = static_cast<int>(16 / bytes);
   return problem.outputs.stride[IN][inner] == 1 && problem.reduced.stride[IN][0] == columns &&
-         columns * bytes <= NARROW_BYTES && columns <= NARROW_COLUMNS &&
-         problem.count >= LEAST_NARROW_SEGMENTS * LANES * CHAIN && is_aligned(problem, width) &&
-         steps_by(problem.outputs, inner, width);
+         columns * bytes <= NARROW_MAX_ROW_BYTES && columns <= NARROW_MAX_COLUMNS &&
+         problem.count >= NARROW_MIN_TILES * PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL &&
+         is_aligned(problem, width) && strides_are_multiples(problem.outputs, inner, width);
 }
 
-inline NarrowColumns narrow_columns(const Problem& problem, const Device& device) {
+inline NarrowColumnsParams narrow_params(const Problem& problem, const Device& device) {
   const auto bytes = static_cast<int64_t>(size_of(problem.in_dtype));
   const int columns = static_cast<int>(problem.outputs.size[problem.outputs.rank - 1]);
-  const auto vectors = static_cast<int>(LANES * columns * bytes / 16);
-  const int64_t segments = ceil_div(problem.count, int64_t{LANES} * CHAIN);
-  const int64_t all = segments * (problem.output_count / columns);
-  const int64_t enough = 4 * int64_t{NARROW_BLOCKS_AT_ONCE} * device.sm_count;
-  int mine = 1;
-  for (; mine < MAX_NARROW_SEGMENTS && mine < segments &&
-         (mine * vectors < THREADS * 3 / 4 || all / mine > enough) &&
-         2 * mine * LANES * columns * 8 <= int{DEFAULT_SHARED_BYTES};) {
-    mine *= 2;
+  const auto vectors = static_cast<int>(PARTIALS_PER_TILE * columns * bytes / 16);
+  const int64_t tiles = ceil_div(problem.count, int64_t{PARTIALS_PER_TILE} * ELEMENTS_PER_PARTIAL);
+  const int64_t total_tiles = tiles * (problem.output_count / columns);
+  const int64_t enough_blocks = 4 * int64_t{NARROW_MIN_BLOCKS_PER_SM} * device.sm_count;
+  int tiles_per_block = 1;
+  for (; tiles_per_block < NARROW_MAX_TILES_PER_BLOCK && tiles_per_block < tiles &&
+         (tiles_per_block * vectors < THREADS * 3 / 4 ||
+          total_tiles / tiles_per_block > enough_blocks) &&
+         2 * tiles_per_block * PARTIALS_PER_TILE * columns * 8 <= int{DEFAULT_SHARED_BYTES};) {
+    tiles_per_block *= 2;
   }
-  return {problem, columns, mine, vectors};
+  return {problem, columns, tiles_per_block, vectors};
 }
 
 }  // namespace SMEM_BUILD

@@ -1,9 +1,12 @@
 // The reduction problem, and the table of kernels that solve it.
 //
-//   out[o] = in[o, 0] + in[o, 1] + ...     for every output o; the second index runs over the
-//                                          reduced dimensions, in their logical order
+//   out[o] = op(in[o, 0], in[o, 1], ..., in[o, count - 1])        for every output o
 //
-// or the mean, the maximum or the minimum of those.
+// op is sum, max or min; a mean is a sum with a divisor. The second index enumerates the reduced
+// dimensions in their logical order.
+//
+// A reduction runs in one or more passes. A pass divides the elements of every output over `splits`
+// blocks; each block stores one partial, and the next pass reduces those (bindings/passes.h).
 #pragma once
 
 #include <bit>
@@ -20,33 +23,34 @@ enum Tensor : int { IN, OUT, TENSORS };
 /// A mean is a sum with a divisor.
 enum class Operator : int { sum, max, min };
 
-/// One pass: chunk j of output o is reduced into out[o's place + j].
+/// One pass: split s of output o is reduced into element s of out at the offset of output o.
 struct Problem {
   Operator op;
   DType in_dtype, out_dtype;
   const void* in;
   void* out;
-  int64_t divisor = 1;       ///< of a floating-point sum
-  int64_t first_output = 0;  ///< of this launch; the ladder's grids hold a block a chunk
+  int64_t divisor = 1;       ///< a floating-point sum is divided by it
+  int64_t first_output = 0;  ///< the first output of this launch, for the ladder's kernels
   int64_t output_count;      ///< outputs.count()
-  int64_t count;             ///< elements of an output
-  int64_t chunks;            ///< into which an output's elements are cut, at least 1
-  int chain;                 ///< elements of a leaf (reduce/reduction_tree.h)
-  bool launch_with_pdl = false;        ///< in is what the launch before leaves, and that may still run
-  OffsetCalculator<TENSORS> outputs;     ///< steps of in and out over the outputs
-  OffsetCalculator<1> reduced;           ///< steps of in over the elements of an output
+  int64_t count;             ///< elements per output
+  int64_t splits;            ///< blocks that share the elements of one output, at least 1
+  int elements_per_partial;  ///< ELEMENTS_PER_PARTIAL, or 1 in a later pass
+  bool launch_with_pdl =
+      false;  ///< `in` is written by the launch before this one, which may still be running
+  OffsetCalculator<TENSORS> outputs;  ///< strides of in and out along the dimensions of the outputs
+  OffsetCalculator<1> reduced;        ///< strides of in along the reduced dimensions
 };
 
-/// A row of the kernel table.
+/// One row of the kernel table.
 struct Kernel {
   const char* name;
   const char* summary;
   const char* requires_;
-  bool any_operator;  ///< or sums only
-  int64_t (*chunks)(const Problem&, const Device&);
+  bool any_operator;  ///< false: sums only
+  int64_t (*splits)(const Problem&, const Device&);
   void (*launch)(const Problem&, const Device&);
-  const void* (*function)(DType in_dtype);  ///< the one that most problems run
-  const char* (*symbol)(DType in_dtype);    ///< symbol_of that function (device/symbol.h)
+  const void* (*function)(DType in_dtype);  ///< the instance that most problems run
+  const char* (*symbol)(DType in_dtype);    ///< symbol_of that instance (device/symbol.h)
 };
 
 struct KernelTable {
@@ -54,14 +58,14 @@ struct KernelTable {
   int count;
 };
 
-/// The tables of the three builds hold the same rows: the ladder, then rows and columns. Without
-/// CUDA there is none for the device.
+/// The tables of the three builds hold the same rows: the ladder's kernels, then rows and columns.
+/// There is no table for the device in a build without CUDA.
 KernelTable device_kernels();
 KernelTable host_kernels();
 KernelTable traced_kernels();
 KernelTable kernels(Build build);
 
-/// The type in which a dtype is summed.
+/// The dtype in which elements of a dtype are accumulated.
 constexpr DType accumulator_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -75,15 +79,15 @@ constexpr DType accumulator_of(DType dtype) {
   }
 }
 
-/// The dtype of what a pass leaves for the next one. `rows` and `columns` go on in float64
-/// (reduce/reduction_tree.h).
-constexpr DType partial_of(const Kernel& kernel, const Problem& problem) {
+/// The dtype of the partials that a pass stores for the next one. `rows` and `columns` store those
+/// of float32 sums in float64 (reduce/reduction_tree.h).
+constexpr DType partial_dtype_of(const Kernel& kernel, const Problem& problem) {
   const DType dtype = accumulator_of(problem.in_dtype);
   const bool widens = kernel.any_operator && problem.op == Operator::sum && dtype == DType::f32;
   return widens ? DType::f64 : dtype;
 }
 
-constexpr int64_t power_of_two_from(int64_t least) {
+constexpr int64_t next_power_of_two(int64_t least) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(least)));
 }
 

@@ -1,4 +1,4 @@
-// The same kernels and the same table, built for cpu_emulator.
+// The same kernels and the same table, compiled for the CPU emulator.
 
 #pragma GCC optimize("Os")  // for the time that compiling takes: bench/NOTES.md
 

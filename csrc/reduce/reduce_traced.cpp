@@ -1,4 +1,4 @@
-// The same kernels and the same table, built to be traced.
+// The same kernels and the same table, compiled for the CPU emulator with tracing.
 #pragma GCC optimize("Og")  // for the time that compiling takes: bench/NOTES.md
 #define SMEM_TRACED
 

@@ -1,26 +1,33 @@
-// The order in which rows and columns combine the elements of an output. It is a function of their
-// number alone, so an output has the same bits however x lies in memory, whichever kernel runs,
-// whatever stands beside it, and however the work is divided.
+// The order in which rows and columns combine the elements of an output. It depends on the number
+// of elements alone. An output therefore has the same bits for every memory layout of x, for every
+// kernel, whatever other outputs are computed with it, and however its elements are divided over
+// threads, blocks and launches.
 //
-//   element   0   1   2  ...  255      a leaf is a chain of CHAIN elements, LANES apart:
-//           256 257 258  ...  511      leaf l of a segment takes l, l + 256, l + 512, ... in turn,
-//            :   :   :         :       starting from the operator's identity.
-//          1792 ...           2047     A segment is 2048 elements, 256 leaves.
-//   leaf      0   1   2  ...  255
-//              \ /     \ /             All leaves, segment after segment, are the leaves of one
-//               \       /              binary tree: node i of a level is nodes 2i and 2i + 1 of the
-//                \     /               level below. Leaves that do not exist are the identity,
-//                which
-//                  ...                 changes no bit.
+//   element          0    1    2  ...  255    A tile is 2048 consecutive elements. It consists of
+//                  256  257  258  ...  511    256 thread partials: number t combines elements t,
+//                    :    :    :         :    t + 256, t + 512, ... of the tile in this order,
+//                 1792  ...            2047    starting from the operator's identity.
+//                    |    |    |         |
+//   thread partial   0    1    2  ...  255    The thread partials of all tiles, in order, are the
+//                     \  /      \  /          leaves of one binary tree: partial i of a level
+//                      \/        \/           combines partials 2i and 2i + 1 of the level below.
+//                        ...                  Those past the end are the identity, which does not
+//                                             change a bit.
 //
-// Any aligned run of 2^k leaves is one node. So a warp may take a segment and shuffle, a thread may
-// take 8 neighbouring leaves of a column, a block any 2^k such runs, and a second launch may go on
-// where the first stopped: nobody sees a difference.
+// Any 2^k consecutive thread partials that begin at a multiple of 2^k have one partial above them.
+// A warp may therefore take a tile and combine its partials by shuffles, a thread may take 8
+// neighbouring thread partials of a column, a block may take 2^k of either, and a later launch may
+// continue from the partials of the launch before it. All of these give the same bits.
 //
-// Sums of float32 and less are added in float32 up to a node above 32 leaves, and in float64 from
-// there on, where additions are few: at most 8 + 5 roundings of partial sums and the last one. In
-// float32 throughout, the root and the nodes below it would make most of the error, and more than
-// torch's where the count is just above a power of two, whose tree is lopsided (1.2 times at 100).
+// Sums of float32, float16 and bfloat16 are accumulated in float32 up to the partial above 32
+// thread partials, and in float64 above it, where there are few additions. At most 8 + 5 additions
+// and the final conversion then round to float32. With float32 throughout, the top of the tree
+// would cause most of the error; at counts just above a power of two, whose tree is unbalanced, the
+// error would exceed torch's (1.2 times torch's at 100 elements).
+//
+// This order is a promise to the user (docs/reproducibility.md). PARTIALS_PER_TILE,
+// ELEMENTS_PER_PARTIAL and FP32_LEVELS define it and must not be tuned; everything in the kernels
+// that use them may be.
 #pragma once
 
 #include <cstddef>
@@ -30,25 +37,28 @@
 
 namespace smem::reduce {
 
-constexpr int LANES = 256;        ///< leaves of a segment
-constexpr int CHAIN = 8;          ///< elements of a leaf; 1 where the elements are nodes already
-constexpr int NARROW_LEVELS = 5;  ///< nodes above 2^5 leaves are the last ones in float32
+constexpr int PARTIALS_PER_TILE = 256;   ///< thread partials in a tile
+constexpr int ELEMENTS_PER_PARTIAL = 8;  ///< elements in a thread partial of the first pass
+/// the partial above 2^5 thread partials is the last one in float32
+constexpr int FP32_LEVELS = 5;
 
-/// Sums and extrema of bytes, which any order leaves the same, take segments so many times as long:
-/// 16 loads of 16 bytes a lane.
-constexpr int span_of(size_t element_bytes) { return element_bytes == 1 ? 4 : 1; }
+/// Reductions of 1-byte elements, for which every order gives the same bits, use tiles that are
+/// longer by this factor: 16 loads of 16 bytes per lane.
+constexpr int tile_length_factor(size_t element_bytes) { return element_bytes == 1 ? 4 : 1; }
 
 inline namespace SMEM_BUILD {
 
-constexpr unsigned ALL_LANES = 0xffffffffu;
+constexpr unsigned FULL_WARP_MASK = 0xffffffffu;
 
-/// The type of a leaf: integers of up to 16 bits need no 64-bit additions for so few elements.
+/// The type of a thread partial. Integers of up to 16 bits need no 64-bit additions for this few
+/// elements.
 template <typename T>
-using Leaf = std::conditional_t<std::is_integral_v<T> && sizeof(T) <= 2, int32_t, Accumulator<T>>;
+using ThreadPartial =
+    std::conditional_t<std::is_integral_v<T> && sizeof(T) <= 2, int32_t, Accumulator<T>>;
 
 template <typename T>
-__device__ __forceinline__ Leaf<T> to_leaf(T value) {
-  if constexpr (std::is_same_v<Leaf<T>, int32_t>) {
+__device__ __forceinline__ ThreadPartial<T> to_thread_partial(T value) {
+  if constexpr (std::is_same_v<ThreadPartial<T>, int32_t>) {
     return value;
   } else {
     return to_accumulator(value);
@@ -56,8 +66,8 @@ __device__ __forceinline__ Leaf<T> to_leaf(T value) {
 }
 
 struct Sum {
-  static constexpr bool SYMMETRIC = true;  ///< combine(a, b) has the bits of combine(b, a)
-  static constexpr bool WIDENS = true;     ///< nodes above NARROW_LEVELS have more bits
+  static constexpr bool COMMUTATIVE = true;  ///< combine(a, b) and combine(b, a) have the same bits
+  static constexpr bool WIDENS = true;       ///< partials above FP32_LEVELS have a wider type
 
   template <typename Acc>
   __device__ __forceinline__ static constexpr Acc identity() {
@@ -69,10 +79,10 @@ struct Sum {
   }
 };
 
-/// The largest, or NaN where there is one. Of 0.0 and -0.0 the later. The smallest, too, of what
-/// reduce/order_transform.h makes of the elements.
+/// The largest element, or NaN if there is one. Of 0.0 and -0.0 the later one is taken. The minimum
+/// is the maximum of the elements that reduce/order_transform.h maps.
 struct Max {
-  static constexpr bool SYMMETRIC = false;
+  static constexpr bool COMMUTATIVE = false;
   static constexpr bool WIDENS = false;
 
   template <typename Acc>
@@ -90,97 +100,106 @@ struct Max {
   }
 };
 
-/// The type of a node anywhere in the tree, for elements of type T.
+/// The type of a partial on any level of the tree, for elements of type T.
 template <typename Op, typename T>
-using Node = std::conditional_t<Op::WIDENS && std::is_same_v<Accumulator<T>, Accumulator<float>>,
-                                Accumulator<double>, Accumulator<T>>;
+using Partial = std::conditional_t<Op::WIDENS && std::is_same_v<Accumulator<T>, Accumulator<float>>,
+                                   Accumulator<double>, Accumulator<T>>;
 
-/// The node above N neighbouring nodes; N is a power of two. Uses `nodes` up.
+/// The partial above N neighbouring partials; N is a power of two. Overwrites `partials`.
 template <typename Op, typename Acc, int N>
-__device__ __forceinline__ Acc node_above(Acc (&nodes)[N]) {
+__device__ __forceinline__ Acc tree_reduce(Acc (&partials)[N]) {
 #pragma unroll
   for (int stride = 1; stride < N; stride *= 2) {
 #pragma unroll
-    for (int i = 0; i < N; i += 2 * stride) nodes[i] = Op::combine(nodes[i], nodes[i + stride]);
+    for (int i = 0; i < N; i += 2 * stride)
+      partials[i] = Op::combine(partials[i], partials[i + stride]);
   }
-  return nodes[0];
+  return partials[0];
 }
 
-/// The node above the calling lane's node and that of the lane `offset` away.
+/// The partial above the calling lane's partial and the partial of the lane at distance `offset`.
 template <typename Op, typename Acc>
-__device__ __forceinline__ Acc combine_lanes(Acc mine, Acc other, int offset) {
-  const bool is_first = Op::SYMMETRIC || (threadIdx.x & offset) == 0;
-  return is_first ? Op::combine(mine, other) : Op::combine(other, mine);
+__device__ __forceinline__ Acc combine_lanes(Acc own, Acc other, int offset) {
+  const bool is_first = Op::COMMUTATIVE || (threadIdx.x & offset) == 0;
+  return is_first ? Op::combine(own, other) : Op::combine(other, own);
 }
 
-/// The node above the nodes of `lanes` neighbouring lanes of a warp, a power of two, in each of
-/// them; lanes nearer than `first` have been combined already. Every lane must take part.
+/// The partial above those of `lanes` neighbouring lanes of a warp (a power of two), in each of
+/// these lanes. Lanes at a distance below `first` have been combined already. All lanes must call
+/// it.
 template <typename Op, typename Acc>
-__device__ __forceinline__ Acc node_above_lanes(Acc node, int first = 1, int lanes = 32) {
+__device__ __forceinline__ Acc warp_reduce(Acc partial, int first = 1, int lanes = 32) {
 #pragma unroll
   for (int offset = 1; offset < 32; offset *= 2) {
     if (first <= offset && offset < lanes) {
-      node = combine_lanes<Op>(node, __shfl_xor_sync(ALL_LANES, node, offset), offset);
+      partial =
+          combine_lanes<Op>(partial, __shfl_xor_sync(FULL_WARP_MASK, partial, offset), offset);
     }
   }
-  return node;
+  return partial;
 }
 
-/// The same where the lanes' nodes are above 2^LEVEL leaves: widens them on the way.
+/// The same for partials above 2^LEVEL thread partials. Widens them on the level that FP32_LEVELS
+/// demands.
 template <typename Op, typename T, int LEVEL>
-__device__ __forceinline__ Node<Op, T> node_above_row(Leaf<T> leaves, int lanes, int first) {
-  static_assert(LEVEL <= NARROW_LEVELS, "a lane's node is narrow");
-  constexpr int NARROW = 1 << (NARROW_LEVELS - LEVEL);
-  const Accumulator<T> narrow = node_above_lanes<Op>(static_cast<Accumulator<T>>(leaves), first,
-                                                     lanes < NARROW ? lanes : NARROW);
-  auto node = static_cast<Node<Op, T>>(narrow);
-  if (NARROW < 32 && first <= NARROW && NARROW < lanes) {
-    // What is sent is narrow still: one shuffle instead of two.
-    const auto other = static_cast<Node<Op, T>>(__shfl_xor_sync(ALL_LANES, narrow, NARROW % 32));
-    node = combine_lanes<Op>(node, other, NARROW);
-    first = 2 * NARROW;
+__device__ __forceinline__ Partial<Op, T> warp_reduce_widening(ThreadPartial<T> thread_partials,
+                                                               int lanes, int first) {
+  static_assert(LEVEL <= FP32_LEVELS, "a lane's partial is below FP32_LEVELS");
+  constexpr int FP32_LANES = 1 << (FP32_LEVELS - LEVEL);
+  const Accumulator<T> fp32 = warp_reduce<Op>(static_cast<Accumulator<T>>(thread_partials), first,
+                                              lanes < FP32_LANES ? lanes : FP32_LANES);
+  auto partial = static_cast<Partial<Op, T>>(fp32);
+  if (FP32_LANES < 32 && first <= FP32_LANES && FP32_LANES < lanes) {
+    // The value that is exchanged still is in float32: one shuffle instead of two.
+    const auto other =
+        static_cast<Partial<Op, T>>(__shfl_xor_sync(FULL_WARP_MASK, fp32, FP32_LANES % 32));
+    partial = combine_lanes<Op>(partial, other, FP32_LANES);
+    first = 2 * FP32_LANES;
   }
-  return node_above_lanes<Op>(node, first < NARROW ? NARROW : first, lanes);
+  return warp_reduce<Op>(partial, first < FP32_LANES ? FP32_LANES : first, lanes);
 }
 
-/// N nodes a lane, each to be combined with those of N neighbouring lanes: lane l is left with the
-/// node of number l % N. N - 1 shuffles, where one number after the other takes N log2(N). Uses
-/// `nodes` up.
+/// A reduce-scatter over N neighbouring lanes, each with N partials: afterwards lane l holds the
+/// combination of the lanes' partials number l % N. It takes N - 1 shuffles; a warp_reduce for each
+/// partial would take N log2(N). Overwrites `partials`.
 template <typename Op, typename Acc, int N>
-__device__ __forceinline__ Acc scatter_over_lanes(Acc (&nodes)[N]) {
+__device__ __forceinline__ Acc warp_reduce_scatter(Acc (&partials)[N]) {
 #pragma unroll
   for (int offset = 1; offset < N; offset *= 2) {
     const bool odd = (threadIdx.x & offset) != 0;
 #pragma unroll
     for (int i = 0; i < N / offset; i += 2) {
-      const Acc mine = odd ? nodes[i + 1] : nodes[i], yours = odd ? nodes[i] : nodes[i + 1];
-      nodes[i / 2] = combine_lanes<Op>(mine, __shfl_xor_sync(ALL_LANES, yours, offset), offset);
+      const Acc own = odd ? partials[i + 1] : partials[i];
+      const Acc theirs = odd ? partials[i] : partials[i + 1];
+      partials[i / 2] =
+          combine_lanes<Op>(own, __shfl_xor_sync(FULL_WARP_MASK, theirs, offset), offset);
     }
   }
-  return nodes[0];
+  return partials[0];
 }
 
-/// Combines nodes that come one after the other, up to 2^LEVELS of them, as their tree does: a
-/// binary counter, whose digits are the nodes that still wait for their neighbours.
+/// Combines up to 2^LEVELS partials that arrive in sequence, as the tree does. It works like a
+/// binary counter, whose digits are the partials that have no right neighbour yet.
 template <typename Op, typename Acc, int LEVELS>
-struct Counter {
-  Acc waiting[LEVELS] = {};
+struct BinaryCounter {
+  Acc pending[LEVELS] = {};
 
-  /// Takes node `index`; after the last of 2^k nodes this is the node above all of them.
-  __device__ __forceinline__ Acc push(unsigned index, Acc node) {
+  /// Takes partial `index`. After the last of 2^k partials it returns the partial above all of
+  /// them.
+  __device__ __forceinline__ Acc push(unsigned index, Acc partial) {
     bool carries = true;
 #pragma unroll
     for (int level = 0; level < LEVELS; ++level) {
       if (carries) {
         carries = index >> level & 1;
         if (carries) {
-          node = Op::combine(waiting[level], node);
+          partial = Op::combine(pending[level], partial);
         } else {
-          waiting[level] = node;
+          pending[level] = partial;
         }
       }
     }
-    return node;
+    return partial;
   }
 };
 

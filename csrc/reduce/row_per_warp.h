@@ -1,6 +1,16 @@
-// Rows that are a few vectors a lane, wherever they begin: a warp takes one. The vectors that it
-// begins and ends in are loaded whole, with what belongs to its neighbours, so that all are under
-// way at once; identities then take the place of that.
+// Rows of a few vectors per lane at any address, one warp per row.
+//
+//   memory    |........|........|........|........|   16-byte vectors
+//   row            [======================]
+//   lane          0        1        2       3         (vectors at multiples of 32 follow)
+//
+// The vectors at both ends are loaded whole, together with elements of the neighbouring rows, so
+// that all loads are in flight at once. A mask then replaces the foreign elements by identities.
+// Only the first and the last row of x load their end vectors by element, because nothing outside
+// of x may be read.
+//
+// Order of additions: reduce/reduction_tree.h. The thresholds below are measured on an H200 and may
+// be changed.
 #pragma once
 
 #include <algorithm>
@@ -14,44 +24,47 @@
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// Vectors a lane of the shortest such rows, and of the longest.
+/// The vectors per lane for which this kernel is compiled, by element size; 0: no instances.
 template <typename T>
-constexpr int LEAST_BRIEF = sizeof(T) == 4 ? 3 : sizeof(T);
+constexpr int MIN_VECTORS_PER_LANE = sizeof(T) == 4 ? 3 : sizeof(T);
 template <typename T>
-constexpr int MOST_BRIEF = std::is_same_v<T, float> || sizeof(T) == 2 ? 6
-                           : sizeof(T) == 1                           ? 4
-                                                                      : 0;
-/// Of aligned rows; of longer ones, or fewer an SM, a segment is as fast.
-constexpr int MOST_ALIGNED = 3, MANY_ROWS = 80;
+constexpr int MAX_VECTORS_PER_LANE = std::is_same_v<T, float> || sizeof(T) == 2 ? 6
+                                     : sizeof(T) == 1                           ? 4
+                                                                                : 0;
+/// Aligned rows take this kernel up to this many vectors per lane, and from this many rows per SM
+/// on. Otherwise a tile per warp is as fast.
+constexpr int MAX_ALIGNED_VECTORS_PER_LANE = 3, MIN_ALIGNED_ROWS_PER_SM = 80;
 
-constexpr int BRIEF_ROW_BLOCKS = 4;  ///< that an SM runs at once, at least
+constexpr int ROW_PER_WARP_MIN_BLOCKS_PER_SM = 4;  ///< launch bound
 
-struct BriefRows {
-  Problem problem;  ///< of one loop over rows that are at least a vector apart
+struct RowPerWarpParams {
+  Problem problem;  ///< one loop over the rows, whose stride is at least a vector
 };
 
-/// The bits of a word from number `first` on, which may lie outside of it.
-__device__ __forceinline__ uint32_t ones_from(int first) {
+/// The bits of a 32-bit word from bit `first` on; `first` may be outside of the word.
+__device__ __forceinline__ uint32_t mask_from_bit(int first) {
   return static_cast<uint32_t>(uint64_t{0xffffffff} << std::clamp(first, 0, 32));
 }
 
-/// A vector's elements from `begin` to before `end`; those of `others` in the place of the others.
+/// Elements `begin` to `end` - 1 of `vector`; the other elements are those of `others`.
 template <typename T, int W>
-__device__ __forceinline__ Loaded<T, W> part_of(Loaded<T, W> vector, int begin, int end,
-                                                const Loaded<T, W>& others) {
+__device__ __forceinline__ Loaded<T, W> select_range(Loaded<T, W> vector, int begin, int end,
+                                                     const Loaded<T, W>& others) {
   constexpr int BITS = 8 * sizeof(T);
 #pragma unroll
   for (int w = 0; w < W * BITS / 32; ++w) {
-    const auto part = ones_from(begin * BITS - 32 * w) & ~ones_from(end * BITS - 32 * w);
-    vector.words.lane[w] = (vector.words.lane[w] & part) | (others.words.lane[w] & ~part);
+    const auto selected =
+        mask_from_bit(begin * BITS - 32 * w) & ~mask_from_bit(end * BITS - 32 * w);
+    vector.words.lane[w] = (vector.words.lane[w] & selected) | (others.words.lane[w] & ~selected);
   }
   return vector;
 }
 
-/// The same of a vector in memory, of which no more is read; zeros in the place of the others.
+/// Loads elements `begin` to `end` - 1 of the vector at `from`. The other elements are not read and
+/// become zero.
 template <typename T>
-__device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_part(const T* from, int begin, int end,
-                                                                Site site = Site::here()) {
+__device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_range(const T* from, int begin, int end,
+                                                                 Site site = Site::here()) {
   using Element = Bits<sizeof(T)>;
   constexpr int BITS = 8 * sizeof(T);
   uint64_t low = 0, high = 0;
@@ -65,22 +78,23 @@ __device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_part(const T* from, i
   return std::bit_cast<Loaded<T, VECTOR_WIDTH<T>>>(Vector<uint64_t, 2>{low, high});
 }
 
-/// VECTORS: of a lane, at most.
+/// VECTORS: the most vectors per lane.
 template <typename T, typename Op, int VECTORS>
-__global__ void __launch_bounds__(THREADS, BRIEF_ROW_BLOCKS)
-    brief_rows_kernel(const __grid_constant__ BriefRows rows) {
-  constexpr int W = VECTOR_WIDTH<T>, STEP = 32 * W;
-  constexpr int RUNS = std::max(1, LANES / STEP);  ///< of neighbouring leaves a lane
+__global__ void __launch_bounds__(THREADS, ROW_PER_WARP_MIN_BLOCKS_PER_SM)
+    row_per_warp_kernel(const __grid_constant__ RowPerWarpParams params) {
+  constexpr int W = VECTOR_WIDTH<T>, ROUND_ELEMENTS = 32 * W;
+  constexpr int VECTORS_PER_ROUND =
+      std::max(1, PARTIALS_PER_TILE / ROUND_ELEMENTS);  ///< per lane and 256 elements
   constexpr int LEVEL = std::bit_width(unsigned{W}) - 1;
-  const Problem& problem = rows.problem;
+  const Problem& problem = params.problem;
   const int lane = threadIdx.x % 32;
   const int64_t row = int64_t{blockIdx.x} * WARPS + threadIdx.x / 32;
   const T* const first = static_cast<const T*>(problem.in) + row * problem.outputs.stride[IN][0];
-  // Where the row begins and ends, counted from the lane's first vector.
+  // The row's begin and end, counted in elements from the lane's first vector.
   const int begin = misalignment(first) - lane * W;
   const int end = begin + static_cast<int>(problem.count);
   const T* const from = first - begin;
-  const Turn<T, Op> turn(problem);
+  const OrderTransform<T, Op> transform(problem);
 
   launch_dependent_grids();
   wait_on_dependent_grids();
@@ -90,46 +104,47 @@ __global__ void __launch_bounds__(THREADS, BRIEF_ROW_BLOCKS)
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
       loaded[v] = {};
-      if (v * STEP < end) loaded[v] = load_words<W>(from + v * STEP);
+      if (v * ROUND_ELEMENTS < end) loaded[v] = load_words<W>(from + v * ROUND_ELEMENTS);
     }
   } else {
-    // Before the first row and behind the last there may be nothing that can be read.
+    // Memory before the first row and after the last one may not be readable.
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
-      const int slot = v * STEP;
+      const int position = v * ROUND_ELEMENTS;
       loaded[v] = {};
-      if (begin <= slot && slot + W <= end) {
-        loaded[v] = load_words<W>(from + slot);
-      } else if (slot < end) {
-        loaded[v] = load_part(from + slot, begin - slot, end - slot);
+      if (begin <= position && position + W <= end) {
+        loaded[v] = load_words<W>(from + position);
+      } else if (position < end) {
+        loaded[v] = load_range(from + position, begin - position, end - position);
       }
     }
   }
 
-  Leaves<T, Op, W> leaves[RUNS];
+  ThreadPartials<T, Op, W> thread_partials[VECTORS_PER_ROUND];
 #pragma unroll
   for (int v = 0; v < VECTORS; ++v) {
-    const auto part =
-        part_of(loaded[v], v == 0 ? begin : 0, end - v * STEP, turn.template identity<W>());
-    if (v < RUNS) {
-      leaves[v].begin_with(part.elements(), turn);
+    const auto elements = select_range(loaded[v], v == 0 ? begin : 0, end - v * ROUND_ELEMENTS,
+                                       transform.template identity<W>());
+    if (v < VECTORS_PER_ROUND) {
+      thread_partials[v].init(elements.elements(), transform);
     } else {
-      leaves[v % RUNS].add(part.elements(), turn);
+      thread_partials[v % VECTORS_PER_ROUND].add(elements.elements(), transform);
     }
   }
-  Leaf<T> nodes[RUNS];
-  nodes_from(leaves, begin, nodes);
-  Node<Op, T> node;
+  ThreadPartial<T> partials[VECTORS_PER_ROUND];
+  reduce_unaligned(thread_partials, begin, partials);
+  Partial<Op, T> partial;
   if constexpr (std::is_integral_v<T>) {
-    node = node_above_lanes<Op>(nodes[0]);  // of so few elements, in 32 bits
+    partial = warp_reduce<Op>(partials[0]);  // 32 bits suffice for this few elements
   } else {
-    node = node_above_row<Op, T, LEVEL>(scatter_over_lanes<Op>(nodes), 32, RUNS);
-    node = node_above_lanes<Op>(node, 1, RUNS);
+    partial = warp_reduce_widening<Op, T, LEVEL>(warp_reduce_scatter<Op>(partials), 32,
+                                                 VECTORS_PER_ROUND);
+    partial = warp_reduce<Op>(partial, 1, VECTORS_PER_ROUND);
   }
   if (lane == 0) {
-    const auto identity = Op::template identity<Node<Op, T>>();
-    put_result_at(problem, row * problem.outputs.stride[OUT][0],
-                  turn.back(Op::combine(identity, node)));
+    const auto identity = Op::template identity<Partial<Op, T>>();
+    store_result_at(problem, row * problem.outputs.stride[OUT][0],
+                    transform.invert(Op::combine(identity, partial)));
   }
 }
 

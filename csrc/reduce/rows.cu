@@ -1,8 +1,8 @@
-// rows in the kernel table, and what it is compiled to for sums; for extrema rows_max.cu.
-#include "reduce/rows.h"
-
+// The row of `rows` in the kernel table, and its instances for sums. rows_max.cu holds those for
+// maxima and minima.
 #include "device/symbol.h"
 #include "reduce/ladder.h"
+#include "reduce/rows.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
@@ -11,25 +11,27 @@ template void launch_rows<Sum>(const Problem&, const Device&);
 extern template void launch_rows<Max>(const Problem&, const Device&);
 
 const Kernel rows{
-    "rows",
-    "warps along an output's elements, 16 bytes a load",
-    "any shape, any strides",
-    true,
-    [](const Problem& problem, const Device& device) { return shape_of(problem, device).chunks; },
-    [](const Problem& problem, const Device& device) {
-      problem.op == Operator::sum ? launch_rows<Sum>(problem, device)
-                                  : launch_rows<Max>(problem, device);
-    },
-    [](DType in_dtype) -> const void* {
+    .name = "rows",
+    .summary = "warps along an output's elements, 16 bytes a load",
+    .requires_ = "any shape, any strides",
+    .any_operator = true,
+    .splits = [](const Problem& problem,
+                 const Device& device) { return row_thread_map(problem, device).splits; },
+    .launch =
+        [](const Problem& problem, const Device& device) {
+          problem.op == Operator::sum ? launch_rows<Sum>(problem, device)
+                                      : launch_rows<Max>(problem, device);
+        },
+    .function = [](DType in_dtype) -> const void* {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return reinterpret_cast<const void*>(rows_kernel<T, Sum, int(Lie::aligned)>);
+        return reinterpret_cast<const void*>(rows_kernel<T, Sum, int(RowLayout::aligned)>);
       });
     },
-    [](DType in_dtype) -> const char* {
+    .symbol = [](DType in_dtype) -> const char* {
       return with_element_type(in_dtype, [](auto tag) {
         using T = typename decltype(tag)::type;
-        return symbol_of<rows_kernel<T, Sum, int(Lie::aligned)>>();
+        return symbol_of<rows_kernel<T, Sum, int(RowLayout::aligned)>>();
       });
     }};
 

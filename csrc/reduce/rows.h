@@ -1,349 +1,324 @@
-// rows: warps run along the elements of an output.
+// rows: reductions along contiguous or nearby elements of an output (a row of memory).
 //
-// A warp reduces segments of 2048 elements (reduce/tile_reduce.h), 16 bytes a load where the elements are
-// neighbours, wherever they begin; 1 to 8 warps share a row, and one word a warp goes through
-// shared memory. A warp that has a row of its own waits for nobody. Rows longer than a block takes
-// leave a node a chunk, and a second launch goes on from there.
+// Problem: out[o] = op over the elements of row o, for any strides.
 //
-// Rows of up to 256 elements are a kernel of their own: 4 to 32 lanes a row, four or eight rows a
-// lane, so that as many loads are in flight as in a long row.
+// Threads: a block has 8 warps. A warp reduces tiles of 2048 elements (reduce/tile_reduce.h) by
+// 16-byte loads wherever the row is contiguous, and 1, 2, 4 or 8 warps share a row. If more than
+// one warp shares a row, the block combines the warps' partials in shared memory.
 //
-// So are rows that are a few vectors a lane (reduce/row_per_warp.h).
+//   row       | tile 0 | tile 1 | tile 2 | tile 3 | ...   tiles_per_warp consecutive tiles per warp
+//   warp          0        0        1        1            warps_per_row warps per row and block
+//   split         0        0        0        0      ...   one block per split of a row
+//
+// A row that is longer than one block takes is divided into splits; each block stores one partial,
+// and a second launch reduces the partials of a row.
+//
+// There are three kernels for shorter rows:
+//   tiled_row_per_warp_kernel   aligned rows of up to 8 tiles, one warp per row, no barrier
+//   row_per_warp_kernel         257 elements to a few vectors per lane (reduce/row_per_warp.h)
+//   short_rows_kernel           up to 256 elements, several rows per warp (reduce/short_rows.h)
+//
+// Order of additions: reduce/reduction_tree.h, for all of them. Thresholds, the cost model and
+// launch bounds may be tuned without changing a bit of the results.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 
 #include "device/pdl.h"
-#include "reduce/row_per_warp.h"
 #include "reduce/element_type.h"
 #include "reduce/layout.h"
+#include "reduce/row_per_warp.h"
+#include "reduce/short_rows.h"
 #include "reduce/store.h"
 #include "reduce/tile_reduce.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// Segments a warp may take one after the other: of elements, and of nodes, where one launch less
-/// is worth more than work for every SM.
-constexpr int MAX_SEGMENTS = 8, MAX_NODE_SEGMENTS = 64;
-/// Blocks that an SM runs at once, and those of rows of a warp each. What a second
-/// launch costs, in the time of a segment, and how many nodes of a row cost another.
-constexpr int ROW_BLOCKS_AT_ONCE = 3, LONE_ROW_BLOCKS = 4, SECOND_LAUNCH = 2, MANY_NODES = 4096;
-/// Blocks of short rows an SM that keep it busy to the end.
-constexpr int SHORT_ROW_BLOCKS = 16;
+/// The most tiles that one warp reduces in sequence: of elements, and of partials of an earlier
+/// pass. The latter limit is higher because one launch less is worth more than work for every SM.
+constexpr int MAX_TILES_PER_WARP = 8, MAX_PARTIAL_TILES_PER_WARP = 64;
+/// Launch bounds of rows_kernel and tiled_row_per_warp_kernel, which are also the blocks per SM in
+/// the cost model. The unit of the model's costs is the time in which a warp reduces one tile; a
+/// second launch costs SECOND_LAUNCH_TILES, and up to one more as the partials of a row approach
+/// PARTIALS_PER_TILE_TIME. Fitted on an H200: the model's choice was within 2% of the best of 1, 2,
+/// 4 and 8 tiles per warp on all 23 problems that were timed.
+constexpr int ROWS_MIN_BLOCKS_PER_SM = 3, TILED_ROW_PER_WARP_MIN_BLOCKS_PER_SM = 4,
+              SECOND_LAUNCH_TILES = 2, PARTIALS_PER_TILE_TIME = 4096;
+/// Blocks of short rows per SM that are enough to keep the SM busy to the end.
+constexpr int SHORT_ROWS_BLOCKS_PER_SM = 16;
 
-/// Levels of the tree above a warp's segments. Nodes are of the type that they come to.
+/// Levels of the tree above a warp's tiles. Elements that have the partials' type may be the
+/// partials of an earlier pass.
 template <typename T, typename Op>
-constexpr int SEGMENT_LEVELS =
-    std::bit_width(
-        static_cast<unsigned>(std::is_same_v<T, Node<Op, T>> ? MAX_NODE_SEGMENTS : MAX_SEGMENTS)) -
+constexpr int TILE_LEVELS =
+    std::bit_width(static_cast<unsigned>(
+        std::is_same_v<T, Partial<Op, T>> ? MAX_PARTIAL_TILES_PER_WARP : MAX_TILES_PER_WARP)) -
     1;
 
-/// The node above `segments` of them, a power of two, from segment `first` of an output on. Called
-/// by a warp.
-template <typename T, typename Op, Lie LIE>
-__device__ __forceinline__ Node<Op, T> reduce_segments(const Problem& problem, int64_t output,
-                                                       int64_t first, int segments) {
-  Segment<T, Op, LIE> segment{
+/// The partial above `tiles` tiles (a power of two) of an output, from tile `first` on. Called by a
+/// warp.
+template <typename T, typename Op, RowLayout LAYOUT>
+__device__ __forceinline__ Partial<Op, T> reduce_tiles(const Problem& problem, int64_t output,
+                                                       int64_t first, int tiles) {
+  TileReduce<T, Op, LAYOUT> tile{
       problem, static_cast<const T*>(problem.in) + offsets_at(problem.outputs, output).of[IN]};
-  const int length = segment.LENGTH * problem.chain;
-  Counter<Op, Node<Op, T>, SEGMENT_LEVELS<T, Op>> counter;
-  Node<Op, T> node{};
-  for (int s = 0; s < segments; ++s) node = counter.push(s, segment.reduce((first + s) * length));
-  return node;
+  const int length = tile.LENGTH * problem.elements_per_partial;
+  BinaryCounter<Op, Partial<Op, T>, TILE_LEVELS<T, Op>> counter;
+  Partial<Op, T> partial{};
+  for (int s = 0; s < tiles; ++s) partial = counter.push(s, tile.reduce((first + s) * length));
+  return partial;
 }
 
-struct Rows {
+struct RowsParams {
   Problem problem;
-  int level;            ///< 2^level warps share a row
-  int segments_a_warp;  ///< a power of two
+  int warps_per_row_log2;  ///< log2 of the warps per row
+  int tiles_per_warp;      ///< a power of two
 };
 
-/// LIE_ is a Lie: compilers agree on how an int is called in a kernel's name.
-template <typename T, typename Op, int LIE_>
-__global__ void __launch_bounds__(THREADS, Lie(LIE_) == Lie::nested ? 2 : ROW_BLOCKS_AT_ONCE)
-    rows_kernel(const __grid_constant__ Rows rows) {
-  using Acc = Node<Op, T>;
-  __shared__ Tile<Acc, 1, WARPS> nodes;
-  const Problem& problem = rows.problem;
-  const int level = rows.level, warps_a_row = 1 << level;
+/// LAYOUT_ID is a RowLayout. It is an int because all compilers mangle an int the same way.
+template <typename T, typename Op, int LAYOUT_ID>
+__global__ void __launch_bounds__(THREADS, RowLayout(LAYOUT_ID) == RowLayout::nested
+                                               ? 2
+                                               : ROWS_MIN_BLOCKS_PER_SM)
+    rows_kernel(const __grid_constant__ RowsParams params) {
+  using Acc = Partial<Op, T>;
+  __shared__ Tile<Acc, 1, WARPS> partials;
+  const Problem& problem = params.problem;
+  const int log2 = params.warps_per_row_log2, warps_per_row = 1 << log2;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  unsigned block = blockIdx.x, chunk = 0;
-  if (problem.chunks > 1) {
-    const auto chunks = static_cast<unsigned>(problem.chunks);
-    chunk = block % chunks;
-    block /= chunks;
+  unsigned block = blockIdx.x, split = 0;
+  if (problem.splits > 1) {
+    const auto splits = static_cast<unsigned>(problem.splits);
+    split = block % splits;
+    block /= splits;
   }
-  const int64_t first_row = int64_t{block} * (WARPS >> level);
+  const int64_t first_row = int64_t{block} * (WARPS >> log2);
 
   launch_dependent_grids();
   wait_on_dependent_grids();
-  Acc node = Op::template identity<Acc>();
-  int64_t row = first_row + (warp >> level);
+  Acc partial = Op::template identity<Acc>();
+  int64_t row = first_row + (warp >> log2);
   if (row < problem.output_count) {
-    const int64_t first_warp = int64_t{chunk} * warps_a_row + (warp & (warps_a_row - 1));
-    node = reduce_segments<T, Op, Lie(LIE_)>(problem, row, first_warp * rows.segments_a_warp,
-                                             rows.segments_a_warp);
+    const int64_t first_warp = int64_t{split} * warps_per_row + (warp & (warps_per_row - 1));
+    partial = reduce_tiles<T, Op, RowLayout(LAYOUT_ID)>(
+        problem, row, first_warp * params.tiles_per_warp, params.tiles_per_warp);
   }
   bool stores = lane == 0;
-  if (level > 0) {
-    if (lane == 0) nodes(0, warp) = node;
+  if (log2 > 0) {
+    if (lane == 0) partials(0, warp) = partial;
     __syncthreads();
     if (warp > 0) return;
-    node = lane < WARPS ? Acc(nodes(0, lane)) : Op::template identity<Acc>();
-    node = node_above_lanes<Op>(node, 1, warps_a_row);
-    row = first_row + (lane >> level);
-    stores = lane < WARPS && (lane & (warps_a_row - 1)) == 0;
+    partial = lane < WARPS ? Acc(partials(0, lane)) : Op::template identity<Acc>();
+    partial = warp_reduce<Op>(partial, 1, warps_per_row);
+    row = first_row + (lane >> log2);
+    stores = lane < WARPS && (lane & (warps_per_row - 1)) == 0;
   }
   if (stores && row < problem.output_count)
-    put_result(problem, row, chunk, Turn<T, Op>(problem).back(node));
+    store_result(problem, row, split, OrderTransform<T, Op>(problem).invert(partial));
 }
 
-struct LoneRows {
+struct TiledRowPerWarpParams {
   Problem problem;
-  int segments, rounds;
+  int tiles, rounds;
 };
 
-/// Rows of few segments, of whole vectors, a warp each, one after the other: the same with a third
-/// of the instructions before the first load, and a block an SM more.
+/// Aligned rows of few tiles, one warp per row. It does the same as rows_kernel with a third of the
+/// instructions before the first load, and fits one block more per SM.
 template <typename T, typename Op>
-__global__ void __launch_bounds__(THREADS, LONE_ROW_BLOCKS)
-    lone_rows_kernel(const __grid_constant__ LoneRows rows) {
-  const Problem& problem = rows.problem;
-  const int64_t first_row = int64_t{blockIdx.x} * WARPS * rows.rounds + threadIdx.x / 32;
+__global__ void __launch_bounds__(THREADS, TILED_ROW_PER_WARP_MIN_BLOCKS_PER_SM)
+    tiled_row_per_warp_kernel(const __grid_constant__ TiledRowPerWarpParams params) {
+  const Problem& problem = params.problem;
+  const int64_t first_row = int64_t{blockIdx.x} * WARPS * params.rounds + threadIdx.x / 32;
 
   launch_dependent_grids();
   wait_on_dependent_grids();
-  for (int round = 0; round < rows.rounds; ++round) {
+  for (int round = 0; round < params.rounds; ++round) {
     const int64_t row = first_row + round * WARPS;
     if (row >= problem.output_count) return;
-    const auto node = reduce_segments<T, Op, Lie::aligned>(problem, row, 0, rows.segments);
-    if (threadIdx.x % 32 == 0) put_result(problem, row, 0, Turn<T, Op>(problem).back(node));
-  }
-}
-
-/// Rows of a lane that are combined together, and rounds that a block lives for: of rows of fewer
-/// lanes than a warp, whose blocks end at once if there are not too few, and of others.
-constexpr int ROWS_A_LANE = 4, MAX_ROUNDS = 3, MAX_WARP_ROUNDS = 8;
-
-struct ShortRows {
-  Problem problem;
-  int lanes_a_row;  ///< a power of two from ROWS_A_LANE
-  int rounds;
-};
-
-/// VEC: elements a load. VECTORS: loads of a lane and a row.
-template <typename T, typename Op, int VEC, int VECTORS>
-__global__ void __launch_bounds__(THREADS, 3)
-    short_rows_kernel(const __grid_constant__ ShortRows short_rows) {
-  constexpr int LEVEL = std::bit_width(unsigned{VEC}) - 1;
-  constexpr int GROUPS = std::max(1, LOADS / (ROWS_A_LANE * VECTORS));
-  const Problem& problem = short_rows.problem;
-  const int lanes = short_rows.lanes_a_row, lane = threadIdx.x % lanes, step = 32 / lanes;
-  const int64_t warp = int64_t{blockIdx.x} * WARPS + threadIdx.x / 32;
-  const int64_t apart = VEC > 1 ? 1 : problem.reduced.stride[0][0];
-  const bool flat = problem.outputs.rank <= 1;
-  const Turn<T, Op> turn(problem);
-
-  launch_dependent_grids();
-  wait_on_dependent_grids();
-  for (int round = 0; round < short_rows.rounds; ++round) {
-    const int64_t first_row =
-        (warp * short_rows.rounds + round) * GROUPS * ROWS_A_LANE * step + threadIdx.x % 32 / lanes;
-    Loaded<T, VEC> loaded[GROUPS][ROWS_A_LANE][VECTORS];
-#pragma unroll
-    for (int r = 0; r < GROUPS * ROWS_A_LANE; ++r) {
-      const int64_t row = first_row + r * step;
-      if (row < problem.output_count) {
-        const T* const begin = static_cast<const T*>(problem.in) +
-                               (flat ? row * problem.outputs.stride[IN][0]
-                                     : call_offsets_at(problem.outputs, row).of[IN]);
-#pragma unroll
-        for (int j = 0; j < VECTORS; ++j) {
-          const int i = (j * lanes + lane) * VEC;
-          if (i < problem.count) {
-            loaded[r / ROWS_A_LANE][r % ROWS_A_LANE][j] = load_words<VEC>(begin + i * apart);
-          }
-        }
-      }
-    }
-#pragma unroll
-    for (int g = 0; g < GROUPS; ++g) {
-      Node<Op, T> nodes[VECTORS] = {};
-#pragma unroll
-      for (int j = 0; j < VECTORS; ++j) {
-        const bool exists = (j * lanes + lane) * VEC < problem.count;
-        Leaf<T> rows[ROWS_A_LANE];
-#pragma unroll
-        for (int r = 0; r < ROWS_A_LANE; ++r) {
-          Leaves<T, Op, VEC> leaves;
-          if (exists) leaves.begin_with(loaded[g][r][j].elements(), turn);
-          rows[r] = leaves.node();
-        }
-        nodes[j] = node_above_row<Op, T, LEVEL>(scatter_over_lanes<Op>(rows), lanes, ROWS_A_LANE);
-      }
-      const int64_t row = first_row + (g * ROWS_A_LANE + lane) * step;
-      if (lane < ROWS_A_LANE && row < problem.output_count) {
-        const Node<Op, T> identity = Op::template identity<Node<Op, T>>();
-        put_result(problem, row, 0, turn.back(Op::combine(identity, node_above<Op>(nodes))));
-      }
-    }
+    const auto partial = reduce_tiles<T, Op, RowLayout::aligned>(problem, row, 0, params.tiles);
+    if (threadIdx.x % 32 == 0)
+      store_result(problem, row, 0, OrderTransform<T, Op>(problem).invert(partial));
   }
 }
 
 namespace {
 
-/// One load of every lane for a row, or a few single elements. More nodes than these, which few
-/// rows have, take 2 us less as a segment: code that is cold to a second launch counts.
-constexpr int SHORT_COUNT = 256, SHORT_NODES = 64;
+/// Short rows: one vector per lane, or up to 8 single elements. Rows of more than
+/// SHORT_ROW_PARTIALS partials of an earlier pass are reduced as tiles, which takes 2 us less: the
+/// code of a second launch is not in the instruction cache yet, and this kernel has more of it.
+constexpr int SHORT_ROW_ELEMENTS = 256, SHORT_ROW_PARTIALS = 64;
 
-bool is_short(const Problem& problem) {
-  const int most = problem.chain == 1 ? SHORT_NODES : SHORT_COUNT;
-  return problem.count > 0 && problem.count <= most && problem.reduced.rank <= 1;
+bool is_short_row(const Problem& problem) {
+  const int max_count = problem.elements_per_partial == 1 ? SHORT_ROW_PARTIALS : SHORT_ROW_ELEMENTS;
+  return problem.count > 0 && problem.count <= max_count && problem.reduced.rank <= 1;
 }
 
 template <typename T>
-Lie lie_of(const Problem& problem) {
+RowLayout row_layout_of(const Problem& problem) {
   const OffsetCalculator<1>& loop = problem.reduced;
-  if (rows_are_vectors(problem, VECTOR_WIDTH<T>)) return Lie::aligned;
-  if (loop.rank == 1 && loop.stride[0][0] == 1) return Lie::shifted;
-  return nested_rows_are_vectors(problem, VECTOR_WIDTH<T>) ? Lie::nested : Lie::anywhere;
+  if (rows_are_vectors(problem, VECTOR_WIDTH<T>)) return RowLayout::aligned;
+  if (loop.rank == 1 && loop.stride[0][0] == 1) return RowLayout::unaligned;
+  return nested_rows_are_vectors(problem, VECTOR_WIDTH<T>) ? RowLayout::nested : RowLayout::strided;
 }
 
-struct Shape {
-  int warps_a_row, segments_a_warp;
-  int64_t chunks, blocks;
+struct RowThreadMap {
+  int warps_per_row, tiles_per_warp;
+  int64_t splits, blocks;
 };
 
-/// The shape that is done earliest, if blocks follow each other without a gap and the last ones are
-/// on the average half done when the others end; some that do not fit at once take a turn of their
-/// own. A row of five segments, say, goes to one warp where there are rows enough: eight warps
-/// would leave three idle.
-Shape shape_of(const Problem& problem, const Device& device) {
-  const int64_t segment = int64_t{LANES} * span_of(size_of(problem.in_dtype)) * problem.chain;
-  const int64_t segments = std::max<int64_t>(1, ceil_div(problem.count, segment));
-  const auto cut = [&](int segments_a_warp) {
-    const int64_t warps = ceil_div(segments, segments_a_warp);
-    const auto warps_a_row = static_cast<int>(std::min<int64_t>(WARPS, power_of_two_from(warps)));
-    const int64_t chunks = ceil_div(warps, warps_a_row);
-    return Shape{warps_a_row, segments_a_warp, chunks,
-                 chunks * ceil_div(problem.output_count, WARPS / warps_a_row)};
+/// The map with the lowest estimated time. Blocks follow each other without a gap; when there are
+/// more than fit at once, the last ones are half done on average when the others end, and they take
+/// at least two rounds. A row of five tiles, for example, goes to one warp if there are enough
+/// rows, because eight warps would leave three idle.
+RowThreadMap row_thread_map(const Problem& problem, const Device& device) {
+  const int64_t tile = int64_t{PARTIALS_PER_TILE} * tile_length_factor(size_of(problem.in_dtype)) *
+                       problem.elements_per_partial;
+  const int64_t tiles = std::max<int64_t>(1, ceil_div(problem.count, tile));
+  const auto map_for = [&](int tiles_per_warp) {
+    const int64_t warps = ceil_div(tiles, tiles_per_warp);
+    const auto warps_per_row = static_cast<int>(std::min<int64_t>(WARPS, next_power_of_two(warps)));
+    const int64_t splits = ceil_div(warps, warps_per_row);
+    return RowThreadMap{warps_per_row, tiles_per_warp, splits,
+                        splits * ceil_div(problem.output_count, WARPS / warps_per_row)};
   };
-  const auto cost = [&](const Shape& shape) {
-    const int at_once = shape.warps_a_row == 1 ? LONE_ROW_BLOCKS : ROW_BLOCKS_AT_ONCE;
-    const double blocks = static_cast<double>(shape.blocks) / device.sm_count;
-    const double waves = blocks / ROW_BLOCKS_AT_ONCE;
-    const double turns = blocks > at_once ? std::max(2.0, waves) + 0.45 : std::max(1.0, waves);
-    const double count = static_cast<double>(problem.count) / static_cast<double>(segment);
-    const double nodes = std::min(1.0, static_cast<double>(shape.chunks) / MANY_NODES);
-    return turns * std::min<double>(count, shape.segments_a_warp) +
-           (shape.chunks > 1 ? SECOND_LAUNCH + nodes : 0);
+  const auto cost = [&](const RowThreadMap& map) {
+    const int blocks_per_sm =
+        map.warps_per_row == 1 ? TILED_ROW_PER_WARP_MIN_BLOCKS_PER_SM : ROWS_MIN_BLOCKS_PER_SM;
+    const double blocks = static_cast<double>(map.blocks) / device.sm_count;
+    const double waves = blocks / ROWS_MIN_BLOCKS_PER_SM;
+    const double rounds =
+        blocks > blocks_per_sm ? std::max(2.0, waves) + 0.45 : std::max(1.0, waves);
+    const double row_tiles = static_cast<double>(problem.count) / static_cast<double>(tile);
+    const double partials_cost =
+        std::min(1.0, static_cast<double>(map.splits) / PARTIALS_PER_TILE_TIME);
+    return rounds * std::min<double>(row_tiles, map.tiles_per_warp) +
+           (map.splits > 1 ? SECOND_LAUNCH_TILES + partials_cost : 0);
   };
-  const int most = problem.chain == 1 ? MAX_NODE_SEGMENTS : MAX_SEGMENTS;
-  Shape best = cut(1);
-  for (int segments_a_warp = 2; segments_a_warp <= most; segments_a_warp *= 2) {
-    const Shape longer = cut(segments_a_warp);
+  const int max_tiles =
+      problem.elements_per_partial == 1 ? MAX_PARTIAL_TILES_PER_WARP : MAX_TILES_PER_WARP;
+  RowThreadMap best = map_for(1);
+  for (int tiles_per_warp = 2; tiles_per_warp <= max_tiles; tiles_per_warp *= 2) {
+    const RowThreadMap longer = map_for(tiles_per_warp);
     if (cost(longer) < cost(best)) best = longer;
   }
   return best;
 }
 
-struct RowsOf {
+struct RowsLauncher {
   static constexpr const char* NAME = "rows";
 
-  /// Half a segment and less is so little work that a second row pays for a block's start.
+  /// Half a tile or less is so little work that a second row per warp pays for the start of a
+  /// block.
   template <typename T, typename Op>
-  static void launch_lone(const Problem& problem, const Device& device, const Shape& shape) {
-    const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.sm_count * WARPS;
-    const bool is_half = 2 * problem.count <= int64_t{LANES} * span_of(sizeof(T)) * problem.chain;
-    const int rounds = is_half && problem.output_count >= 2 * enough ? 2 : 1;
-    launch(NAME, lone_rows_kernel<T, Op>,
-           {ceil_div(problem.output_count, WARPS * rounds), {THREADS}, 0, problem.launch_with_pdl}, device,
-           LoneRows{problem, shape.segments_a_warp, rounds});
+  static void launch_tiled_row_per_warp(const Problem& problem, const Device& device,
+                                        const RowThreadMap& map) {
+    const int64_t enough_rows = int64_t{SHORT_ROWS_BLOCKS_PER_SM} * device.sm_count * WARPS;
+    const bool half_tile =
+        2 * problem.count <=
+        int64_t{PARTIALS_PER_TILE} * tile_length_factor(sizeof(T)) * problem.elements_per_partial;
+    const int rounds = half_tile && problem.output_count >= 2 * enough_rows ? 2 : 1;
+    launch(NAME, tiled_row_per_warp_kernel<T, Op>,
+           {.blocks = ceil_div(problem.output_count, WARPS * rounds),
+            .threads = {THREADS},
+            .launch_with_pdl = problem.launch_with_pdl},
+           device, TiledRowPerWarpParams{problem, map.tiles_per_warp, rounds});
   }
 
-  template <typename T, typename Op, Lie LIE>
+  template <typename T, typename Op, RowLayout LAYOUT>
   static void launch_rows(const Problem& problem, const Device& device) {
-    const Shape shape = shape_of(problem, device);
-    if constexpr (LIE == Lie::aligned) {
-      if (shape.warps_a_row == 1 && shape.chunks == 1)
-        return launch_lone<T, Op>(problem, device, shape);
+    const RowThreadMap map = row_thread_map(problem, device);
+    if constexpr (LAYOUT == RowLayout::aligned) {
+      if (map.warps_per_row == 1 && map.splits == 1)
+        return launch_tiled_row_per_warp<T, Op>(problem, device, map);
     }
-    launch(NAME, rows_kernel<T, Op, int(LIE)>, {shape.blocks, {THREADS}, 0, problem.launch_with_pdl}, device,
-           Rows{problem, std::countr_zero(static_cast<unsigned>(shape.warps_a_row)),
-                shape.segments_a_warp});
+    launch(NAME, rows_kernel<T, Op, int(LAYOUT)>,
+           {.blocks = map.blocks, .threads = {THREADS}, .launch_with_pdl = problem.launch_with_pdl},
+           device,
+           RowsParams{problem, std::countr_zero(static_cast<unsigned>(map.warps_per_row)),
+                      map.tiles_per_warp});
   }
 
   template <typename T, typename Op, int VEC, int VECTORS>
-  static void launch_short(const Problem& problem, const Device& device) {
+  static void launch_short_rows(const Problem& problem, const Device& device) {
     const int lanes = static_cast<int>(
-        std::clamp<int64_t>(power_of_two_from(ceil_div(problem.count, VEC)), ROWS_A_LANE, 32));
-    const int64_t rows_a_round =
-        int64_t{WARPS} * std::max(ROWS_A_LANE, LOADS / VECTORS) * 32 / lanes;
-    const int64_t enough = int64_t{SHORT_ROW_BLOCKS} * device.sm_count * rows_a_round;
-    const int most = lanes < 32 ? MAX_ROUNDS : MAX_WARP_ROUNDS;
-    const int64_t rounds = std::clamp<int64_t>(problem.output_count / enough, 1, most);
+        std::clamp<int64_t>(next_power_of_two(ceil_div(problem.count, VEC)), ROWS_PER_LANE, 32));
+    const int64_t rows_per_round =
+        int64_t{WARPS} * std::max(ROWS_PER_LANE, LOADS_IN_FLIGHT / VECTORS) * 32 / lanes;
+    const int64_t enough_rows =
+        int64_t{SHORT_ROWS_BLOCKS_PER_SM} * device.sm_count * rows_per_round;
+    const int max_rounds = lanes < 32 ? MAX_SUBWARP_ROUNDS : MAX_WARP_ROUNDS;
+    const int64_t rounds = std::clamp<int64_t>(problem.output_count / enough_rows, 1, max_rounds);
     launch(NAME, short_rows_kernel<T, Op, VEC, VECTORS>,
-           {ceil_div(problem.output_count, rows_a_round * rounds), {THREADS}, 0, problem.launch_with_pdl},
-           device, ShortRows{problem, lanes, static_cast<int>(rounds)});
+           {.blocks = ceil_div(problem.output_count, rows_per_round * rounds),
+            .threads = {THREADS},
+            .launch_with_pdl = problem.launch_with_pdl},
+           device, ShortRowsParams{problem, lanes, static_cast<int>(rounds)});
   }
 
   template <typename T, typename Op>
-  static void run_short(const Problem& problem, const Device& device) {
-    constexpr int WIDTH = VECTOR_WIDTH<T>, MOST = std::max(1, SHORT_COUNT / (32 * WIDTH));
-    const bool wide = problem.count % WIDTH == 0 && rows_are_vectors(problem, WIDTH);
-    if (wide && problem.count <= 32 * WIDTH) return launch_short<T, Op, WIDTH, 1>(problem, device);
-    if (wide) return launch_short<T, Op, WIDTH, MOST>(problem, device);
-    return launch_short<T, Op, 1, SHORT_COUNT / 32>(problem, device);
+  static void run_short_rows(const Problem& problem, const Device& device) {
+    constexpr int VEC = VECTOR_WIDTH<T>, MAX_VECTORS = std::max(1, SHORT_ROW_ELEMENTS / (32 * VEC));
+    const bool wide = problem.count % VEC == 0 && rows_are_vectors(problem, VEC);
+    if (wide && problem.count <= 32 * VEC) return launch_short_rows<T, Op, VEC, 1>(problem, device);
+    if (wide) return launch_short_rows<T, Op, VEC, MAX_VECTORS>(problem, device);
+    return launch_short_rows<T, Op, 1, SHORT_ROW_ELEMENTS / 32>(problem, device);
   }
 
-  /// Runs the kernel of up to `vectors` vectors a lane, if there is one.
+  /// Launches the instance for `vectors` vectors per lane. Returns false if there is none.
   template <typename T, typename Op, int VECTORS>
-  static bool launch_brief(const Problem& problem, const Device& device, int64_t vectors) {
-    if constexpr (VECTORS > MOST_BRIEF<T>) {
+  static bool launch_row_per_warp(const Problem& problem, const Device& device, int64_t vectors) {
+    if constexpr (VECTORS > MAX_VECTORS_PER_LANE<T>) {
       return false;
     } else {
-      if (vectors > VECTORS) return launch_brief<T, Op, VECTORS + 1>(problem, device, vectors);
-      launch(NAME, brief_rows_kernel<T, Op, VECTORS>,
-             {ceil_div(problem.output_count, WARPS), {THREADS}, 0, problem.launch_with_pdl}, device,
-             BriefRows{problem});
+      if (vectors > VECTORS)
+        return launch_row_per_warp<T, Op, VECTORS + 1>(problem, device, vectors);
+      launch(NAME, row_per_warp_kernel<T, Op, VECTORS>,
+             {.blocks = ceil_div(problem.output_count, WARPS),
+              .threads = {THREADS},
+              .launch_with_pdl = problem.launch_with_pdl},
+             device, RowPerWarpParams{problem});
       return true;
     }
   }
 
-  /// Whether rows are so short that a kernel of their own has taken them.
+  /// Launches row_per_warp_kernel if it is the fastest for these rows; returns whether it did.
   template <typename T, typename Op>
-  static bool run_brief(const Problem& problem, const Device& device, Lie lie) {
-    constexpr int WIDTH = VECTOR_WIDTH<T>;
-    if constexpr (MOST_BRIEF<T> > 0) {
-      if (problem.count <= SHORT_COUNT || (lie != Lie::aligned && lie != Lie::shifted) ||
-          problem.outputs.rank != 1 || problem.outputs.stride[IN][0] < WIDTH) {
+  static bool run_row_per_warp(const Problem& problem, const Device& device, RowLayout layout) {
+    constexpr int VEC = VECTOR_WIDTH<T>;
+    if constexpr (MAX_VECTORS_PER_LANE<T> > 0) {
+      if (problem.count <= SHORT_ROW_ELEMENTS ||
+          (layout != RowLayout::aligned && layout != RowLayout::unaligned) ||
+          problem.outputs.rank != 1 || problem.outputs.stride[IN][0] < VEC) {
         return false;
       }
-      const int past = lie == Lie::shifted ? WIDTH - 1 : 0;  // of a row's first vector, at most
-      const int64_t vectors = ceil_div(problem.count + past, 32 * WIDTH);
-      const bool many = problem.output_count >= int64_t{MANY_ROWS} * device.sm_count;
-      if (lie == Lie::aligned && (vectors > MOST_ALIGNED || !many)) return false;
-      return launch_brief<T, Op, LEAST_BRIEF<T>>(problem, device, vectors);
+      const int misalignment =
+          // elements before a row in its first vector, at most
+          layout == RowLayout::unaligned ? VEC - 1 : 0;
+      const int64_t vectors = ceil_div(problem.count + misalignment, 32 * VEC);
+      const bool many = problem.output_count >= int64_t{MIN_ALIGNED_ROWS_PER_SM} * device.sm_count;
+      if (layout == RowLayout::aligned && (vectors > MAX_ALIGNED_VECTORS_PER_LANE || !many))
+        return false;
+      return launch_row_per_warp<T, Op, MIN_VECTORS_PER_LANE<T>>(problem, device, vectors);
     }
     return false;
   }
 
   template <typename T, typename Op>
   static void run(const Problem& problem, const Device& device) {
-    if (is_short(problem)) return run_short<T, Op>(problem, device);
-    const Lie lie = lie_of<T>(problem);
-    if (run_brief<T, Op>(problem, device, lie)) return;
-    switch (lie) {
-      case Lie::aligned:
-        return launch_rows<T, Op, Lie::aligned>(problem, device);
-      case Lie::shifted:
-        return launch_rows<T, Op, Lie::shifted>(problem, device);
-      case Lie::nested:
-        return launch_rows<T, Op, Lie::nested>(problem, device);
+    if (is_short_row(problem)) return run_short_rows<T, Op>(problem, device);
+    const RowLayout layout = row_layout_of<T>(problem);
+    if (run_row_per_warp<T, Op>(problem, device, layout)) return;
+    switch (layout) {
+      case RowLayout::aligned:
+        return launch_rows<T, Op, RowLayout::aligned>(problem, device);
+      case RowLayout::unaligned:
+        return launch_rows<T, Op, RowLayout::unaligned>(problem, device);
+      case RowLayout::nested:
+        return launch_rows<T, Op, RowLayout::nested>(problem, device);
       default:
-        return launch_rows<T, Op, Lie::anywhere>(problem, device);
+        return launch_rows<T, Op, RowLayout::strided>(problem, device);
     }
   }
 };
@@ -353,7 +328,7 @@ struct RowsOf {
 template <typename Op>
 void launch_rows(const Problem& problem, const Device& device) {
   with_element_type(problem.in_dtype, [&](auto tag) {
-    RowsOf::run<typename decltype(tag)::type, Op>(problem, device);
+    RowsLauncher::run<typename decltype(tag)::type, Op>(problem, device);
   });
 }
 

@@ -1,4 +1,4 @@
-// rows for extrema: a file of its own, so that none takes long to compile.
+// The instances of rows for maxima and minima, in a file of their own to shorten the build.
 #include "reduce/rows.h"
 
 namespace smem::reduce {

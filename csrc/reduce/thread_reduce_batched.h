@@ -1,6 +1,7 @@
-// How a thread of columns takes leaves element by element, wherever those lie: in batches of loads
-// that are under way together. A batch is rounds of a group of neighbouring leaves, or of several
-// groups where they have few.
+// The partials of one thread and column, for elements at any addresses. Loads are issued in batches
+// that are in flight together. A batch consists of rounds of one group of neighbouring thread
+// partials, or of several groups if each of them has few rounds. The order of additions is that of
+// the reduction tree (reduce/reduction_tree.h); the size of a batch does not affect it.
 #pragma once
 
 #include <bit>
@@ -11,93 +12,103 @@
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// What a block's start and a second launch cost, in the time of a batch.
-constexpr int COLUMN_RAMP = 2, COLUMN_SECOND_LAUNCH = 5;
+/// The cost model: the cost of starting a block and of a second launch, in units of the time of one
+/// batch. Measured on an H200.
+constexpr int BATCHED_RAMP_BATCHES = 2, BATCHED_SECOND_LAUNCH_BATCHES = 5;
 
 template <typename T, typename Op>
-class LeafBatches {
+class BatchedThreadReduce {
  public:
-  __device__ __forceinline__ LeafBatches(const Problem& problem, const T* column)
-      : problem_(problem), column_(column), turn_(problem) {}
+  __device__ __forceinline__ BatchedThreadReduce(const Problem& problem, const T* column)
+      : problem_(problem), column_(column), transform_(problem) {}
 
-  /// The node above `groups` groups of a segment's leaves from leaf `first` on; a power of two.
-  __device__ __forceinline__ Leaf<T> reduce(int64_t first, int groups,
-                                            Site site = Site::here()) const {
+  /// The partial above `groups` groups (a power of two) of thread partials of one tile, from thread
+  /// partial `first` on.
+  __device__ __forceinline__ ThreadPartial<T> reduce(int64_t first, int groups,
+                                                     Site site = Site::here()) const {
     const int64_t begin = first_element(problem_, first);
-    // As many as any leaf of the segment has: the same for all threads that share it.
-    const int rounds = rounds_of(problem_, problem_.count - (begin - first % LANES));
-    const int log_each = std::bit_width(static_cast<unsigned>(std::max(rounds, 1) - 1));
-    const int each =
-        1 << log_each;  // rounds that a group is given; more than there are add nothing
-    Counter<Op, Leaf<T>, GROUP_LEVELS> counter;
-    Leaf<T> leaves[GROUP], node{};
-    begin_leaves(leaves);
+    // The most rounds that any thread partial of the tile has. It is the same for all threads that
+    // share the tile.
+    const int rounds = rounds_of(problem_, problem_.count - (begin - first % PARTIALS_PER_TILE));
+    const int rounds_per_group_log2 =
+        std::bit_width(static_cast<unsigned>(std::max(rounds, 1) - 1));
+    const int rounds_per_group =
+        1 << rounds_per_group_log2;  // includes rounds that do not exist, which add nothing
+    BinaryCounter<Op, ThreadPartial<T>, MAX_GROUPS_LOG2> counter;
+    ThreadPartial<T> thread_partials[PARTIALS_PER_GROUP], partial{};
+    init_partials(thread_partials);
 #pragma unroll 1
-    for (int step = 0; step < groups * each; step += BATCH) {
-      Loaded<T, 1> loaded[BATCH][GROUP];
+    for (int step = 0; step < groups * rounds_per_group; step += BATCH) {
+      Loaded<T, 1> loaded[BATCH][PARTIALS_PER_GROUP];
 #pragma unroll
       for (int b = 0; b < BATCH; ++b) {
-        const int group = (step + b) >> log_each, round = (step + b) & (each - 1);
-        const int64_t i = begin + group * GROUP + round * LANES;
+        const int group = (step + b) >> rounds_per_group_log2,
+                  round = (step + b) & (rounds_per_group - 1);
+        const int64_t i = begin + group * PARTIALS_PER_GROUP + round * PARTIALS_PER_TILE;
         const bool exists = group < groups && round < rounds;
         const int64_t left = exists ? problem_.count - i : 0;
-        load_neighbours(loaded[b], i, static_cast<int>(std::clamp<int64_t>(left, 0, GROUP)), site);
+        load_group(loaded[b], i, static_cast<int>(std::clamp<int64_t>(left, 0, PARTIALS_PER_GROUP)),
+                   site);
       }
 #pragma unroll
       for (int b = 0; b < BATCH; ++b) {
-        const int group = (step + b) >> log_each, round = (step + b) & (each - 1);
+        const int group = (step + b) >> rounds_per_group_log2,
+                  round = (step + b) & (rounds_per_group - 1);
 #pragma unroll
-        for (int l = 0; l < GROUP; ++l) {
-          leaves[l] = Op::combine(leaves[l], turn_.leaf(loaded[b][l].elements(), 0));
+        for (int l = 0; l < PARTIALS_PER_GROUP; ++l) {
+          thread_partials[l] =
+              Op::combine(thread_partials[l], transform_.apply(loaded[b][l].elements(), 0));
         }
-        if (group < groups && round + 1 == each) {
-          node = counter.push(group, node_above<Op>(leaves));
-          begin_leaves(leaves);
+        if (group < groups && round + 1 == rounds_per_group) {
+          partial = counter.push(group, tree_reduce<Op>(thread_partials));
+          init_partials(thread_partials);
         }
       }
     }
-    return node;
+    return partial;
   }
 
  private:
-  static constexpr int BATCH =
-      std::clamp(BYTES_IN_FLIGHT / (GROUP * static_cast<int>(sizeof(T))), 1, MAX_BATCH);
+  static constexpr int BATCH = std::clamp(
+      BYTES_IN_FLIGHT / (PARTIALS_PER_GROUP * static_cast<int>(sizeof(T))), 1, MAX_BATCH);
 
-  __device__ __forceinline__ static void begin_leaves(Leaf<T> (&leaves)[GROUP]) {
+  __device__ __forceinline__ static void init_partials(
+      ThreadPartial<T> (&thread_partials)[PARTIALS_PER_GROUP]) {
 #pragma unroll
-    for (int l = 0; l < GROUP; ++l) leaves[l] = Op::template identity<Leaf<T>>();
+    for (int l = 0; l < PARTIALS_PER_GROUP; ++l)
+      thread_partials[l] = Op::template identity<ThreadPartial<T>>();
   }
 
-  /// Loads elements i, i + 1, ..., of which `left` exist.
-  __device__ __forceinline__ void load_neighbours(Loaded<T, 1> (&loaded)[GROUP], int64_t i,
-                                                  int left, Site site) const {
+  /// Loads elements i, i + 1, ...; `left` of them exist.
+  __device__ __forceinline__ void load_group(Loaded<T, 1> (&loaded)[PARTIALS_PER_GROUP], int64_t i,
+                                             int left, Site site) const {
     const int inner = problem_.reduced.rank - 1;
-    const int64_t step = inner >= 0 ? problem_.reduced.stride[IN][inner] : 0;
-    const T* from[GROUP];
-    find_neighbours(from, i, left, step);
-    if (left == GROUP) {
+    const int64_t inner_stride = inner >= 0 ? problem_.reduced.stride[IN][inner] : 0;
+    const T* from[PARTIALS_PER_GROUP];
+    find_group(from, i, left, inner_stride);
+    if (left == PARTIALS_PER_GROUP) {
 #pragma unroll
-      for (int l = 0; l < GROUP; ++l) loaded[l] = load_words<1>(from[l], site);
+      for (int l = 0; l < PARTIALS_PER_GROUP; ++l) loaded[l] = load_words<1>(from[l], site);
       return;
     }
 #pragma unroll
-    for (int l = 0; l < GROUP; ++l) {
-      loaded[l] = turn_.template identity<1>();
+    for (int l = 0; l < PARTIALS_PER_GROUP; ++l) {
+      loaded[l] = transform_.template identity<1>();
       if (l < left) loaded[l] = load_words<1>(from[l], site);
     }
   }
 
-  __device__ __forceinline__ void find_neighbours(const T* (&from)[GROUP], int64_t i, int left,
-                                                  int64_t step) const {
-    Run run{i * step, GROUP};
+  __device__ __forceinline__ void find_group(const T* (&from)[PARTIALS_PER_GROUP], int64_t i,
+                                             int left, int64_t inner_stride) const {
+    Run run{i * inner_stride, PARTIALS_PER_GROUP};
     if (problem_.reduced.rank > 1 && left > 0) run = call_run_at(problem_.reduced, i);
 #pragma unroll
-    for (int l = 0; l < GROUP; ++l) from[l] = column_ + run.offset + l * step;
+    for (int l = 0; l < PARTIALS_PER_GROUP; ++l) from[l] = column_ + run.offset + l * inner_stride;
     if (run.left >= left) return;
 #pragma unroll
-    for (int l = 1; l < GROUP; ++l) {
+    for (int l = 1; l < PARTIALS_PER_GROUP; ++l) {
       --run.left;
-      run.offset += step;
+      run.offset += inner_stride;
       if (run.left == 0 && l < left) run = call_run_at(problem_.reduced, i + l);
       from[l] = column_ + run.offset;
     }
@@ -105,25 +116,30 @@ class LeafBatches {
 
   const Problem& problem_;
   const T* column_;
-  Turn<T, Op> turn_;
+  OrderTransform<T, Op> transform_;
 };
 
-/// The shape whose blocks are done earliest, if waves of those that run at once follow each other.
-inline ColumnsShape batched_shape(const Problem& problem, const Device& device) {
-  const int64_t leaves = leaves_of(problem), threads = problem.output_count;
-  const int64_t rounds = std::min<int64_t>(problem.chain, ceil_div(problem.count, LANES));
-  const int64_t at_once = int64_t{COLUMN_BLOCKS_AT_ONCE} * device.sm_count;
-  const int64_t across = std::min<int64_t>(WIDEST, power_of_two_from(threads));
-  ColumnsShape best{};
-  int64_t least_cost = INT64_MAX;
-  for (int64_t mine = MAX_LEAVES; mine >= GROUP; mine /= 2) {
-    const ColumnsShape shape = cut_columns(threads, leaves, mine, across);
-    const int64_t batches = ceil_div(mine / GROUP * power_of_two_from(rounds), MAX_BATCH);
-    const int64_t cost = ceil_div(shape.blocks(), at_once) * (batches + COLUMN_RAMP) +
-                         (shape.chunks > 1 ? COLUMN_SECOND_LAUNCH : 0);
-    if (cost >= least_cost) continue;
-    least_cost = cost;
-    best = shape;
+/// The map whose blocks end earliest, if the blocks run in waves of as many as fit at once.
+inline ColumnThreadMap batched_thread_map(const Problem& problem, const Device& device) {
+  const int64_t thread_partials = partials_of(problem), threads = problem.output_count;
+  const int64_t rounds =
+      std::min<int64_t>(problem.elements_per_partial, ceil_div(problem.count, PARTIALS_PER_TILE));
+  const int64_t concurrent_blocks = int64_t{COLUMNS_MIN_BLOCKS_PER_SM} * device.sm_count;
+  const int64_t threads_x = std::min<int64_t>(MAX_THREADS_X, next_power_of_two(threads));
+  ColumnThreadMap best{};
+  int64_t lowest_cost = INT64_MAX;
+  for (int64_t partials_per_thread = MAX_PARTIALS_PER_THREAD;
+       partials_per_thread >= PARTIALS_PER_GROUP; partials_per_thread /= 2) {
+    const ColumnThreadMap map =
+        make_column_thread_map(threads, thread_partials, partials_per_thread, threads_x);
+    const int64_t batches =
+        ceil_div(partials_per_thread / PARTIALS_PER_GROUP * next_power_of_two(rounds), MAX_BATCH);
+    const int64_t cost =
+        ceil_div(map.blocks(), concurrent_blocks) * (batches + BATCHED_RAMP_BATCHES) +
+        (map.splits > 1 ? BATCHED_SECOND_LAUNCH_BATCHES : 0);
+    if (cost >= lowest_cost) continue;
+    lowest_cost = cost;
+    best = map;
   }
   return best;
 }

@@ -1,197 +1,219 @@
-// A warp reduces one segment of a row (reduce/reduction_tree.h).
+// A warp reduces one tile of a row (reduce/reduction_tree.h).
+//
+//   round 0   | lane 0: VEC elements | lane 1: VEC elements | ... | lane 31 |   256 elements
+//   round 1   | lane 0               | lane 1               | ... | lane 31 |   256 elements
+//     :                                                                         (8 rounds per tile)
+//
+// Every lane adds one or more vectors of each round to its thread partials, which it then combines
+// with those of the other lanes by shuffles. The order of additions is that of the reduction tree
+// for every RowLayout. LOADS_IN_FLIGHT may be tuned: it changes registers and speed, not the bits.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 
-#include "reduce/thread_reduce.h"
 #include "reduce/reduce.h"
+#include "reduce/thread_reduce.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// Loads of a thread that are under way before the first is needed. By Little's law an H200's
-/// SM hides its memory's latency with 26 to 40 KB in flight; with 768 threads these
-/// are 96 KB by 16-byte loads.
-constexpr int LOADS = 8;
+/// Loads per thread that are issued before the first one is needed. By Little's law an SM of an
+/// H200 hides the memory latency with 26 to 40 KB in flight; 768 threads with 8 loads of 16 bytes
+/// have 96 KB in flight.
+constexpr int LOADS_IN_FLIGHT = 8;
 
-/// How the elements of a row lie in memory.
-enum class Lie {
-  aligned,   ///< side by side, from a multiple of 16 bytes on
-  shifted,   ///< side by side, from anywhere on
-  nested,    ///< along several loops, the innermost in whole vectors of 16 bytes
-  anywhere,  ///< element by element
+/// How the elements of a row are laid out in memory, which decides how a warp loads them.
+enum class RowLayout {
+  aligned,    ///< contiguous, from a multiple of 16 bytes on: whole vectors
+  unaligned,  ///< contiguous, from any address on: whole vectors but for the first and the last
+  nested,     ///< several loops; the innermost one is contiguous and consists of whole vectors
+  strided,    ///< any strides: element by element
 };
 
-/// Elements before that in memory's vector.
+/// Elements between the 16-byte boundary before `element` and `element`.
 template <typename T>
 __device__ __forceinline__ int misalignment(const T* element) {
   return static_cast<int>(reinterpret_cast<uintptr_t>(element) % 16 / sizeof(T));
 }
 
-/// A round takes one element of every leaf: runs of VEC elements, lane after lane. Where VEC is
-/// wider than that needs (8-bit integers, in any order the same), it takes two.
-template <typename T, typename Op, Lie LIE>
-struct Segment {
-  static constexpr int VEC = LIE == Lie::anywhere ? 1 : VECTOR_WIDTH<T>;
-  static constexpr int VECTORS = VEC * 32 < LANES ? LANES / (VEC * 32) : 1;  ///< a thread, a round
-  static constexpr int ROUND = VECTORS * VEC * 32;
+/// In one round, every thread partial of the tile gets one element; lane l loads VEC neighbouring
+/// elements. A tile of 1-byte integers, for which every order gives the same bits, has two elements
+/// per thread partial and round.
+template <typename T, typename Op, RowLayout LAYOUT>
+struct TileReduce {
+  static constexpr int VEC = LAYOUT == RowLayout::strided ? 1 : VECTOR_WIDTH<T>;
+  static constexpr int VECTORS_PER_ROUND =
+      VEC * 32 < PARTIALS_PER_TILE ? PARTIALS_PER_TILE / (VEC * 32) : 1;  ///< per lane and round
+  static constexpr int ROUND_ELEMENTS = VECTORS_PER_ROUND * VEC * 32;
   static constexpr int LENGTH =
-      LANES * span_of(sizeof(T));  ///< elements of a segment over the chain's
-  static constexpr int BATCH = std::min(LENGTH * CHAIN / ROUND, std::max(1, LOADS / VECTORS));
-  static constexpr int LEVEL = std::bit_width(unsigned{VEC}) - 1;  ///< of a lane's node
+      PARTIALS_PER_TILE *
+      tile_length_factor(sizeof(T));  ///< elements of a tile over elements_per_partial
+  static constexpr int BATCH_ROUNDS = std::min(LENGTH * ELEMENTS_PER_PARTIAL / ROUND_ELEMENTS,
+                                               std::max(1, LOADS_IN_FLIGHT / VECTORS_PER_ROUND));
+  /// log2 of the thread partials per vector
+  static constexpr int LANE_LEVELS = std::bit_width(unsigned{VEC}) - 1;
 
-  using Slots = Leaves<T, Op, VEC>[VECTORS];
+  using Partials = ThreadPartials<T, Op, VEC>[VECTORS_PER_ROUND];
 
   const Problem& problem;
   const T* row;
-  Turn<T, Op> turn{problem};
+  OrderTransform<T, Op> transform{problem};
 
-  /// Of several loops: element i is at run + i * the innermost step, up to run_end.
-  const T* run = nullptr;
-  int64_t run_end = 0;
+  /// For nested and strided rows: element i is at inner_row + i * (innermost stride), for i <
+  /// inner_end.
+  const T* inner_row = nullptr;
+  int64_t inner_end = 0;
 
-  /// The node above the leaves of the segment from element `begin` on, the identity where there is
-  /// none. Called by a warp, for one segment after the other.
-  __device__ __forceinline__ Node<Op, T> reduce(int64_t begin, Site site = Site::here()) {
-    const int most = LENGTH * problem.chain;
+  /// The partial above the tile that begins at element `begin`, or the identity if there is no such
+  /// element. Called by a warp, for its tiles in ascending order.
+  __device__ __forceinline__ Partial<Op, T> reduce(int64_t begin, Site site = Site::here()) {
+    const int max_size = LENGTH * problem.elements_per_partial;
     const int64_t left = problem.count - begin;
-    if (left <= 0) return Op::template identity<Node<Op, T>>();
-    const int size = left < most ? static_cast<int>(left) : most;
+    if (left <= 0) return Op::template identity<Partial<Op, T>>();
+    const int size = left < max_size ? static_cast<int>(left) : max_size;
     const int lane = threadIdx.x % 32;
 
-    // Slot s of round r is element 256 r + s - shift: vectors begin where memory's do. The first
-    // `shift` slots of a round belong to the leaves at the end, one round before.
-    const int shift = LIE == Lie::shifted ? misalignment(row) : 0;
-    const int64_t first = begin - shift + lane * VEC;
-    Slots leaves;
-    if constexpr (LIE == Lie::aligned) {
-      if (size == LENGTH * CHAIN) {
-        add_all(leaves, first, site);
+    // Loads are aligned to 16 bytes: position p of round r holds element 256 r + p - misaligned_by.
+    // The first `misaligned_by` positions of a round therefore belong to the last thread partials,
+    // one round earlier.
+    const int misaligned_by = LAYOUT == RowLayout::unaligned ? misalignment(row) : 0;
+    const int64_t first = begin - misaligned_by + lane * VEC;
+    Partials thread_partials;
+    if constexpr (LAYOUT == RowLayout::aligned) {
+      if (size == LENGTH * ELEMENTS_PER_PARTIAL) {
+        add_full_tile(thread_partials, first, site);
       } else {
-        add_slots(leaves, first, 0, size, site);
+        add_positions(thread_partials, first, 0, size, site);
       }
-    } else if constexpr (LIE == Lie::shifted) {
-      add_slots(leaves, first, shift, shift + size, site);
+    } else if constexpr (LAYOUT == RowLayout::unaligned) {
+      add_positions(thread_partials, first, misaligned_by, misaligned_by + size, site);
     } else {
       int from = 0;
 #pragma unroll 1
-      for (; from + BATCH * ROUND <= size; from += BATCH * ROUND) {
-        add_found<true>(leaves, first + from, begin + size, site);
+      for (; from + BATCH_ROUNDS * ROUND_ELEMENTS <= size; from += BATCH_ROUNDS * ROUND_ELEMENTS) {
+        add_strided<true>(thread_partials, first + from, begin + size, site);
       }
-      if (from < size) add_found<false>(leaves, first + from, begin + size, site);
+      if (from < size) add_strided<false>(thread_partials, first + from, begin + size, site);
     }
-    Leaf<T> nodes[VECTORS] = {};
-    if constexpr (LIE == Lie::shifted) {
-      nodes_from(leaves, shift, nodes);
+    ThreadPartial<T> partials[VECTORS_PER_ROUND] = {};
+    if constexpr (LAYOUT == RowLayout::unaligned) {
+      reduce_unaligned(thread_partials, misaligned_by, partials);
     } else {
 #pragma unroll
-      for (int j = 0; j < VECTORS; ++j) nodes[j] = leaves[j].node();
+      for (int j = 0; j < VECTORS_PER_ROUND; ++j) partials[j] = thread_partials[j].reduce();
     }
-    const auto node = node_above_row<Op, T, LEVEL>(scatter_over_lanes<Op>(nodes), 32, VECTORS);
-    return node_above_lanes<Op>(node, 1, VECTORS);
+    const auto partial = warp_reduce_widening<Op, T, LANE_LEVELS>(warp_reduce_scatter<Op>(partials),
+                                                                  32, VECTORS_PER_ROUND);
+    return warp_reduce<Op>(partial, 1, VECTORS_PER_ROUND);
   }
 
  private:
   __device__ __forceinline__ const T* at(int64_t i) {
-    if constexpr (LIE == Lie::aligned || LIE == Lie::shifted) return row + i;
-    if (i >= run_end) begin_run(i);
-    return run + i * (LIE == Lie::nested ? 1 : step());
+    if constexpr (LAYOUT == RowLayout::aligned || LAYOUT == RowLayout::unaligned) return row + i;
+    if (i >= inner_end) find_inner_row(i);
+    return inner_row + i * (LAYOUT == RowLayout::nested ? 1 : inner_stride());
   }
 
-  __device__ __forceinline__ int64_t step() const {
+  __device__ __forceinline__ int64_t inner_stride() const {
     return problem.reduced.rank > 0 ? problem.reduced.stride[0][problem.reduced.rank - 1] : 0;
   }
 
-  /// Finds the run that element i lies in.
-  __device__ __forceinline__ void begin_run(int64_t i) {
+  /// Finds the innermost loop's iteration that holds element i.
+  __device__ __forceinline__ void find_inner_row(int64_t i) {
     const Run found = call_run_at(problem.reduced, i);
-    run = row + found.offset - i * step();
-    run_end = i + found.left;
+    inner_row = row + found.offset - i * inner_stride();
+    inner_end = i + found.left;
   }
 
   template <int ROUNDS>
-  __device__ __forceinline__ void add_rounds(Slots& leaves, int64_t first, Site site) {
-    Loaded<T, VEC> loaded[ROUNDS][VECTORS] = {};
+  __device__ __forceinline__ void add_rounds(Partials& thread_partials, int64_t first, Site site) {
+    Loaded<T, VEC> loaded[ROUNDS][VECTORS_PER_ROUND] = {};
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
-      for (int j = 0; j < VECTORS; ++j) {
-        loaded[r][j] = load_words<VEC>(at(first + r * ROUND + j * 32 * VEC), site);
+      for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
+        loaded[r][j] = load_words<VEC>(at(first + r * ROUND_ELEMENTS + j * 32 * VEC), site);
       }
     }
-    add_loaded(leaves, loaded);
+    add_loaded(thread_partials, loaded);
   }
 
   template <int ROUNDS>
-  __device__ __forceinline__ void add_loaded(Slots& leaves,
-                                             const Loaded<T, VEC> (&loaded)[ROUNDS][VECTORS]) {
+  __device__ __forceinline__ void add_loaded(
+      Partials& thread_partials, const Loaded<T, VEC> (&loaded)[ROUNDS][VECTORS_PER_ROUND]) {
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
-      for (int j = 0; j < VECTORS; ++j) leaves[j].add(loaded[r][j].elements(), turn);
+      for (int j = 0; j < VECTORS_PER_ROUND; ++j)
+        thread_partials[j].add(loaded[r][j].elements(), transform);
     }
   }
 
-  /// Adds a whole segment. Its rounds are counted by a constant: while leaves are nothing yet, they
-  /// hold no registers that loads could be under way to.
-  __device__ __forceinline__ void add_all(Slots& leaves, int64_t first, Site site) {
+  /// Adds a whole tile. The number of rounds is a compile-time constant, so nvcc can use the
+  /// registers of thread partials that do not exist yet for loads in flight.
+  __device__ __forceinline__ void add_full_tile(Partials& thread_partials, int64_t first,
+                                                Site site) {
 #pragma unroll
-    for (int round = 0; round < LENGTH * CHAIN / ROUND; round += BATCH) {
-      add_rounds<BATCH>(leaves, first + round * ROUND, site);
+    for (int round = 0; round < LENGTH * ELEMENTS_PER_PARTIAL / ROUND_ELEMENTS;
+         round += BATCH_ROUNDS) {
+      add_rounds<BATCH_ROUNDS>(thread_partials, first + round * ROUND_ELEMENTS, site);
     }
   }
 
-  /// Adds the elements in slots `begin` to before `end`. What they begin and end with may be no
-  /// whole vectors.
-  __device__ __forceinline__ void add_slots(Slots& leaves, int64_t first, int begin, int end,
-                                            Site site) {
-    const int slot = static_cast<int>(threadIdx.x) % 32 * VEC, whole = end / VEC * VEC;
-    constexpr bool ONCE = BATCH * ROUND == LENGTH * CHAIN;
-    for (int from = 0; from == 0 || (!ONCE && from < whole); from += BATCH * ROUND) {
-      add_vectors<BATCH>(leaves, first + from, begin - from - slot, whole - from - slot, site);
+  /// Adds the elements at positions `begin` to `end` - 1. The first and the last vector may be
+  /// partial.
+  __device__ __forceinline__ void add_positions(Partials& thread_partials, int64_t first, int begin,
+                                                int end, Site site) {
+    const int position = static_cast<int>(threadIdx.x) % 32 * VEC, full_end = end / VEC * VEC;
+    constexpr bool ONCE = BATCH_ROUNDS * ROUND_ELEMENTS == LENGTH * ELEMENTS_PER_PARTIAL;
+    for (int from = 0; from == 0 || (!ONCE && from < full_end);
+         from += BATCH_ROUNDS * ROUND_ELEMENTS) {
+      add_vectors<BATCH_ROUNDS>(thread_partials, first + from, begin - from - position,
+                                full_end - from - position, site);
     }
-    if (whole == end) return;
-    const int least = whole == 0 ? begin : 0;
+    if (full_end == end) return;
+    const int range_begin = full_end == 0 ? begin : 0;
 #pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-      if (j * 32 * VEC + slot == whole % ROUND) {
-        leaves[j].add_some(at(first + whole - slot), least, end - whole, turn, site);
+    for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
+      if (j * 32 * VEC + position == full_end % ROUND_ELEMENTS) {
+        thread_partials[j].add_range(at(first + full_end - position), range_begin, end - full_end,
+                                     transform, site);
       }
     }
   }
 
-  /// Adds ROUNDS rounds' vectors, or half as many where there are no more: the elements from
-  /// `begin` to before `end`, counted from the lane's first. All loads are under way at once, and
-  /// none is added on a condition.
+  /// Adds ROUNDS rounds of vectors, or half as many if the tile has no more: the elements `begin`
+  /// to `end` - 1, counted from the lane's first. All loads are in flight at once, and every
+  /// addition is unconditional.
   template <int ROUNDS>
-  __device__ __forceinline__ void add_vectors(Slots& leaves, int64_t first, int begin, int end,
-                                              Site site) {
+  __device__ __forceinline__ void add_vectors(Partials& thread_partials, int64_t first, int begin,
+                                              int end, Site site) {
     if constexpr (ROUNDS > 2) {
-      const int slot = static_cast<int>(threadIdx.x) % 32 * VEC;
-      if (end + slot <= ROUNDS / 2 * ROUND) {
-        return add_vectors<ROUNDS / 2>(leaves, first, begin, end, site);
+      const int position = static_cast<int>(threadIdx.x) % 32 * VEC;
+      if (end + position <= ROUNDS / 2 * ROUND_ELEMENTS) {
+        return add_vectors<ROUNDS / 2>(thread_partials, first, begin, end, site);
       }
     }
-    Loaded<T, VEC> loaded[ROUNDS][VECTORS];
+    Loaded<T, VEC> loaded[ROUNDS][VECTORS_PER_ROUND];
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
-      for (int j = 0; j < VECTORS; ++j) {
-        const int from = r * ROUND + j * 32 * VEC;
-        loaded[r][j] = turn.template identity<VEC>();
+      for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
+        const int from = r * ROUND_ELEMENTS + j * 32 * VEC;
+        loaded[r][j] = transform.template identity<VEC>();
         if (from >= begin && from < end) loaded[r][j] = load_words<VEC>(at(first + from), site);
       }
     }
-    if (LIE == Lie::shifted && begin > 0 && end > 0) {
+    if (LAYOUT == RowLayout::unaligned && begin > 0 && end > 0) {
       loaded[0][0] = load_from(at(first), begin, site);
     }
-    add_loaded(leaves, loaded);
+    add_loaded(thread_partials, loaded);
   }
 
   /// The elements from `begin` on of the vector at `from`; reads no others.
   __device__ __forceinline__ Loaded<T, VEC> load_from(const T* from, int begin, Site site) {
-    auto vector = turn.template identity<VEC>().elements();
+    auto vector = transform.template identity<VEC>().elements();
 #pragma unroll
     for (int v = 1; v < VEC; ++v) {
       if (v >= begin) vector.lane[v] = load(from + v, site);
@@ -199,21 +221,22 @@ struct Segment {
     return std::bit_cast<Loaded<T, VEC>>(vector);
   }
 
-  /// Adds BATCH rounds of vectors, up to element `end`, that are found one by one. WHOLE: all are
-  /// there.
+  /// Adds BATCH_ROUNDS rounds of vectors, up to element `end`, whose addresses are computed one by
+  /// one. WHOLE: all of them exist.
   template <bool WHOLE>
-  __device__ __forceinline__ void add_found(Slots& leaves, int64_t first, int64_t end, Site site) {
-    Loaded<T, VEC> loaded[BATCH][VECTORS] = {};
+  __device__ __forceinline__ void add_strided(Partials& thread_partials, int64_t first, int64_t end,
+                                              Site site) {
+    Loaded<T, VEC> loaded[BATCH_ROUNDS][VECTORS_PER_ROUND] = {};
 #pragma unroll
-    for (int r = 0; r < BATCH; ++r) {
+    for (int r = 0; r < BATCH_ROUNDS; ++r) {
 #pragma unroll
-      for (int j = 0; j < VECTORS; ++j) {
-        const int64_t i = first + r * ROUND + j * 32 * VEC;
-        loaded[r][j] = turn.template identity<VEC>();
+      for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
+        const int64_t i = first + r * ROUND_ELEMENTS + j * 32 * VEC;
+        loaded[r][j] = transform.template identity<VEC>();
         if (WHOLE || i < end) loaded[r][j] = load_words<VEC>(at(i), site);
       }
     }
-    add_loaded(leaves, loaded);
+    add_loaded(thread_partials, loaded);
   }
 };
 

@@ -58,8 +58,8 @@ reduce::Problem sum_problem(const float* in, float* out, int64_t count) {
   reduce::Problem problem{reduce::Operator::sum, DType::f32, DType::f32, in, out};
   problem.output_count = OUTPUTS;
   problem.count = count;
-  problem.chunks = 1;
-  problem.chain = 8;
+  problem.splits = 1;
+  problem.elements_per_partial = 8;
   problem.outputs = {1, {OUTPUTS}, {{count}, {1}}};
   problem.reduced = {1, {count}, {{1}}};
   return problem;
@@ -85,8 +85,8 @@ std::vector<Case> cases_of(const reduce::Kernel& kernel) {
   constexpr int64_t SHORT = 300, LONG = 5000;  // a warp and several, of those that share a row
   const std::string name = kernel.name;
   std::vector<Case> cases{{name + "/short", [&] { run_sum(kernel, SHORT); }}};
-  const bool at_once = kernel.chunks(sum_problem(nullptr, nullptr, LONG), HOST_DEVICE) == 1;
-  if (at_once) cases.push_back({name + "/long", [&] { run_sum(kernel, LONG); }});
+  const bool one_pass = kernel.splits(sum_problem(nullptr, nullptr, LONG), HOST_DEVICE) == 1;
+  if (one_pass) cases.push_back({name + "/long", [&] { run_sum(kernel, LONG); }});
   return cases;
 }
 

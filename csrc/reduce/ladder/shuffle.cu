@@ -1,19 +1,19 @@
-// shuffle: warps add their lanes' sums in registers, shared memory carries one sum a warp.
+// shuffle: a block sums its elements by warp shuffles.
 //
-// Over tree: __shfl_down_sync hands a register from lane to lane with no memory and no barrier.
-// Each warp folds its 32 sums in 5 steps, the first warp then folds the warps' sums: one barrier
-// instead of 8, and 8 shared-memory words instead of 256.
-#include "reduce/block.h"
+// A step after tree: __shfl_down_sync moves a register from lane to lane without memory and without
+// a barrier. Each warp adds its 32 partials in 5 steps, and the first warp then adds the partials
+// of the warps. That takes one barrier instead of 8, and 8 words of shared memory instead of 256.
+#include "reduce/output_split.h"
 #include "reduce/reduction_tree.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
 
-/// The sum over the warp, in lane 0: offsets 16, 8, 4, 2, 1.
+/// The sum over the warp, in lane 0. The offsets are 16, 8, 4, 2, 1.
 template <typename Acc>
 __device__ __forceinline__ Acc warp_sum(Acc sum) {
   for (unsigned offset = 16; offset > 0; offset /= 2) {
-    sum += __shfl_down_sync(ALL_LANES, sum, offset);
+    sum += __shfl_down_sync(FULL_WARP_MASK, sum, offset);
   }
   return sum;
 }
@@ -22,16 +22,16 @@ template <typename T>
 __global__ void __launch_bounds__(MAX_THREADS)
     shuffle_kernel(const __grid_constant__ Problem problem) {
   constexpr int MAX_WARPS = MAX_THREADS / 32;
-  __shared__ Tile<Accumulator<T>, 1, MAX_WARPS> sums;
-  const Block<T> block(problem);
+  __shared__ Tile<Accumulator<T>, 1, MAX_WARPS> partials;
+  const OutputSplit<T> split(problem);
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
 
-  const auto sum = warp_sum(block.thread_sum(problem));
-  if (lane == 0) sums(0, warp) = sum;
+  const auto sum = warp_sum(split.thread_sum(problem));
+  if (lane == 0) partials(0, warp) = sum;
   __syncthreads();
   if (warp > 0) return;
-  const auto total = warp_sum(lane < warps ? sums(0, lane) : Accumulator<T>(0));
-  if (lane == 0) block.store(problem, total);
+  const auto total = warp_sum(lane < warps ? partials(0, lane) : Accumulator<T>(0));
+  if (lane == 0) split.store(problem, total);
 }
 
 struct Shuffle {

@@ -1,10 +1,10 @@
-// tree: the threads' sums are added as a tree in shared memory.
+// tree: a block sums its elements by a tree in shared memory.
 //
-// The stride halves each round: thread t adds the sum of thread t + stride, for t < stride. The
-// active threads are neighbours, so that no bank is asked twice and whole warps fall idle; a
-// barrier separates the rounds, 8 of them for 256 threads. In the last five only one warp works,
-// and all wait for it.
-#include "reduce/block.h"
+// The stride halves in every round: thread t adds the partial of thread t + stride, for t < stride.
+// The active threads are neighbours, so there are no bank conflicts and whole warps become idle. A
+// barrier separates the rounds, 8 of them for 256 threads. In the last five rounds only one warp
+// adds, and all others wait.
+#include "reduce/output_split.h"
 
 namespace smem::reduce {
 inline namespace SMEM_BUILD {
@@ -12,16 +12,16 @@ inline namespace SMEM_BUILD {
 template <typename T>
 __global__ void __launch_bounds__(MAX_THREADS)
     tree_kernel(const __grid_constant__ Problem problem) {
-  __shared__ Tile<Accumulator<T>, 1, MAX_THREADS> sums;
-  const Block<T> block(problem);
+  __shared__ Tile<Accumulator<T>, 1, MAX_THREADS> partials;
+  const OutputSplit<T> split(problem);
   const unsigned thread = threadIdx.x;
 
-  sums(0, thread) = block.thread_sum(problem);
+  partials(0, thread) = split.thread_sum(problem);
   for (unsigned stride = blockDim.x / 2; stride > 0; stride /= 2) {
     __syncthreads();
-    if (thread < stride) sums(0, thread) += sums(0, thread + stride);
+    if (thread < stride) partials(0, thread) += partials(0, thread + stride);
   }
-  if (thread == 0) block.store(problem, sums(0, 0));
+  if (thread == 0) split.store(problem, partials(0, 0));
 }
 
 struct Tree {
