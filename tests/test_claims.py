@@ -79,7 +79,7 @@ def test_verdict_follows_from_the_parts(parts: list[Part], verdict: str) -> None
     text = claim.markdown(7)
     assert "## 7. Title" in text
     assert f"Verdict: **{verdict} here**." in text
-    assert ("Right is: c" in text) == (verdict == CORRECTED)
+    assert ("Correct: c" in text) == (verdict == CORRECTED)
 
 
 def test_tables_align_figures() -> None:
