@@ -67,8 +67,14 @@ bench: extension  ## time every op on this GPU beside torch: the whole picture
 	$(PY) -m torch_smem_gemm bench all $(ARGS)
 
 .PHONY: docs
-docs: extension  ## write README's tables and docs/*.md: from bench/results, and from docstrings
+docs: $(READY)  ## build the site of docs/ in site/; a warning is an error
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	$(PY) -m mkdocs build --strict
+
+.PHONY: documents
+documents: extension  ## write the figures of README and docs/: from bench/results, and from docstrings
 	$(PY) -m torch_smem_gemm bench report
+	PYTHONPATH=. $(PY) bench/pictures.py
 	PYTHONPATH=. $(PY) bench/claims.py
 	PYTHONPATH=. $(PY) bench/accuracy.py
 	PYTHONPATH=. $(PY) bench/worst_case.py
@@ -76,6 +82,7 @@ docs: extension  ## write README's tables and docs/*.md: from bench/results, and
 	PYTHONPATH=. $(PY) bench/invariance.py
 	PYTHONPATH=. $(PY) bench/occupancy.py
 	PYTHONPATH=. $(PY) docs/write_api.py
+	PYTHONPATH=. $(PY) docs/write_examples.py
 
 .PHONY: extension
 extension: $(READY)  ## compile what has changed
@@ -112,7 +119,7 @@ check-wheel: wheel  ## install that wheel beside torch alone, on every Python at
 
 .PHONY: clean
 clean:  ## remove all that was built; .venv stays
-	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	rm -f torch_smem_gemm/*.so torch_smem_gemm/_ptxas.json torch_smem_gemm/_sources.json
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 

@@ -73,14 +73,14 @@ def document(evidence: Evidence) -> str:
 def introduction(evidence: Evidence) -> str:
     """What this is, how it is made again, and where its figures come from."""
     sizes = ", ".join(f"{op} {' × '.join(map(str, size))}" for op, size in TRACED.items())
-    return f"""# What the texts say, and what is so
+    return f"""# What the texts say, and what is true
 
-The package grew out of teaching texts on shared memory in CUDA. Here are their statements. Each is
-held against what the kernels do when they are traced (`smem.trace` runs their source on the CPU),
-what Nsight Compute counted when they ran on a GPU ("ncu"), and how long they took there. A verdict
-is computed: it changes when the figures do.
+The package grew out of teaching texts on shared memory in CUDA. This page checks their statements.
+Each is compared with what the kernels do when they are traced (`smem.trace` runs their source on
+the CPU), with what Nsight Compute ("ncu") counted when they ran on a GPU, and with their times
+there. Verdicts are computed: they change when the figures change.
 
-To make it anew (the first two on a GPU, the last traces and needs none):
+These commands renew the page. The first two need a GPU; the last one only traces:
 
 ```
 python -m torch_smem_gemm bench all --json bench/results/{TIMES.name}
@@ -90,8 +90,8 @@ PYTHONPATH=. python bench/claims.py
 
 - Times: {_measured_on(evidence.ladder)}.
 - Counters: {_measured_on(evidence.counters)}.
-- Counted, traced and by ncu: {sizes}, in float32.
-- A pass (ncu's wavefront) is one turn of the 32 banks, a sector 32 bytes."""
+- Problems counted by the trace and by ncu: {sizes}, in float32.
+- A pass (ncu's wavefront) is one access of all 32 banks at once. A sector is 32 bytes."""
 
 
 def _measured_on(results: Mapping[str, Any]) -> str:

@@ -47,7 +47,7 @@ def table(found: Mapping[str, Any]) -> str:
     lines = [
         f"{measured_on(found)}, commit {found['versions']['commit']}.",
         "",
-        "| set | problems | geometric mean | median | worst | of |",
+        "| set | problems | geometric mean | median | worst | at |",
         "| --- | --: | --: | --: | --: | --- |",
     ]
     for name in dict.fromkeys(row["set"] for row in rows):

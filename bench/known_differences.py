@@ -40,12 +40,12 @@ def _float32_sum(kernel: str) -> Callable[[Mapping[str, Any]], bool]:
 
 
 _FITTED = (
-    "the passes of 16-byte cp.async where rows, outside or in shared memory, are not whole "
-    "128-byte lines apart, or of zeros beyond an edge: the trace's rule was fitted, not found"
+    "16-byte cp.async, where rows in global or shared memory are not whole 128-byte lines apart, "
+    "or where zeros are filled in beyond an edge: the trace uses a fitted rule for these passes"
 )
 _PADDED = (
-    "simt's stages have rows padded by 16 bytes, which its copies of 4 and of 16 bytes run across: "
-    "the trace's rule for their passes was fitted to other kernels' copies, not found"
+    "the rows of simt's stages are padded by 16 bytes, and its copies of 4 and of 16 bytes cross "
+    "them: the trace's rule for these passes was fitted to the copies of other kernels"
 )
 
 
@@ -53,44 +53,44 @@ def _conflicts(which: str) -> tuple[Reason, ...]:
     """l1tex's conflicts of shared loads or stores."""
     why = (
         "the H200's l1tex counter also counts collisions with the cache's own fills: a few, "
-        "different in every run, in kernels whose passes are exactly as many as traced"
+        "different in every run, in kernels whose number of passes equals the trace's"
     )
     return (Reason(why, lambda row: True, 0.1, f"shared {which} wavefronts"),)
 
 
 _UNROLLED = (
-    "nvcc unrolls the loop by 4: lanes with four trips left and lanes with fewer go different "
-    "ways, as two requests where the trace has one"
+    "nvcc unrolls the loop by 4: lanes with at least four trips left and lanes with fewer diverge, "
+    "so that ncu counts two requests and the trace one"
 )
 # Where the trace and ncu differ on the H200, by counter.
 REASONS: dict[str, tuple[Reason, ...]] = {
     "add": (
         Reason(
             "nvcc moves the last additions behind the test whether the thread's element is inside "
-            "C: threads outside do not make them",
+            "C: threads outside skip them",
             lambda row: _ragged_gemm(row) and row["dtype"] != "float64",
             0.35,
         ),
         Reason(
-            "where a chunk ends, nvcc makes float64's addition to the superchunk always and then "
-            "selects (DADD, FSEL); float32's is predicated",
+            "at the end of an accumulation interval nvcc always executes the addition of float64 "
+            "and then selects (DADD, FSEL); the addition of float32 is predicated",
             lambda row: _gemm(row) and row["dtype"] == "float64",
             0.3,
         ),
         Reason(
-            "nvcc moves the last addition behind `lane == 0`: 31 lanes do not make it",
+            "nvcc moves the last addition behind `lane == 0`: 31 lanes skip it",
             lambda row: row["op"] == "sum" and row["kernel"] == "shuffle",
             0.02,
         ),
         Reason(
-            "nvcc makes the first and the last addition of a binary counter of partials at every "
+            "nvcc executes the first and the last addition of a chain of partial sums in every "
             "tile, and then selects (DADD, FSEL)",
             _float32_sum("rows"),
             0.05,
         ),
         Reason(
-            "the same; beside it, what lies behind a column's end is added and then not selected, "
-            "and so is a partial's float32 sum where the float64 one is meant",
+            "as in `rows`; in addition, elements beyond a column's end are added and then not "
+            "selected, and so are float32 partial sums where the float64 result is used",
             _float32_sum("columns"),
             0.09,
         ),
@@ -99,7 +99,7 @@ REASONS: dict[str, tuple[Reason, ...]] = {
     "global load sectors": (
         Reason(_UNROLLED, _ragged_sum, 0.05),
         Reason(
-            "nvcc peels the loop's remainder off in front: lanes with one trip more are an "
+            "nvcc peels the loop's remainder off in front: lanes with one more trip are one "
             "iteration apart from the others",
             lambda row: row["kernel"] == "panel" and row["sizes"][-1] % 16 != 0,
             0.01,
@@ -107,8 +107,8 @@ REASONS: dict[str, tuple[Reason, ...]] = {
     ),
     "copy sectors": (
         Reason(
-            "ncu's own count of what 16-byte copies of ragged rows ask for is another in every "
-            "run, by up to 2%; the trace's is the least that was seen",
+            "ncu's count for 16-byte copies of ragged rows varies from run to run by up to 2%; the "
+            "trace's count is the smallest that was observed",
             _ragged_gemm,
             0.03,
         ),
@@ -121,8 +121,8 @@ REASONS: dict[str, tuple[Reason, ...]] = {
     "copy conflicts": (Reason(_PADDED, lambda row: row["kernel"] == "simt", 0.7),),
     "shared load bytes": (
         Reason(
-            "two-byte copies go through registers, by generic loads (LD) here: ncu adds their "
-            "bytes to shared memory's as well as to global memory's",
+            "two-byte copies go through registers, by generic loads (LD): ncu adds their bytes to "
+            "both shared and global memory",
             lambda row: row["kernel"] == "double_buffered" and row["dtype"] == "float16",
             0.15,
         ),

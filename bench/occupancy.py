@@ -37,19 +37,21 @@ PROBLEMS = (
     ("sum", (64, 16384), "float32"),
     ("sum", (64, 16384), "bfloat16"),
 )
-TEXT = """# How the kernels fit a multiprocessor
+TEXT = """# How the kernels fit an SM
 
-Written by `python bench/occupancy.py`, which needs no GPU: the launches and their traffic are those
-that `smem.trace` counts, registers are ptxas's for sm_90a, and blocks a multiprocessor follow by
-`torch_smem_gemm.analysis.occupancy`, which a test on the GPU holds against
-`cudaOccupancyMaxActiveBlocksPerMultiprocessor`. The floor is the longest of the least times that
-the problem's bytes take on an H200, and its arithmetic and the kernel's passes through shared
-memory on as many of its SMs as the launch has blocks.
-How near each kernel comes at full size is in [performance.md](performance.md).
+`python bench/occupancy.py` writes this page; it needs no GPU. `smem.trace` counts the launches and
+their traffic, and the registers are ptxas's for sm_90a. `torch_smem_gemm.analysis.occupancy`
+computes the blocks per SM; a test on the GPU compares it with
+`cudaOccupancyMaxActiveBlocksPerMultiprocessor`.
+
+The floor is a lower bound of the time on an H200. It is the longest of three times: of the
+problem's bytes in DRAM, of its arithmetic, and of the kernel's passes through shared memory. The
+last two assume as many SMs as the launch has blocks. [performance.md](performance.md) has the
+measured times at full size.
 """
 HEADS = (
-    *("kernel", ">threads", ">registers", ">shared memory", ">blocks", ">warps", "limited by"),
-    *(">floor, µs", "of"),
+    *("kernel", ">threads", ">registers", ">shared memory", ">blocks", ">warps", "occupancy limit"),
+    *(">floor, µs", "limited by"),
 )
 
 
@@ -113,7 +115,7 @@ def document(found: Mapping[str, Any]) -> str:
             cells = [
                 f"`{row['kernel']}`",
                 row["threads"],
-                row["registers"] or "of its tile",
+                row["registers"] or "depends on the tile",
                 f"{row['shared_bytes']:,}",
                 row["blocks"],
                 f"{row['percent']:.0f}%",

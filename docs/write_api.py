@@ -37,16 +37,16 @@ ELSEWHERE = ("__version__", "analysis")  # in the text below
 
 INTRODUCTION = """# API
 
-Written by `docs/write_api.py` from the docstrings: do not edit. The names stand in
-`torch_smem_gemm`, called `smem` here:
+`docs/write_api.py` writes this page from the docstrings; do not edit it. The names are in
+`torch_smem_gemm`, imported as `smem`:
 
 ```python
 import torch
 import torch_smem_gemm as smem
 ```
 
-`smem.__version__` is the version, as text. The same ops are `torch.ops.smem.*`, by which they stand
-in graphs, profiles and dispatch modes; called so, they take choices as integers."""
+`smem.__version__` is the version, as text. The ops are also `torch.ops.smem.*`, the names that
+graphs, profiles and dispatch modes show. Under these names they take choices as integers."""
 
 # The examples in the docstrings of ``analysis`` name its functions alone.
 ANALYSIS = """## smem.analysis

@@ -79,7 +79,7 @@ def test_verdict_follows_from_the_parts(parts: list[Part], verdict: str) -> None
     text = claim.markdown(7)
     assert "## 7. Title" in text
     assert f"Verdict: **{verdict} here**." in text
-    assert ("Right is: c" in text) == (verdict == CORRECTED)
+    assert ("Correct: c" in text) == (verdict == CORRECTED)
 
 
 def test_tables_align_figures() -> None:
@@ -319,8 +319,8 @@ def test_agreement_counts_what_differs() -> None:
     text = agreement({"rows": [row | {"counters": counters}]})
     assert "1 runs" in text
     assert "5 comparisons. In 1 both counts are 0" in text
-    assert "Of the other 4, 1 are equal" in text
-    assert "1 differ for a reason that is known, 1 for none" in text
-    assert "1 by more and unexplained" in text
+    assert "In 1 of the other 4 the counts are equal" in text
+    assert "1 differ for a known reason, 1 differ by at most 1% without one" in text
+    assert "and 1 differ by more without one" in text
     assert "| shuffles | 1 | gemm `tiled32` 200 × 136 × 100 float32 | 7 | 6 | not known |" in text
-    assert "threads outside do not make them" in text
+    assert "threads outside skip them" in text

@@ -14,7 +14,8 @@ from torch_smem_gemm.bench.telemetry import Range, Summary
 from torch_smem_gemm.cli import _report, main
 
 KINDS = {"torch": "peer", "compile": "peer", "copy": "bound"}
-MARKED = "before\n<!-- highlights:begin -->\nold\n<!-- highlights:end -->\nafter\n"
+MARKERS = [*(marker for marker, *_ in report.HIGHLIGHTS), "measured"]
+MARKED = "".join(f"before\n<!-- {m}:begin -->\nold\n<!-- {m}:end -->\nafter\n" for m in MARKERS)
 FAILED: dict[str, Any] = {"ms": None, "ms_p20": None, "ms_p80": None, "rate": None, "shares": {}}
 
 
@@ -130,9 +131,8 @@ def test_sets_are_apart_by_op_and_dtype() -> None:
 
 def test_performance_shows_every_problem() -> None:
     text = report.performance(found())
-    heads = (
-        "shape | ms | p20–p80 | host µs | graph ms | GFLOP/s | of its floor | × torch | × compile"
-    )
+    heads = "shape | ms | p20–p80 | host µs | graph ms | GFLOP/s | share of the floor"
+    heads += " | × torch | × compile"
     for line in (
         "Measured on: a GPU, driver 1, torch 2, torch_smem_gemm 3, 2026-01-02, commit abc.",
         "Command: `bench all`, 61 s.",
@@ -164,8 +164,8 @@ def test_what_was_not_recorded_or_finished_is_said() -> None:
     text = report.performance(found(ROWS[:3], telemetry=None, interrupted=True))
     assert "Clocks, power and temperature were not recorded." in text
     assert "It was interrupted" in text
-    assert "Beside it" not in report.performance(found(ROWS[:2]))
-    assert "No problems beside the ladders' were measured." in text
+    assert "The other columns" not in report.performance(found(ROWS[:2]))
+    assert "Only the ladders were measured." in text
     assert "No ladder was measured." in report.performance(found(ROWS[3:]))
 
 
@@ -196,8 +196,9 @@ def test_writes_between_the_markers_and_checks(
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     assert "old" not in text
-    assert "\n- **1.00 ×** the speed of the fastest peer: float32 products" in text
-    assert "(2 problems, 0.50 to 2.00)\n\nMeasured on: " in text
+    assert "\n**1.00 × the speed of the fastest peer** " in text
+    assert "(geometric mean of 2 square products; 0.50 to 2.00).\n" in text
+    assert "\nMeasured on: " in text
     shown = Path(performance).read_text()
     assert "| torch | 2 | 1,234 |" in shown
     assert "| gemm | squares | float32 |" in shown
@@ -207,13 +208,14 @@ def test_writes_between_the_markers_and_checks(
 
 
 def test_highlights_of_nothing() -> None:
-    assert report.highlights(found(ROWS[:3])).startswith("- Nothing was measured.\n")
+    figures = report.highlights(found(ROWS[:3]))
+    assert {figures[marker] for marker in MARKERS[:-1]} == {"Not measured."}
 
 
 def test_a_missing_marker_is_named(files: list[str]) -> None:
     readme = Path(files[3])
-    readme.write_text(MARKED.replace("<!-- highlights:end -->", ""))
-    with pytest.raises(SystemExit, match=r"README\.md: .*<!-- highlights:begin -->.*:end -->"):
+    readme.write_text(MARKED.replace("<!-- float32:end -->", ""))
+    with pytest.raises(SystemExit, match=r"README\.md: .*<!-- float32:begin -->.*:end -->"):
         main(["bench", "report", *files])
     assert not Path(files[5]).exists()
 

@@ -49,13 +49,13 @@ def agreement(results: Mapping[str, Any]) -> str:
         groups.setdefault((each.counter, why), []).append(each)
     text = (
         f"{len(rows)} runs (every kernel of every ladder, on whole and ragged sizes, in several "
-        f"dtypes) × {len(rows[0]['counters'])} counters are {len(pairs):,} comparisons. In "
-        f"{nothing:,} both counts are 0: the kernel does no such thing. Of the other "
-        f"{len(pairs) - nothing:,}, {len(pairs) - nothing - len(found):,} are equal to the last "
-        f"digit. Of the rest, {len(known)} differ for a reason that is known, {len(small)} for "
-        f"none that is known but by at most {TOLERANCE:.0%}, {open_} by more and unexplained."
+        f"dtypes) and {len(rows[0]['counters'])} counters give {len(pairs):,} comparisons. In "
+        f"{nothing:,} both counts are 0, because the kernel makes no such access. In "
+        f"{len(pairs) - nothing - len(found):,} of the other {len(pairs) - nothing:,} the counts "
+        f"are equal. {len(known)} differ for a known reason, {len(small)} differ by at most "
+        f"{TOLERANCE:.0%} without one, and {open_} differ by more without one."
     )
-    heads = ["counter", "runs that differ", "most: run", "trace", "ncu", "why"]
+    heads = ["counter", "runs that differ", "largest difference: run", "trace", "ncu", "reason"]
     lines = [
         (counter, len(group), *_worst(group), why)
         for (counter, why), group in sorted(groups.items())

@@ -57,8 +57,8 @@ class Claim:
 def _item(part: Part) -> str:
     if part.holds:
         return f"- True: {part.says}."
-    right = part.right if part.right and part.shown else "these figures do not say what is"
-    return f"- Not so: {part.says}. Right is: {right}."
+    right = part.right if part.right and part.shown else "these figures do not show it"
+    return f"- False: {part.says}. Correct: {right}."
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -38,8 +38,8 @@ def tiles_cut_reads(evidence: Evidence) -> Claim:
         near(read[name], analysis.gemm_reads(*sizes, tile)) for name, tile in tiles.items()
     )
     at_full = [analysis.gemm_reads(FULL, FULL, FULL, tile) for tile in (1, 32)]
-    heads = [f"GEMM {_cubed(sizes)}", "elements that threads read (trace)", "naive has times"]
-    heads += ["sectors asked for: trace", "ncu", "naive has times"]
+    heads = [f"GEMM {_cubed(sizes)}", "elements that threads read (trace)", "naive / this"]
+    heads += ["sectors requested: trace", "ncu", "naive / this"]
     rows = [
         (
             f"`{name}`",
@@ -52,15 +52,16 @@ def tiles_cut_reads(evidence: Evidence) -> Claim:
     ]
     return Claim(
         title="Tiles cut global reads",
-        says="The naive GEMM reads 2·M·N·K elements of global memory. Tiles in shared memory cut "
-        "that by TILE: for 4096³ and tiles of 32 from 137e9 to 4.3e9. The traffic falls as much.",
+        says="The naive GEMM reads 2·M·N·K elements of global memory. Tiles in shared memory "
+        "divide that by TILE: for 4096³ and tiles of 32, from 137e9 to 4.3e9. The traffic falls "
+        "equally.",
         parts=(
             Part(
                 "the naive kernel's threads read 2·M·N·K elements",
                 near(read["naive"], 2 * sizes[0] * sizes[1] * sizes[2]),
             ),
             Part(
-                "tiles of 16 and 32 make it 16 and 32 times less",
+                "tiles of 16 and 32 divide that by 16 and 32",
                 all(near(cut[name], tiles[name]) for name in ("tiled16", "tiled32")),
             ),
             Part(
@@ -68,13 +69,13 @@ def tiles_cut_reads(evidence: Evidence) -> Claim:
                 by_formula and near(at_full[0], 137e9) and near(at_full[1], 4.3e9),
             ),
             Part(
-                "the traffic falls by 16 and 32",
+                "the traffic falls by factors of 16 and 32",
                 all(asked[name].near(tiles[name]) for name in ("tiled16", "tiled32")),
                 f"by {listed([f'{asked[name].ncu:.0f}' for name in ('tiled16', 'tiled32')])}. "
-                "A warp's threads that read the same element of A read it once, and memory is "
-                f"asked for sectors of {SECTOR} bytes: the naive kernel asks for "
-                f"{read['naive'] * FLOAT / (sectors['naive'].ncu * SECTOR):.1f} times less than "
-                "its threads read",
+                "Threads of a warp that read the same element of A share one request, and "
+                f"requests are for sectors of {SECTOR} bytes. The naive kernel's threads read "
+                f"{read['naive'] * FLOAT / (sectors['naive'].ncu * SECTOR):.1f} times as many "
+                "bytes as its requests have",
                 near(sectors["naive"].trace, sectors["naive"].ncu),
             ),
         ),
@@ -113,8 +114,8 @@ def panel_reads(evidence: Evidence) -> Claim:
             Part(
                 "global reads are M·K + K·N",
                 counted.near(once),
-                "M·K·⌈N/16⌉ + K·N·⌈M/16⌉, because every block reads its own panels: as many as "
-                "the tiles of 16 that slide along K",
+                "M·K·⌈N/16⌉ + K·N·⌈M/16⌉, because every block reads its own panels. Tiles of 16 "
+                "that slide along K read the same number",
                 counted.near(right) and near(right, _elements(evidence, "tiled16")),
             ),
         ),
@@ -122,10 +123,10 @@ def panel_reads(evidence: Evidence) -> Claim:
         + "\n\nBoth panels take 2·16·K elements of shared memory, so for float32 on the "
         f"{evidence.gpu.name} K is at most {limits[0]:,}, or {limits[1]:,} after opting in. "
         f"At 4096 × 4096 × 1024 `panel` takes {ms['panel']:.2f} ms and `tiled16` "
-        f"{ms['tiled16']:.2f}: a multiprocessor then holds {held} of its blocks at a time, so that "
-        "nothing hides its loads, and a warp reads two rows of A's panel, in one bank where K is "
-        f"a multiple of 32 (at {_cubed((m, n, k))} {conflicts.trace:,} conflicts by the trace, "
-        f"{conflicts.ncu:,} by ncu).",
+        f"{ms['tiled16']:.2f} ms. There are two reasons. An SM has {held} resident block at a "
+        "time, so nothing hides its loads. A warp reads two rows of A's panel, which are in one "
+        f"bank if K is a multiple of 32 (at {_cubed((m, n, k))}, {conflicts.trace:,} conflicts by "
+        f"the trace and {conflicts.ncu:,} by ncu).",
     )
 
 
@@ -146,7 +147,7 @@ def wide_loads(evidence: Evidence) -> Claim:
         )
         for name in counters
     ]
-    heads = ["instructions of warps", "`tiled32`: trace", "ncu", "`vectorized`: trace", "ncu"]
+    heads = ["warp instructions", "`tiled32`: trace", "ncu", "`vectorized`: trace", "ncu"]
     ms = {name: evidence.ms(GEMM, name) for name in ("tiled32", "vectorized")}
     return Claim(
         title="float4 loads",
@@ -161,9 +162,9 @@ def wide_loads(evidence: Evidence) -> Claim:
             )
             for name in counters
         ),
-        figures=table([*heads, "times fewer"], rows)
-        + "\n\nBytes and tiles are the same; a thread now computes four neighbours of C. At "
-        f"4096³: {ms['tiled32']:.2f} ms become {ms['vectorized']:.2f}.",
+        figures=table([*heads, "ratio"], rows)
+        + "\n\nBytes and tiles are the same; a thread now computes four neighbouring elements of "
+        f"C. At 4096³ the time falls from {ms['tiled32']:.2f} ms to {ms['vectorized']:.2f} ms.",
     )
 
 
@@ -184,15 +185,15 @@ def coalescing(evidence: Evidence) -> Claim:
         (f"`{name}`", *sectors(name).cells("g"), *filled(name).cells(".1%"), f"{speed[name]:,.0f}")
         for name in speed
     ]
-    heads = ["transpose", "sectors a store: trace", "ncu", "of them filled: trace", "ncu", "GB/s"]
+    heads = ["transpose", "sectors per store: trace", "ncu", "filled: trace", "ncu", "GB/s"]
     return Claim(
         title="Coalescing",
         says="A transpose that reads rows and writes columns spoils its stores: a warp writes to "
-        "32 sectors and fills an eighth of each. By way of shared memory it writes whole sectors.",
+        "32 sectors and fills an eighth of each. Through shared memory it writes whole sectors.",
         parts=(
             Part("a warp's store touches 32 sectors", sectors("naive").near(32)),
             Part("it fills an eighth of them", filled("naive").near(1 / 8)),
-            Part("by way of shared memory all of them are full", filled("padded").near(1)),
+            Part("through shared memory all of them are full", filled("padded").near(1)),
             Part(
                 "that makes it faster",
                 speed["padded"] > 1.05 * speed["naive"],
@@ -200,8 +201,8 @@ def coalescing(evidence: Evidence) -> Claim:
             ),
         ),
         figures=table(heads, rows)
-        + f"\n\nEight times the sectors cost {speed['padded'] / speed['naive']:.1f} times the "
-        "time.",
+        + f"\n\nWith eight times the sectors the time is {speed['padded'] / speed['naive']:.1f} "
+        "times as long.",
     )
 
 
@@ -234,13 +235,13 @@ def intensity(evidence: Evidence) -> Claim:
     heads = ["GEMM", "FLOP/B (trace)", "A100's roofline, GFLOP/s", f"{gpu.name}'s roofline"]
     return Claim(
         title="Arithmetic intensity",
-        says="The naive GEMM makes 2 FLOP of 8 bytes, 0.25 FLOP/B, tiles of 16 make 4 FLOP/B. The "
-        "roofline then gives an A100 (1555 GB/s, 19.5 TFLOP/s) at most 389 GFLOP/s, 2% of its "
-        "peak, and 6220, 32%.",
+        says="The naive GEMM computes 2 FLOP per 8 bytes, 0.25 FLOP/B, and tiles of 16 give 4 "
+        "FLOP/B. The roofline then gives an A100 (1555 GB/s, 19.5 TFLOP/s) at most 389 GFLOP/s, 2% "
+        "of its peak, and 6220, 32%.",
         parts=(
             Part(
-                f"{listed([f'{flop:g}' for flop in expected.values()])} FLOP for each byte that "
-                "threads load, by the naive kernel and tiles of 16 and 32",
+                f"{listed([f'{flop:g}' for flop in expected.values()])} FLOP per byte that "
+                "threads load, for the naive kernel and for tiles of 16 and 32",
                 all(near(found[name], flop) for name, flop in expected.items()),
             ),
             Part(
@@ -251,14 +252,14 @@ def intensity(evidence: Evidence) -> Claim:
                 == ["2%", "32%"],
             ),
             Part(
-                f"so much is the most that the kernels can reach (on an {gpu.name} "
+                f"the kernels cannot be faster than that (on an {gpu.name}, "
                 f"{listed([f'{here[name].gflops:,.0f}' for name in ('naive', 'tiled16')])})",
                 all(reached[name] <= here[name].gflops for name in ("naive", "tiled16")),
                 f"`naive` reaches {reached['naive']:,.0f} GFLOP/s, "
                 f"{reached['naive'] / here['naive'].gflops:.1f} times its roofline. The roofline "
                 "counts bytes of DRAM, not of threads: the naive kernel's threads load "
-                f"{loaded:.1f} TB/s where DRAM gives {gpu.bandwidth_gbs / 1000:.1f}, so most of "
-                "it is read once for a whole warp, or comes from the caches",
+                f"{loaded:.1f} TB/s and DRAM delivers {gpu.bandwidth_gbs / 1000:.1f}, so most of "
+                "it is read once for a whole warp or comes from the caches",
                 loaded * 1000 > gpu.bandwidth_gbs,
             ),
         ),

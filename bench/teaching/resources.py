@@ -32,19 +32,20 @@ def occupancy(evidence: Evidence) -> Claim:
         for name, found in (("`tiled32`", tiles), ("256 threads", large))
     ]
     heads = ["block on an A100", "taken, B", "blocks by shared memory", "by warps"]
-    heads += ["SM's most", "threads", "occupancy"]
+    heads += ["by the SM's limit", "threads", "occupancy"]
     return Claim(
         title="Occupancy",
-        says="Two tiles of 32 × 32 floats are 8 KB a block, so that 164 / 8 = 20 blocks fit an "
-        "A100's multiprocessor by shared memory alone. With 32 KB and 256 threads 5 blocks fit: "
-        "1280 of 2048 threads, 62%.",
+        says="Two tiles of 32 × 32 floats are 8 KB per block, so that 164 / 8 = 20 blocks fit an "
+        "SM of an A100 by shared memory alone. With 32 KB and 256 threads 5 blocks fit: 1280 of "
+        "2048 threads, 62%.",
         parts=(
             Part(
                 f"20 blocks of {launch.shared_bytes // KIB} KB",
                 by_shared == 20,
-                f"{by_shared}, since {chip.shared_reserved // KIB} KiB is reserved for each block "
-                f"on top of what it asks for; and with {launch.threads:,} threads a block, as "
-                f"32 × 32 tiles have, {tiles.blocks}, by {' and '.join(tiles.limit)}",
+                f"{by_shared}, because {chip.shared_reserved // KIB} KiB is reserved for each "
+                f"block in addition to what it requests. With {launch.threads:,} threads per "
+                f"block, as 32 × 32 tiles have, {' and '.join(tiles.limit)} limit it to "
+                f"{tiles.blocks}",
                 chip.shared_reserved > 0,
             ),
             Part(
@@ -55,10 +56,10 @@ def occupancy(evidence: Evidence) -> Claim:
             ),
         ),
         figures=table(heads, rows)
-        + f"\n\nThe trace finds {launch.shared_bytes:,} B and {launch.threads:,} threads a block "
+        + f"\n\nThe trace finds {launch.shared_bytes:,} B and {launch.threads:,} threads per block "
         f"in `tiled32`. Before compute capability 8.0 nothing is reserved: "
         f"{before.shared_per_sm // launch.shared_bytes} such blocks fit a V100's shared memory. "
-        "On a GPU `tests/test_analysis_driver.py` holds this arithmetic against the driver's.",
+        "On a GPU `tests/test_analysis_driver.py` compares this arithmetic with the driver's.",
     )
 
 
@@ -67,19 +68,21 @@ def capacity(evidence: Evidence) -> Claim:
     rows = analysis.capacity_table()
     found = {chip: (row.sm_kib, row.block_kib) for row in rows for chip in row.chips}
     gpu = analysis.capability(evidence.gpu)
-    refused = re.search(r"with (\d+) bytes a block", evidence.timed(GEMM, "panel")["detail"])
+    refused = re.search(
+        r"with (\d+) bytes (?:a|per) block", evidence.timed(GEMM, "panel")["detail"]
+    )
     measured = ""
     if refused:
-        told = int(refused[1])
-        agrees = "as in the table" if told == gpu.shared_per_block else "not as in the table"
+        limit = int(refused[1])
+        agrees = "as in the table" if limit == gpu.shared_per_block else "not as in the table"
         measured = (
-            f"\n\nThe {evidence.gpu.name} itself allows a block {told:,} B, {told // KIB} KiB, "
-            f"{agrees}."
+            f"\n\nThe {evidence.gpu.name} itself reports {limit:,} B per block, {limit // KIB} "
+            f"KiB, {agrees}."
         )
     return Claim(
         title="Capacity",
-        says="A multiprocessor of P100 has 64 KB of shared memory, of which a block may have 48, "
-        "V100 96 and 96, A100 164 and 163.",
+        says="An SM of a P100 has 64 KB of shared memory, and a block may use 48; a V100 has 96 "
+        "and 96, an A100 164 and 163.",
         parts=tuple(
             Part(
                 f"{chip}: {sm} and {block}",
@@ -89,9 +92,9 @@ def capacity(evidence: Evidence) -> Claim:
             for chip, (sm, block) in TEXTS_CAPACITY.items()
         ),
         figures=table(
-            ["chips", "compute capability", "KiB an SM", "a block at most"],
+            ["chips", "compute capability", "KiB per SM", "KiB per block, at most"],
             [(", ".join(row.chips), row.capability, row.sm_kib, row.block_kib) for row in rows],
         )
-        + "\n\nAbove 48 KiB a kernel must opt in. From NVIDIA's documents, not counted; sources "
-        f"in `torch_smem_gemm/analysis/capabilities.py`.{measured}",
+        + "\n\nAbove 48 KiB a kernel must opt in. The table is from NVIDIA's documents; the "
+        f"sources are listed in `torch_smem_gemm/analysis/capabilities.py`.{measured}",
     )

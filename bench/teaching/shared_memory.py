@@ -34,8 +34,8 @@ def bank_conflicts(evidence: Evidence) -> Claim:
         )
         for kernel in speed
     ]
-    heads = ["transpose", "warps' reads of columns", "passes: trace", "ncu"]
-    heads += ["of these conflicts: trace", "ncu", "GB/s"]
+    heads = ["transpose", "reads of columns by warps", "passes: trace", "ncu"]
+    heads += ["passes from conflicts: trace", "ncu", "GB/s"]
     column, padded = (
         analysis.banks(analysis.tile_addresses(lambda lane: (lane, 0), pitch)).ways
         for pitch in (32, 33)
@@ -43,8 +43,8 @@ def bank_conflicts(evidence: Evidence) -> Claim:
     return Claim(
         title="Banks",
         says="The bank of a byte is (address / 4) mod 32. Lanes that read the same word are served "
-        "at once, n different words of one bank one after the other. Down a column of a tile 32 "
-        "wide that makes 32 passes; a pitch of 33 cures it.",
+        "at once; n different words of one bank are served one after the other. Reading a column "
+        "of a tile of width 32 takes 32 passes; with a pitch of 33 it takes one.",
         parts=(
             Part(
                 "a column read at pitch 32 takes 32 passes",
@@ -56,15 +56,15 @@ def bank_conflicts(evidence: Evidence) -> Claim:
                 f"{passes('padded').ncu:.2f} passes",
             ),
             Part(
-                "a broadcast is free (in the GEMM `tiled32_padded` every other load is one: all "
-                "loads take one pass)",
+                "a broadcast is free (in the GEMM `tiled32_padded` every other load is a "
+                "broadcast, and all loads take one pass)",
                 broadcasts.near(1),
-                f"{broadcasts.ncu:.2f} passes a load",
+                f"{broadcasts.ncu:.2f} passes per load",
             ),
             Part(
-                "the cure is worth having",
+                "padding makes the transpose faster",
                 speed["padded"] > 1.05 * speed["tiled"],
-                "it brings nothing",
+                "it does not",
             ),
         ),
         figures=table(heads, rows)
@@ -109,7 +109,7 @@ def gemm_padding(evidence: Evidence) -> Claim:
         )
         for kernel in kernels
     ]
-    heads = ["GEMM", "conflicts: trace", "ncu", "loads: trace", "ncu", "of them LDS.128"]
+    heads = ["GEMM", "conflicts: trace", "ncu", "loads: trace", "ncu", "LDS.128 loads"]
     heads += ["passes: trace", "ncu", "ms at 4096³"]
     four_rows = [
         analysis.banks(analysis.tile_addresses(lambda lane: (lane // 8, 0), pitch)).ways
@@ -121,29 +121,29 @@ def gemm_padding(evidence: Evidence) -> Claim:
     ).are(lambda share: share < 0.01)
     return Claim(
         title="Padding a GEMM's tiles",
-        says="Tiles of 32 × 33 instead of 32 × 32 free the tiled GEMM of its bank conflicts and "
+        says="Tiles of 32 × 33 instead of 32 × 32 remove the bank conflicts of the tiled GEMM and "
         "make it faster.",
         parts=(
             Part(
                 "padding removes conflicts",
                 removed,
-                "this GEMM has none. A warp is a row of C: it reads one word of A's tile (a "
-                "broadcast) and 32 neighbours of B's",
+                "this GEMM has none. A warp computes 32 elements of a row of C: it reads one word "
+                "of A's tile (a broadcast) and 32 neighbouring words of B's tile",
                 none_to_remove,
             ),
             Part(
                 "padding makes it faster",
                 ms["tiled32_padded"] < 0.98 * ms["tiled32"],
                 f"it takes {ms['tiled32_padded'] / ms['tiled32']:.2f} times as long. At an odd "
-                "pitch four neighbours do not lie on 16 bytes, so that nvcc cannot make one "
-                "LDS.128 of four loads",
+                "pitch four neighbours are not aligned to 16 bytes, so nvcc cannot merge four "
+                "loads into one LDS.128",
                 of("tiled32_padded", "load requests").ncu > of("tiled32", "load requests").ncu,
             ),
         ),
         figures=table(heads, rows)
-        + "\n\nThe shape of the warp decides. Where it covers four rows of C, as in `vectorized`, "
-        f"its read of A's tile is a {four_rows[0]}-way conflict at pitch 32 and "
-        f"{four_rows[1]}-way, that is none, at pitch 36: there padding is right.",
+        + "\n\nThe shape of the warp decides. If a warp covers four rows of C, as in `vectorized`, "
+        f"its read of A's tile has a {four_rows[0]}-way conflict at pitch 32 and a "
+        f"{four_rows[1]}-way access, without conflict, at pitch 36. Padding helps there.",
     )
 
 
@@ -172,19 +172,20 @@ def barriers(evidence: Evidence) -> Claim:
     rows += [row("sum", "tree", f"{rounds} rounds"), row("sum", "shuffle", "")]
     return Claim(
         title="Barriers",
-        says="The tiled GEMM needs two barriers a step along K: before reading what others stored "
-        "and before overwriting what others still read. Double buffering saves one of them. The "
-        "tree that sums 256 threads' values has a barrier each round, shuffles need one in all.",
+        says="The tiled GEMM needs two barriers per step along K: one before it reads what other "
+        "threads stored, and one before it overwrites what they still read. Double buffering "
+        "saves one of them. A tree over 256 threads has a barrier per round; shuffles need one "
+        "in total.",
         parts=(
             Part(
-                "two a step in the tiled GEMMs",
+                "two per step in the tiled GEMMs",
                 all(
                     wait("gemm", name, 2 * steps[name])
                     for name in ("tiled16", "tiled32", "register_tiled")
                 ),
             ),
             Part(
-                "one a step with double buffering",
+                "one per step with double buffering",
                 wait("gemm", "double_buffered", steps["double_buffered"]),
             ),
             Part(
@@ -193,13 +194,13 @@ def barriers(evidence: Evidence) -> Claim:
             ),
             Part("one with shuffles", wait("sum", "shuffle", 1)),
         ),
-        figures=table(["kernel", "", "barriers a block: trace", "ncu"], rows)
+        figures=table(["kernel", "", "barriers per block: trace", "ncu"], rows)
         + f"\n\nAt 4096³ `register_tiled` takes {evidence.ms(GEMM, 'register_tiled'):.2f} ms and "
         f"`double_buffered`, which also loads while it multiplies, "
         f"{evidence.ms(GEMM, 'double_buffered'):.2f}. For 2^28 floats `tree` takes "
         f"{evidence.ms(SUM, 'tree'):.3f} ms and `shuffle` {evidence.ms(SUM, 'shuffle'):.3f}, "
-        f"{share['tree']:.0%} and {share['shuffle']:.0%} of the bandwidth of reading: there is "
-        "little to gain.",
+        f"{share['tree']:.0%} and {share['shuffle']:.0%} of the read bandwidth, so there is little "
+        "to gain.",
     )
 
 
@@ -215,14 +216,14 @@ def register_tiles(evidence: Evidence) -> Claim:
     passes = {name: loads_of_fmas(evidence, name) for name in kernels}
     ms = {name: evidence.ms(GEMM, name) for name in kernels}
     products = {"tiled32": "1", "vectorized": "1 × 4", "register_tiled": "8 × 8"}
-    heads = ["GEMM", "of C a thread", "passes an FMA: trace", "ncu", "ms at 4096³"]
+    heads = ["GEMM", "elements of C per thread", "passes per FMA: trace", "ncu", "ms at 4096³"]
     return Claim(
         title="Register tiles",
         says="A thread that computes a block of C uses each value that it reads from shared memory "
-        "several times, so shared memory holds it back less.",
+        "several times, so shared memory limits it less.",
         parts=(
             Part(
-                "passes through the banks for each FMA of a warp fall with the block",
+                "passes through the banks per FMA of a warp fall as the block grows",
                 all(
                     (passes[more] / passes[less]).are(lambda ratio: ratio > 1.05)
                     for more, less in pairwise(kernels)
@@ -269,17 +270,17 @@ def shared_bandwidth(evidence: Evidence) -> Claim:
     ]
     return Claim(
         title="Bandwidth of shared memory",
-        says="Shared memory of an A100's multiprocessor delivers about 15 to 19 TB/s.",
+        says="The shared memory of one SM of an A100 delivers about 15 to 19 TB/s.",
         parts=(
             Part(
-                "one multiprocessor delivers so much",
+                "one SM delivers that",
                 int(one) in texts_say,
                 f"all {a100.sms} together do: 32 banks × 4 B × {a100.clock_ghz:g} GHz are "
-                f"{one:.2f} TB/s each, {together:.1f} TB/s in all",
+                f"{one:.2f} TB/s each, {together:.1f} TB/s in total",
                 int(together) in texts_say,
             ),
         ),
-        figures=f"The {gpu.name}'s {gpu.sms} multiprocessors have {gpu.shared_gbs / 1000:.1f} "
-        f"TB/s in all. Of these the GEMMs draw (ncu's passes of {PASS} B, scaled up to the timed "
-        "size):\n\n" + table(["GEMM at 4096³", "TB/s", "of all"], rows),
+        figures=f"The {gpu.name}'s {gpu.sms} SMs have {gpu.shared_gbs / 1000:.1f} TB/s in total. "
+        f"The GEMMs use this much of it (ncu's passes of {PASS} B, scaled up to the timed "
+        "size):\n\n" + table(["GEMM at 4096³", "TB/s", "share"], rows),
     )

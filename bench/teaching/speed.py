@@ -42,33 +42,35 @@ def tile_speedups(evidence: Evidence) -> Claim:
     heads = ["GEMM at 4096³", "texts, A100: ms", "GFLOP/s", "× naive"]
     heads += [f"{gpu.name}: ms", "GFLOP/s", "× naive"]
     return Claim(
-        title="What tiles bring in time",
+        title="Speed-up by tiles",
         says="At 4096³ on an A100 the naive kernel takes 2850 ms (48 GFLOP/s), tiles of 16 take "
-        "180 ms (760), tiles of 32 take 95 ms (1440): about as many times less as they read less.",
+        "180 ms (760), tiles of 32 take 95 ms (1440): the time falls about as much as the reads.",
         parts=(
             Part(
                 f"tiles of 16 make it {texts[0]:.1f} times as fast",
                 near(ours[0], texts[0], 0.25),
-                f"{ours[0]:.2f} times on this {gpu.name}. At most 1 of {beyond:.1f} reads of the "
-                "naive kernel's threads can have gone to DRAM at that speed (see Arithmetic "
-                "intensity): what tiles spare, broadcasts and caches had spared in good part",
+                f"{ours[0]:.2f} times on this {gpu.name}. At that speed at most 1 of {beyond:.1f} "
+                "reads of the naive kernel's threads can have gone to DRAM (see Arithmetic "
+                "intensity): broadcasts and caches had already avoided a large part of the reads "
+                "that tiles avoid",
                 beyond > 1.5,
             ),
             Part(
                 f"tiles of 32 make it {texts[1]:.1f} times as fast again",
                 near(ours[1], texts[1], 0.25),
-                f"{ours[1]:.2f} times. They make {passes['tiled16'].ncu:.2f} and "
-                f"{passes['tiled32'].ncu:.2f} passes through shared memory for each FMA of a warp, "
-                f"which keeps the banks busy {busy['tiled16']:.0%} and {busy['tiled32']:.0%} of "
-                "the time. To read global memory less helps little then",
+                f"{ours[1]:.2f} times. Both kernels are limited by shared memory: they need "
+                f"{passes['tiled16'].ncu:.2f} and {passes['tiled32'].ncu:.2f} passes per FMA of "
+                f"a warp, and the banks are busy {busy['tiled16']:.0%} and "
+                f"{busy['tiled32']:.0%} of the time. Fewer global reads then help little",
                 near(passes["tiled16"].ncu, passes["tiled32"].ncu, 0.1),
             ),
         ),
         figures=table(heads, rows)
-        + "\n\nThere was no A100 to repeat the texts' times on. Their naive kernel is "
-        f"{naive / TEXTS_GFLOPS['naive']:.0f} times slower than their own roofline for it "
-        f"({naive:.0f} GFLOP/s), which takes every read to come from DRAM. That would fit warps "
-        "that read down columns, a sector of 32 bytes for each float; ours read along rows.",
+        + "\n\nThe texts' times could not be repeated without an A100. Their naive kernel has 1/"
+        f"{naive / TEXTS_GFLOPS['naive']:.0f} of the speed of their own roofline for it "
+        f"({naive:.0f} GFLOP/s), which assumes that every read comes from DRAM. Warps that read "
+        "down columns, one sector of 32 bytes per float, would explain this; the kernels here "
+        "read along rows.",
         where=f"on an {gpu.name}",
     )
 
@@ -87,7 +89,7 @@ def share_of_peak(evidence: Evidence) -> Claim:
     share = {row["name"]: row["rate"] / peak for row in (best, torchs)}
     return Claim(
         title="80% of peak",
-        says="At the end of the road a GEMM kernel reaches 80% and more of the chip's peak.",
+        says="A fully optimised GEMM kernel reaches 80% and more of the chip's peak.",
         parts=(
             Part(
                 "a kernel of this ladder reaches 80%",
@@ -102,7 +104,7 @@ def share_of_peak(evidence: Evidence) -> Claim:
             ),
         ),
         figures=table(
-            ["GEMM at 4096³", "GFLOP/s", "of peak"],
+            ["GEMM at 4096³", "GFLOP/s", "share of peak"],
             [
                 (
                     f"`{row['name'] if row['kind'] == 'kernel' else row['summary']}`",
@@ -112,6 +114,6 @@ def share_of_peak(evidence: Evidence) -> Claim:
                 for row in rows
             ],
         )
-        + f"\n\nThe peak is {peak:,.0f} GFLOP/s: cores × 2 × clock, no tensor cores.",
+        + f"\n\nThe peak is {peak:,.0f} GFLOP/s: cores × 2 × clock, without tensor cores.",
         where=f"on an {evidence.gpu.name}, in float32",
     )

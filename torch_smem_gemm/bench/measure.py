@@ -35,17 +35,18 @@ HEAD_START_CYCLES = 100_000
 LONGEST_HEAD_START = 16 * HEAD_START_CYCLES
 
 METHOD = (
-    "ms: median, 20th and 80th percentile of rounds that run every candidate once, in an order"
-    " shuffled anew each round; candidates that take long take part in fewer rounds (at least"
-    f" {MIN_ROUNDS} of {MAX_ROUNDS}). Ratios are medians of the ratios taken round by round."
-    " Untimed warm-up first. On a GPU: CUDA events around each call, the L2 cache flushed before it"
-    " by reading a buffer of twice its size, which leaves nothing to be written back during the"
-    " call, and before that some 50 us of waiting, so that the host is ahead, or longer, and all of"
-    " it again, where it was not; on a CPU: wall-clock time, caches warm. graph_ms, of short calls:"
-    " a CUDA graph that calls once with each of the sets of inputs, too many for the L2 cache,"
-    " divided by their number. host_us: the host's time for one call, the GPU's not waited for."
-    " Random inputs; every result is checked against float64 before it is timed; TF32 off but where"
-    " the dtype says it. torch.compile without CUDA graphs, which would copy the inputs."
+    "Each round runs every candidate once, in a newly shuffled order; slow candidates take part in"
+    f" fewer rounds (at least {MIN_ROUNDS} of {MAX_ROUNDS}). ms is the median, with the 20th and"
+    " 80th percentiles. Ratios are medians of the ratios within rounds. Warm-up runs are not timed."
+    " On a GPU, CUDA events surround each call. Before it the L2 cache is flushed by reading a"
+    " buffer of twice its size, so that nothing is written back during the call. A wait of about 50"
+    " us before that lets the host get ahead of the GPU; if the host does not, the call is repeated"
+    " with a longer wait. On a CPU the times are wall-clock times with warm caches. graph_ms, for"
+    " short calls, is the time of a CUDA graph with one call for each set of inputs, too many for"
+    " the L2 cache, divided by their number. host_us is the host's time for one call, without"
+    " waiting for the GPU. Inputs are random, and every result is checked against float64 before it"
+    " is timed. TF32 is off unless the dtype is tf32. torch.compile runs without CUDA graphs, which"
+    " would copy the inputs."
 )
 
 

@@ -19,22 +19,23 @@ from torch_smem_gemm.bench.suite import LADDER
 
 NAMED_SHAPES = 3  # of those that one contender fails on for one reason
 
-# README's claims: op, set and dtype, and what to call them.
+# README's figures: marker, op, set, dtype, and what the problems are called.
 HIGHLIGHTS = (
-    ("gemm", "squares", "float32", "float32 products of squares, within a proven error bound"),
-    ("linear", "llm", "bfloat16", "bfloat16 layers of large models, batch invariant"),
-    ("transpose", "transpose", "float32", "float32 transposes"),
-    ("sum", "sum", "float32", "float32 sums"),
+    ("float32", "gemm", "squares", "float32", "square products"),
+    ("bfloat16", "linear", "llm", "bfloat16", "layers of large models"),
+    ("transposes", "transpose", "transpose", "float32", "float32 transposes"),
+    ("sums", "sum", "sum", "float32", "float32 sums"),
 )
 
 HOW_TO_READ = (
-    "How to read it: a line of a set is one problem, computed by the kernel that this package "
-    "chooses. × torch 2.00 says that it takes half of torch's time, 0.50 that it takes twice as "
-    "long; an empty cell was not measured. The floor is the time that the work would take at the "
-    "named ceiling, if nothing else took any, and the share is that part of the time taken: all "
-    "calls begin and end in some microseconds, so that short ones stay far from it. The floor of "
-    "float32 is that of FMAs: `fp16x3`, which computes it on tensor cores, takes less. WRONG is a "
-    "result further from float64's than the roundings that it may take explain: it has no time."
+    "How to read it: each line of a set is one problem, computed by the kernel that this package "
+    "chooses. × torch 2.00 means that it takes half of torch's time, and 0.50 that it takes twice "
+    "torch's time. An empty cell was not measured. The floor is the time that the work would take "
+    "at the named ceiling if nothing else took time, and the share is the floor divided by the "
+    "measured time. Every call has a fixed cost of some microseconds, so short calls are far from "
+    "their floor. The float32 floor assumes FMA units; `fp16x3` uses tensor cores and can take "
+    "less time than that floor. WRONG marks a result whose error exceeds what its roundings can "
+    "explain; it has no time."
 )
 
 
@@ -64,29 +65,33 @@ def write_or_check(document: Path, wanted: str, source: str, *, check: bool) -> 
 
 
 def readme(text: str, found: Mapping[str, Any]) -> str:
-    """README's ``text`` with the highlights of ``found``.
+    """README's ``text`` with the figures of ``found``, each between its markers.
 
     Raises:
         ValueError: a marker is missing.
     """
-    return between(text, "highlights", highlights(found))
+    for marker, figure in highlights(found).items():
+        text = between(text, marker, figure)
+    return text
 
 
-def highlights(found: Mapping[str, Any]) -> str:
-    """A line for each of ``HIGHLIGHTS`` that was measured, and what they were measured on."""
+def highlights(found: Mapping[str, Any]) -> dict[str, str]:
+    """A sentence for each of ``HIGHLIGHTS``, and what they were measured on, by marker."""
     by_key = {(each.op, each.set, each.dtype): each for each in summaries(found["rows"])}
-    lines = []
-    for op, of_set, dtype, what in HIGHLIGHTS:
+    figures = {}
+    for marker, op, of_set, dtype, what in HIGHLIGHTS:
         each = by_key.get((op, of_set, dtype))
-        if each and each.ratios:
-            mean = geometric_mean([ratio for ratio, _ in each.ratios])
-            (lowest, _), (highest, _) = each.ratios[0], each.ratios[-1]
-            lines.append(
-                f"- **{mean:.2f} ×** the speed of the fastest peer: {what} "
-                f"({len(each.ratios)} problems, {lowest:.2f} to {highest:.2f})"
-            )
+        if each is None or not each.ratios:
+            figures[marker] = "Not measured."
+            continue
+        mean = geometric_mean([ratio for ratio, _ in each.ratios])
+        (lowest, _), (highest, _) = each.ratios[0], each.ratios[-1]
+        figures[marker] = (
+            f"**{mean:.2f} × the speed of the fastest peer** "
+            f"(geometric mean of {len(each.ratios)} {what}; {lowest:.2f} to {highest:.2f})."
+        )
     machine = f"{found['device']}, torch {found['versions']['torch']}, {found['date'][:10]}"
-    return "\n".join([*(lines or ["- Nothing was measured."]), "", f"Measured on: {machine}."])
+    return figures | {"measured": f"Measured on: {machine}."}
 
 
 def performance(found: Mapping[str, Any]) -> str:
@@ -94,8 +99,8 @@ def performance(found: Mapping[str, Any]) -> str:
     rows = found["rows"]
     parts = [
         "# Performance",
-        "Written by `python -m torch_smem_gemm bench report`. All figures are from one run. "
-        "[occupancy.md](occupancy.md) has each kernel's occupancy and floor.",
+        "`python -m torch_smem_gemm bench report` writes this page; all figures are from one run. "
+        "[occupancy.md](occupancy.md) lists the occupancy and the floor of each kernel.",
         measured_on(found),
         _run(found),
         f"Method: {found['method']}",
@@ -177,9 +182,9 @@ def summary_table(rows: Sequence[Row]) -> str:
     """A line for each op, set and dtype."""
     found = summaries(rows)
     if not found:
-        return "No problems beside the ladders' were measured."
+        return "Only the ladders were measured."
     heads = ["op", "set", "dtype", ">problems", ">× fastest peer (geometric mean)"]
-    heads += [">lowest", "of", ">highest", "of", ">of its floor (median)"]
+    heads += [">lowest", "at", ">highest", "at", ">share of the floor (median)"]
     untimed = any(each.untimed for each in found)
     lines = []
     for each in found:
@@ -205,7 +210,7 @@ def set_table(members: Sequence[Sequence[Row]]) -> str:
     rows = [row for found in members for row in found]
     others = list(dict.fromkeys(row.name for row in rows if row.name != OURS))
     heads = ["shape", ">ms", ">p20–p80", ">host µs", ">graph ms", f">{rows[0].unit}"]
-    heads += [">of its floor", *(f">× {name}" for name in others)]
+    heads += [">share of the floor", *(f">× {name}" for name in others)]
     lines = []
     for found in members:
         by_name = {row.name: row for row in found}
@@ -255,25 +260,25 @@ def _run(found: Mapping[str, Any]) -> str:
     """The command, how long it took, and the GPU's state meanwhile."""
     text = f"Command: `{found['command']}`, {found['seconds']:,.0f} s."
     if found["interrupted"]:
-        text += " It was interrupted: what is missing here was not measured."
+        text += " It was interrupted, so some problems were not measured."
     state = found["telemetry"]
     if state is None:
         return f"{text}\nClocks, power and temperature were not recorded."
     names = {
-        "sm_mhz": ("multiprocessor clock", "MHz"),
+        "sm_mhz": ("SM clock", "MHz"),
         "memory_mhz": ("memory clock", "MHz"),
         "watts": ("power", "W"),
         "celsius": ("temperature", "°C"),
     }
-    told = []
+    parts = []
     for key, (name, unit) in names.items():
         if (value := state[key]) is not None:
             least, most = f"{value['min']:.0f}", f"{value['max']:.0f}"
             spread = "" if least == most else f" ({least}–{most})"
-            told.append(f"{name} {value['median']:.0f} {unit}{spread}")
+            parts.append(f"{name} {value['median']:.0f} {unit}{spread}")
     if (reasons := state["throttle_reasons"]) is not None:
-        told.append(f"clocks lowered by: {', '.join(reasons) or 'nothing'}")
-    return f"{text}\nThe GPU meanwhile, median (lowest–highest): {', '.join(told)}."
+        parts.append(f"clocks lowered by: {', '.join(reasons) or 'nothing'}")
+    return f"{text}\nThe GPU during the run, median (lowest–highest): {', '.join(parts)}."
 
 
 def _others(rows: Sequence[Row]) -> list[str]:
@@ -284,9 +289,9 @@ def _others(rows: Sequence[Row]) -> list[str]:
             found.setdefault(row.name, {}).setdefault(row.summary, {})[row.op] = None
     items = []
     for name, meanings in found.items():
-        told = "; ".join(f"{summary} ({', '.join(ops)})" for summary, ops in meanings.items())
-        items.append(f"- `{name}`: {_escaped(told)}")
-    return ["Beside it:", "\n".join(items)] if items else []
+        text = "; ".join(f"{summary} ({', '.join(ops)})" for summary, ops in meanings.items())
+        items.append(f"- `{name}`: {_escaped(text)}")
+    return ["The other columns:", "\n".join(items)] if items else []
 
 
 def _faults(members: Sequence[Sequence[Row]]) -> list[str]:
