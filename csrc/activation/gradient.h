@@ -7,7 +7,7 @@ namespace smem::activation {
 inline namespace SMEM_BUILD {
 
 /// dy times the derivative at z; ROUGHLY where the result is rounded to two bytes, by the same
-/// means as gemm::activate_roughly.
+/// means as gemm::activate_approximate.
 template <bool ROUGHLY, typename Acc>
 __device__ __forceinline__ Acc gradient(gemm::Activation activation, Acc dy, Acc z) {
   const auto power = [](Acc x) {

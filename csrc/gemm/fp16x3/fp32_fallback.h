@@ -34,7 +34,7 @@ __device__ __forceinline__ void compute_exact_lines(const Problem& problem, cons
                                        : col < end && part.b.mark[col] == EXACT;
   if (!__syncthreads_or(is_marked)) return;
 
-  Block<float> block(problem, static_cast<int>(problem.M), static_cast<int>(problem.N),
+  BlockTile<float> block(problem, static_cast<int>(problem.M), static_cast<int>(problem.N),
                      part.member);
   block.row0 = row0;
   block.col0 = col0;
@@ -44,11 +44,11 @@ __device__ __forceinline__ void compute_exact_lines(const Problem& problem, cons
   using Stages = typename Threads::Stage[2];
   auto* const stages = reinterpret_cast<Stages*>(shared);
   Threads tile;
-  multiply_by_two_stages(block, part.length, stages[0], stages[1], tile);
-  tile.for_each_run(block, [&](int64_t row, int64_t col, const auto& sums) {
+  mainloop_double_buffered(block, part.length, stages[0], stages[1], tile);
+  tile.for_each_vec(block, [&](int64_t row, int64_t col, const auto& sums) {
     if (row >= problem.M) return;
 #pragma unroll
-    for (int i = 0; i < Threads::GROUP; ++i) {
+    for (int i = 0; i < Threads::VEC; ++i) {
       if (col + i >= end) continue;
       if (part.a.mark[row] != EXACT && part.b.mark[col + i] != EXACT) continue;
       if (part.partials) {

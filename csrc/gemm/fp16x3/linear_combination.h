@@ -2,7 +2,7 @@
 // through a loop.
 #pragma once
 
-#include "gemm/block.h"
+#include "gemm/epilogue.h"
 
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "device/mma.h"
+#include "gemm/accumulator.h"
 #include "gemm/fp16x3/skinny_m_params.h"
 #include "gemm/fp16x3/linear_combination.h"
 
@@ -183,7 +184,7 @@ __device__ __forceinline__ void compute_exact_lines(const Arguments& args, unsig
     if (a.mark[row] != EXACT && b.mark[col] != EXACT) continue;
     Walk<const float> along_a{a.from + row * a.line_stride, a.stride};
     Walk<const float> along_b{b.from + col * b.line_stride, b.stride};
-    ChunkedSums<Accumulator<float>> sum;
+    SuperblockAccum<Accumulator<float>> sum;
     for_each_step<1>(of.length, sum, [&](int64_t) {
       const float of_a = along_a.next(), of_b = along_b.next();
       sum.add_product(to_accumulator(of_a), to_accumulator(of_b));
