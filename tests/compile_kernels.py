@@ -74,7 +74,7 @@ def link(name: str, objects: Sequence[Path]) -> Path:
 def runtime() -> dict[str, Path]:
     """The objects of csrc/cpu_emulator, and of the traced programs' common main."""
     compiler()
-    patterns = "cpu_emulator/*.cpp", "cpu_emulator/trace/*.cpp", "gemm/simt/*plan.cpp"
+    patterns = "cpu_emulator/*.cpp", "cpu_emulator/trace/*.cpp", "gemm/simt/heuristics.cpp"
     sources = [source for pattern in patterns for source in CSRC.glob(pattern)]
     with ThreadPoolExecutor(2) as pool:
         jobs = {
