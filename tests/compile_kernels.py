@@ -74,9 +74,9 @@ def link(name: str, objects: Sequence[Path]) -> Path:
 def runtime() -> dict[str, Path]:
     """The objects of csrc/cpu_emulator, and of the traced programs' common main."""
     compiler()
-    patterns = "cpu_emulator/*.cpp", "cpu_emulator/trace/*.cpp", "device/launch.cpp"
-    plans = "gemm/simt/heuristics.cpp", "gemm/simt/plan_cache.cpp"
-    sources = [source for pattern in (*patterns, *plans) for source in CSRC.glob(pattern)]
+    patterns = "cpu_emulator/*.cpp", "cpu_emulator/trace/*.cpp"
+    parts = "device/launch.cpp", "gemm/simt/heuristics.cpp"
+    sources = [source for pattern in (*patterns, *parts) for source in CSRC.glob(pattern)]
     with ThreadPoolExecutor(2) as pool:
         jobs = {
             source.stem: pool.submit(compile_object, source, name=f"runtime_{source.stem}")

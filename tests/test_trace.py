@@ -133,7 +133,7 @@ def test_report_says_what_ran() -> None:
 def test_lines_are_those_of_the_source() -> None:
     report = smem.trace("gemm", normal(16, 16), normal(16, 16), kernel="tiled16")
     lines = report.launches[0].lines
-    assert {line.file for line in lines} == {"gemm/ladder/tiled.cu", "gemm/block.h"}
+    assert {line.file for line in lines} == {"gemm/ladder/tiled.cu", "gemm/epilogue.h"}
     for line in lines:
         assert line.text
         assert line.line > 0

@@ -166,7 +166,7 @@ UNORDERED = {"race", "uninitialised"}  # some threads read before the store, oth
 TILED = ("gemm/ladder/tiled.cu", "gemm::tiled32")
 REGISTER_TILED = ("gemm/ladder/register_tiled.cu", "gemm::register_tiled")
 DOUBLE_BUFFERED = ("gemm/ladder/double_buffered.cu", "gemm::double_buffered")
-TWO_STAGES = "gemm/mainloop_double_buffered.h"
+MAINLOOP = "gemm/mainloop_double_buffered.h"
 MUTANTS = {
     "tiled32, first barrier": Mutant(*TILED, BARRIER, UNORDERED, "As(ty, k)"),
     "tiled32, second barrier": Mutant(*TILED, BARRIER, RACE, "As(ty, tx) =", nth=1),
@@ -176,10 +176,10 @@ MUTANTS = {
     "register_tiled, first barrier": Mutant(*REGISTER_TILED, BARRIER, UNORDERED, "As.at("),
     "register_tiled, second barrier": Mutant(*REGISTER_TILED, BARRIER, RACE, "next(As)", nth=1),
     "double_buffered, wait": Mutant(
-        *DOUBLE_BUFFERED, "wait_for_copies();", WAIT, "As.at(", header=TWO_STAGES
+        *DOUBLE_BUFFERED, "cp_async_wait_all();", WAIT, "As.at(", header=MAINLOOP
     ),
     "double_buffered, barrier": Mutant(
-        *DOUBLE_BUFFERED, BARRIER, UNORDERED, "As.at(", header=TWO_STAGES
+        *DOUBLE_BUFFERED, BARRIER, UNORDERED, "As.at(", header=MAINLOOP
     ),
     "transpose tiled, barrier": Mutant(
         "transpose/ladder/tiled.cu", "transpose::tiled", BARRIER, UNORDERED, "tile(tx, i)"
@@ -215,7 +215,7 @@ MUTANTS = {
         "if (!out.contains(row, col)) return;",
         BOUNDS,
         "out(row, col) =",
-        header="gemm/block.h",
+        header="gemm/epilogue.h",
     ),
     "naive, bounds": Mutant(
         "gemm/ladder/naive.cu",

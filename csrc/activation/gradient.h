@@ -7,7 +7,7 @@ namespace smem::activation {
 inline namespace SMEM_BUILD {
 
 /// dy times the derivative at z. APPROXIMATE: the result is rounded to two bytes, so it uses the
-/// same approximations as the forward pass (gemm/activation.h).
+/// same approximations as gemm::activate_approximate.
 template <bool APPROXIMATE, typename Acc>
 __device__ __forceinline__ Acc gradient(gemm::Activation activation, Acc dy, Acc z) {
   const auto power = [](Acc x) {

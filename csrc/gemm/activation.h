@@ -1,4 +1,4 @@
-// What is applied to z = alpha A B + beta C + bias, by the formulas of torch.nn.functional.
+// Activation functions of z = alpha A B + beta C + bias, by the formulas of torch.nn.functional.
 #pragma once
 
 #include "device/numeric_types.h"
@@ -7,12 +7,12 @@
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-/// z to activation(z), as exact as Acc is.
+/// activation(z), to the precision of Acc.
 template <typename Acc>
 __device__ __forceinline__ Acc activate(Activation activation, Acc z) {
   switch (activation) {
     case Activation::relu:
-      return z <= Acc(0) ? Acc(0) : z;  // a NaN stays one
+      return z <= Acc(0) ? Acc(0) : z;  // NaN stays NaN
     case Activation::gelu:
       return Acc(0.5) * z * (Acc(1) + erf(z * Acc(0.70710678118654752440)));
     case Activation::gelu_tanh: {
@@ -27,25 +27,26 @@ __device__ __forceinline__ Acc activate(Activation activation, Acc z) {
   }
 }
 
-/// The part of the normal distribution beyond |z|, to 1e-6 of it: bell = exp(-z^2 / 2) times a
-/// polynomial in t = 1 / (1 + 0.36 |z|), the form of Abramowitz and Stegun 7.1.26, fitted anew by
-/// least squares of the relative error, reweighted towards its maxima, over |z| to 14.
+/// The upper tail of the standard normal distribution beyond |z|, with a relative error of 1e-6. It
+/// is bell = exp(-z^2 / 2) times a polynomial in t = 1 / (1 + 0.36 |z|), the form of Abramowitz and
+/// Stegun 7.1.26. The coefficients come from a least-squares fit of the relative error over |z| up
+/// to 14, reweighted towards its maxima.
 template <typename Acc>
 __device__ __forceinline__ Acc normal_tail(Acc z, Acc bell) {
   const Acc t = approximate_reciprocal(fma(Acc(0.36), z <= Acc(0) ? -z : z, Acc(1)));
-  Acc sum = Acc(0.04705531);
+  Acc polynomial = Acc(0.04705531);
   for (const double coefficient :
        {-0.17976144, 0.18094972, 0.02655221, 0.13971823, 0.14177264, 0.14371303}) {
-    sum = fma(sum, t, Acc(coefficient));
+    polynomial = fma(polynomial, t, Acc(coefficient));
   }
-  return rounded_product(t * sum, bell);
+  return rounded_product(t * polynomial, bell);
 }
 
-/// The same where the result is rounded to two bytes: about 12 instructions of the GPU instead of
-/// 20 to 40, with errors below 2^-17. The logistic function also spares gelu_tanh the cancellation
-/// of 1 + tanh.
+/// activation(z) for a result that is rounded to two bytes: about 12 GPU instructions instead of 20
+/// to 40, with errors below 2^-17. gelu_tanh uses the logistic function, which avoids the
+/// cancellation in 1 + tanh.
 template <typename Acc>
-__device__ __forceinline__ Acc activate_roughly(Activation activation, Acc z) {
+__device__ __forceinline__ Acc activate_approximate(Activation activation, Acc z) {
   const auto logistic = [](Acc x) { return approximate_reciprocal(Acc(1) + approximate_exp(-x)); };
   switch (activation) {
     case Activation::gelu: {
@@ -63,7 +64,7 @@ __device__ __forceinline__ Acc activate_roughly(Activation activation, Acc z) {
   }
 }
 
-/// What a sum of T is where it is not rounded to T.
+/// The type of an accumulated result that is not rounded to a two-byte T.
 template <typename T>
 using Unrounded = std::conditional_t<sizeof(T) == 2, float, T>;
 

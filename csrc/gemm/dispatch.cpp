@@ -1,8 +1,9 @@
-// Which kernel `auto` runs, and what a kernel asked for by name requires.
+// Chooses the kernel for `auto`, and checks the requirements of a kernel named by the caller.
+#include "gemm/dispatch.h"
+
 #include <stdexcept>
 #include <string>
 
-#include "gemm/dispatch.h"
 #include "gemm/gemm.h"
 
 namespace smem::gemm {
@@ -80,17 +81,22 @@ std::vector<std::string> kernels_without_code(const KernelTable& table, const De
 }
 
 Choice choose(const Problem& problem, const Device& device) {
-  // A function of N and K alone: fp16x3 has other bits than the SIMT kernels. Torch | simt | fp16x3
-  // in us: 256^3 12 | 12 | 18, 512^3 18 | 23 | 22, 1024^3 64 | 76 | 35; with few columns
-  // 16 x 16 x 1048576 224 | 98 | 177; with a short K, where out is most of the work,
-  // 64 x 32768 x 64 14 | 15 | 41. Below these limits it gains at the largest M alone. Not even
-  // there with 64 columns and a long K: 8192 and 32,768 x 64 x 8192 208 | 223 | 231 and 754 | 842 |
-  // 845, 64 x 64 x 262,144 91 | 89 | 114.
-  constexpr int64_t FEWEST_COLUMNS = 64, SHORTEST_K = 128, SMALLEST_B = 1 << 17, LONG_K = 8192;
-  const bool is_wide =
-      problem.N > FEWEST_COLUMNS || (problem.N == FEWEST_COLUMNS && problem.K < LONG_K);
+  // fp16x3 gives other bits than the SIMT kernels, so this choice depends on N and K alone.
+  // Measured on an H200, in us, torch | simt | fp16x3:
+  //   256^3                12 |  12 |  18
+  //   512^3                18 |  23 |  22
+  //   1024^3               64 |  76 |  35
+  //   16 x 16 x 1048576   224 |  98 | 177   (few columns)
+  //   64 x 32768 x 64      14 |  15 |  41   (short K: storing out is most of the work)
+  //   8192 x 64 x 8192    208 | 223 | 231   (64 columns and a long K)
+  //   32768 x 64 x 8192   754 | 842 | 845
+  //   64 x 64 x 262144     91 |  89 | 114
+  // Below these limits fp16x3 is faster at the largest M only, and with 64 columns and a long K not
+  // even there.
+  constexpr int64_t MIN_N = 64, MIN_K = 128, MIN_B_ELEMENTS = 1 << 17, LONG_K = 8192;
+  const bool is_wide = problem.N > MIN_N || (problem.N == MIN_N && problem.K < LONG_K);
   if (problem.dtype == DType::f32 && problem.precision == Precision::fp32 && device.runs_sm90a() &&
-      is_wide && problem.K >= SHORTEST_K && problem.N * problem.K >= SMALLEST_B) {
+      is_wide && problem.K >= MIN_K && problem.N * problem.K >= MIN_B_ELEMENTS) {
     return {index_of(host_kernels(), "fp16x3"),
             "float32 by three float16 products on Hopper's tensor cores"};
   }
@@ -104,7 +110,7 @@ Choice choose(const Problem& problem, const Device& device) {
             (tf32 ? "tf32" : name_of(problem.dtype)) +
                 std::string(" on tensor cores, the same bits at every M")};
   }
-  // Its bits are those of all SIMT kernels, so it may choose its tile, and cut K, as M suits it.
+  // simt gives the bits of all SIMT kernels, so its tile and its split of K may depend on M.
   if (size_of(problem.dtype) >= 4 && device.code_capability >= 80) {
     return {index_of(host_kernels(), "simt"), std::string("IEEE ") + name_of(problem.dtype)};
   }
@@ -117,12 +123,12 @@ Choice choose(const Problem& problem, const Device& device) {
     return {index_of(host_kernels(), "vectorized"),
             "M or N fills at most a quarter of a tile of " + size};
   }
-  // Measured on an H200: 16 and 32 tiles of 128x128 are 2.5 and 1.1 times faster as smaller ones,
-  // 64 are 1.3 times slower.
+  // Measured on an H200 (132 SMs) against tiles of 128x128: with 16 and 32 of them, vectorized's
+  // smaller tiles are 2.5 and 1.1 times faster; with 64, they are 1.3 times slower.
   if (3 * tiles < device.sm_count) {
-    return {index_of(host_kernels(), "vectorized"),
-            "only " + std::to_string(tiles) + " tiles of " + size + " for " +
-                std::to_string(device.sm_count) + " SMs"};
+    return {index_of(host_kernels(), "vectorized"), "only " + std::to_string(tiles) + " tiles of " +
+                                                        size + " for " +
+                                                        std::to_string(device.sm_count) + " SMs"};
   }
   return {index_of(host_kernels(), "register_tiled"), std::to_string(tiles) + " tiles of " + size};
 }

@@ -1,4 +1,4 @@
-// Which kernel `auto` runs, and what a kernel asked for by name requires.
+// Chooses the kernel for `auto`, and checks the requirements of a kernel named by the caller.
 #pragma once
 
 #include <string>
@@ -9,17 +9,18 @@
 
 namespace smem::gemm {
 
-/// Throws, naming the limit, where the kernel cannot take the problem on that device.
+/// Throws an error that names the limit if the kernel cannot take the problem on that device.
 void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device);
 
-/// Names of the kernels in the table that this GPU could run, if the binary held their code for it.
+/// Names of the kernels that this GPU could run, but for which the binary holds no code.
 std::vector<std::string> kernels_without_code(const KernelTable& table, const Device& device);
 
-/// TORCH_CUDA_ARCH_LIST for a build that holds everything for this GPU: "9.0a".
+/// TORCH_CUDA_ARCH_LIST of a build with all kernels for this GPU: "9.0a", for example.
 std::string arch_list_for(const Device& device);
 
-/// What `auto` runs, and why. A pure function. SIMT kernels all give the same bits, and so do those
-/// on tensor cores: within a kind the choice may look at M, between the two it must not.
+/// The kernel that `auto` runs, and the reason. A pure function. All SIMT kernels give the same
+/// bits, and so do all tensor-core kernels: the choice within a kind may depend on M, but the
+/// choice between the two kinds must not.
 Choice choose(const Problem& problem, const Device& device);
 
 }  // namespace smem::gemm

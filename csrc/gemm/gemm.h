@@ -15,10 +15,10 @@ namespace smem::gemm {
 
 enum class Activation : int { none, relu, gelu, gelu_tanh, silu };
 
-/// The least that float32's products and sums keep. `fp32`: the error that docs/accuracy.md proves
-/// for every input, and on random data cuBLAS SGEMM's or less; `ieee`: each of them an IEEE fma;
-/// `tf32`: factors of 10 bits. What computes by fmas in Accumulator<T>, as every SIMT kernel does,
-/// keeps all three.
+/// The least precision of float32's products and sums. `fp32`: an error within the bound that
+/// docs/accuracy.md proves for every input, and on random data at most cuBLAS SGEMM's. `ieee`:
+/// every product and sum is an IEEE fma. `tf32`: factors are rounded to 10 bits of mantissa. A
+/// kernel that uses fma in Accumulator<T>, as every SIMT kernel does, satisfies all three.
 enum class Precision : int { fp32, ieee, tf32 };
 
 constexpr const char* name_of(Precision precision) {
@@ -26,10 +26,10 @@ constexpr const char* name_of(Precision precision) {
   return names[static_cast<int>(precision)];
 }
 
-/// The tensors of a problem, as the batch loop numbers them.
+/// The tensors of a problem, as indices into the batch's offsets.
 enum Tensor : int { A, B, C, OUT, TENSORS };
 
-/// A matrix of the problem: strides in elements, any value, zero to broadcast.
+/// A matrix of the problem. Strides are in elements and may have any value; zero broadcasts.
 struct Operand {
   const void* data = nullptr;
   int64_t row_stride = 0, col_stride = 0;
@@ -39,29 +39,29 @@ struct Problem {
   DType dtype;  ///< of A, B and bias
   int64_t M, N, K;
   Operand a, b;
-  Operand c;  ///< data is null where beta is 0: C is not read then
+  Operand c;  ///< data is null if beta is 0, so that C is not read
   const void* bias = nullptr;
   int64_t bias_stride = 0;
   Operand out;
-  /// Unless null: what the activation is applied to is stored here, in `dtype`, laid out as out.
+  /// If not null, receives the pre-activation, in `dtype` and in the layout of out.
   void* pre = nullptr;
   double alpha = 1, beta = 0;
   Activation activation = Activation::none;
   Precision precision = Precision::fp32;
-  DType out_dtype = dtype;    ///< or f32 where `dtype` is f16 or bf16: the sums, not rounded
-  DType c_dtype = dtype;      ///< or that of out
-  int variant = -1;           ///< of the kernel's variants; below 0 it chooses by itself
-  OffsetCalculator<TENSORS> batch;        ///< offsets of A, B, C and out over the batch dimensions
-  void* workspace = nullptr;  ///< the bytes the kernel asked for
+  DType out_dtype = dtype;          ///< or f32, not rounded, if `dtype` is f16 or bf16
+  DType c_dtype = dtype;            ///< or out_dtype
+  int variant = -1;                 ///< index in the kernel's variants; below 0 the kernel chooses
+  OffsetCalculator<TENSORS> batch;  ///< offsets of A, B, C and out over the batch dimensions
+  void* workspace = nullptr;        ///< as many bytes as the kernel's workspace_bytes returns
 };
 
-/// The GPUs whose tensor cores a kernel is written for. Without any it runs on all, and by
-/// cpu_emulator.
+/// The GPUs whose tensor cores a kernel needs. A kernel that needs none runs on all GPUs and on the
+/// CPU emulator.
 struct TensorCores {
-  int capability = 0;  ///< 10 * major + minor of the oldest that has them; 0: none needed
-  bool alone = false;  ///< and no newer one: code for sm_90a, say, runs on 9.0 only
+  int capability = 0;  ///< 10 * major + minor of the oldest GPU that has them; 0: none needed
+  bool alone = false;  ///< only this capability: code for sm_90a runs on 9.0 only
 
-  /// Whether they are there at this capability, be it of a GPU or of the code compiled for it.
+  /// Whether a GPU of this capability, or code compiled for it, has them.
   constexpr bool fit(int found) const { return alone ? found == capability : found >= capability; }
 };
 
@@ -73,27 +73,28 @@ constexpr unsigned dtypes(DType first, Others... others) {
 }
 constexpr unsigned FLOATS = dtypes(DType::f64, DType::f32, DType::f16, DType::bf16);
 
-/// A row of the kernel table. What needs tensor cores has no `launch` and `function` in the tables
-/// for the CPU.
+/// A row of the kernel table. Kernels for tensor cores have no `launch` and no `function` in the
+/// tables of the CPU builds.
 struct Kernel {
   const char* name;
   const char* summary;
-  const char* requires_;  ///< in words, for users
+  const char* requires_;  ///< requirements in words, for users
   void (*launch)(const Problem&, const Device&);
   /// The kernel's function for a dtype, for cudaFuncGetAttributes.
   const void* (*function)(DType);
-  const char* (*symbol)(DType);  ///< symbol_of that function; null where it is one of several
-  /// The largest K the kernel takes with this much shared memory a block; null where there is none.
+  const char* (*symbol)(DType);  ///< symbol_of that function; null if there are several
+  /// The largest K for this much shared memory per block; null if there is no limit.
   int64_t (*largest_k)(DType, size_t shared_bytes);
   unsigned dtypes = FLOATS;
   TensorCores tensor_cores = {};
-  Precision float32 = Precision::ieee;  ///< what it keeps of float32's products and sums
-  /// Device memory the kernel needs to work in; null where it needs none.
+  Precision float32 = Precision::ieee;  ///< the precision of its float32 products and sums
+  /// Bytes of device memory that the kernel needs as workspace; null if it needs none.
   size_t (*workspace_bytes)(const Problem&, const Device&) = nullptr;
-  /// Names of what it chooses among by itself, and its choice for a problem in words.
+  /// Names of the variants (tiles) among which the kernel chooses.
   const char* const* variants = nullptr;
   int variant_count = 0;
-  bool (*has_variant)(int variant, DType) = nullptr;  ///< null where it has each for all dtypes
+  bool (*has_variant)(int variant, DType) = nullptr;  ///< null if all dtypes have all variants
+  /// The kernel's choice for a problem, in words.
   std::string (*approach)(const Problem&, const Device&) = nullptr;
 
   bool takes(DType dtype) const { return (dtypes >> static_cast<int>(dtype) & 1) != 0; }
@@ -107,8 +108,8 @@ struct KernelTable {
   int count;
 };
 
-/// The tables of the three builds hold the same rows, in the order of the ladder. Without CUDA
-/// there is none for the device.
+/// The tables of the three builds hold the same rows, in the order of the ladder. A build without
+/// CUDA has no device table.
 KernelTable device_kernels();
 KernelTable host_kernels();
 KernelTable traced_kernels();

@@ -1,11 +1,10 @@
-// The same kernels and the same table, built for cpu_emulator.
+// All kernels but simt, and the kernel table, compiled for the CPU emulator.
 
-#pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
+#pragma GCC optimize("O1")  // reduces compile time: bench/NOTES.md
 
 #include <iterator>
 
 #include "gemm/fp16x3/fp16x3.cu"
-#include "gemm/sm90/wgmma.cu"
 #include "gemm/ladder/double_buffered.cu"
 #include "gemm/ladder/naive.cu"
 #include "gemm/ladder/panel.cu"
@@ -13,6 +12,7 @@
 #include "gemm/ladder/tensor_core.cu"
 #include "gemm/ladder/tiled.cu"
 #include "gemm/ladder/vectorized.cu"
+#include "gemm/sm90/wgmma.cu"
 
 namespace smem::gemm {
 

@@ -1,6 +1,7 @@
-// The rows of the kernel table, in the order of the ladder. A new kernel is a file in ladder/
-// (simt, wgmma and fp16x3 are in folders of their own, with their parts) and its name here, twice.
-// Those three end in _row, because simt and fp16x3 are namespaces and wgmma is an instruction.
+// The rows of the kernel table, in the order of the ladder. To add a kernel, write its file in
+// ladder/ and add its name in the two lists below. simt, wgmma and fp16x3 consist of several files
+// and have their own folders; their rows end in _row, because simt and fp16x3 are namespaces and
+// wgmma is an instruction.
 #pragma once
 
 #include "gemm/gemm.h"

@@ -1,4 +1,8 @@
-// Two stages of shared memory: the next step's tiles arrive by cp.async while this step multiplies.
+// The mainloop with two stages of shared memory: cp.async fills one while the other is multiplied.
+//
+//   step          0          1          2
+//   cp.async   load 1     load 2     load 3      into stage 1, 0, 1
+//   FMA        multiply 0 multiply 1 multiply 2  from stage 0, 1, 0
 #pragma once
 
 #include "device/cp_async.h"
@@ -7,60 +11,63 @@
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-/// Starts to copy an operand's pieces into a stage: stage(k, e) = X(e0 + e, k), zeros outside.
+/// Copies an operand's tiles into a stage by cp.async: stage(k, mn) = X(mn0 + mn, k), zeros outside
+/// X.
 template <typename T>
-struct AsyncLoader {
-  Order order;
-  Source<T> source;
+struct CpAsyncLoader {
+  CopyMode mode;
+  GlobalTileIterator<T> tiles;
 
-  __device__ __forceinline__ AsyncLoader(const Matrix<const T>& X, int64_t e0)
-      : order(order_of(X)) {
-    // A run along K would have to be one copy, but lies in the stage with a pitch between elements.
-    if (order == Order::runs_along_k) order = Order::elements_along_k;
-    source = order == Order::runs_along_e ? Source<T>::template start<RunsAlongE<T>>(X, e0)
-             : order == Order::elements_along_k
-                 ? Source<T>::template start<ElementsAlongK<T>>(X, e0)
-                 : Source<T>::template start<ElementsAlongE<T>>(X, e0);
+  __device__ __forceinline__ CpAsyncLoader(const Matrix<const T>& X, int64_t mn0)
+      : mode(copy_mode_of(X)) {
+    // A vector along k cannot be one copy, because its elements are a pitch apart in the stage.
+    if (mode == CopyMode::vec_along_k) mode = CopyMode::scalar_along_k;
+    using Tiles = GlobalTileIterator<T>;
+    tiles = mode == CopyMode::vec_along_mn     ? Tiles::template start<VecAlongMN<T>>(X, mn0)
+            : mode == CopyMode::scalar_along_k ? Tiles::template start<ScalarAlongK<T>>(X, mn0)
+                                               : Tiles::template start<ScalarAlongMN<T>>(X, mn0);
   }
 
+  /// Starts the copy of the next tile.
   __device__ __forceinline__ void next(typename ThreadTile<T>::Stage& stage,
                                        Site site = Site::here()) {
     constexpr int W = VECTOR_WIDTH<T>;
-    const auto copy_element = [&](int k, int e, const T* from, int inside) {
-      cp_async<1>(stage.at(k, e, site), from, inside, site);
+    const auto copy_element = [&](int k, int mn, const T* from, int num_valid) {
+      cp_async<1>(stage.at(k, mn, site), from, num_valid, site);
     };
-    if (order == Order::runs_along_e) {
-      source.template next<RunsAlongE<T>>([&](int k, int e, const T* from, int inside) {
-        cp_async<W>(stage.at(k, e, site), from, inside, site);
+    if (mode == CopyMode::vec_along_mn) {
+      tiles.template next<VecAlongMN<T>>([&](int k, int mn, const T* from, int num_valid) {
+        cp_async<W>(stage.at(k, mn, site), from, num_valid, site);
       });
-    } else if (order == Order::elements_along_k) {
-      source.template next<ElementsAlongK<T>>(copy_element);
+    } else if (mode == CopyMode::scalar_along_k) {
+      tiles.template next<ScalarAlongK<T>>(copy_element);
     } else {
-      source.template next<ElementsAlongE<T>>(copy_element);
+      tiles.template next<ScalarAlongMN<T>>(copy_element);
     }
   }
 };
 
-/// Adds the products of the block's rows of A and columns of B. One barrier a step says both that
-/// the stage to read has landed and that the stage to overwrite is no longer read.
+/// Accumulates the products of the block's rows of A and columns of B into `tile`. One barrier per
+/// step is enough: after it, the copies into the stage to read have landed for all threads, and all
+/// threads have finished reading the stage to overwrite.
 template <typename T>
-__device__ __forceinline__ void multiply_by_two_stages(const Block<T>& block, int64_t K,
-                                                       typename ThreadTile<T>::Stage (&As)[2],
-                                                       typename ThreadTile<T>::Stage (&Bs)[2],
-                                                       ThreadTile<T>& tile) {
+__device__ __forceinline__ void mainloop_double_buffered(const BlockTile<T>& block, int64_t K,
+                                                         typename ThreadTile<T>::Stage (&As)[2],
+                                                         typename ThreadTile<T>::Stage (&Bs)[2],
+                                                         ThreadTile<T>& tile) {
   constexpr int DEPTH = ThreadTile<T>::DEPTH;
-  AsyncLoader<T> load_a(block.A, block.row0), load_b(block.B.transposed(), block.col0);
-  const auto start_next = [&](int stage) {
+  CpAsyncLoader<T> load_a(block.A, block.row0), load_b(block.B.transposed(), block.col0);
+  const auto load_next = [&](int stage) {
     load_a.next(As[stage]);
     load_b.next(Bs[stage]);
   };
 
   int stage = 0;
-  if (K > 0) start_next(stage);
-  for_each_step<DEPTH>(K, tile.sums, [&](int64_t k0) {
+  if (K > 0) load_next(stage);
+  for_each_step<DEPTH>(K, tile.accum, [&](int64_t k0) {
     cp_async_wait_all();
     __syncthreads();
-    if (k0 + DEPTH < K) start_next(stage ^ 1);
+    if (k0 + DEPTH < K) load_next(stage ^ 1);
     tile.multiply(As[stage], Bs[stage]);
     stage ^= 1;
   });

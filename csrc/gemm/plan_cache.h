@@ -1,5 +1,5 @@
-// What a thread has made for the problems that it has met, as models call the same few again and
-// again: a plan takes some microseconds to make.
+// A per-thread cache of plans. Models call the same few problems repeatedly, and making a plan
+// takes a few microseconds.
 #pragma once
 
 #include <array>
@@ -8,17 +8,17 @@
 
 namespace smem::gemm {
 
-/// All that a plan depends on, as numbers: MOST of them or fewer.
-template <size_t MOST>
-class Key {
+/// Everything that a plan depends on, as at most CAPACITY numbers.
+template <size_t CAPACITY>
+class PlanKey {
  public:
   void push(int64_t number) { numbers_[count_++] = number; }
-  /// How a pointer lies beside multiples of 16 bytes.
+  /// The pointer's offset from a multiple of 16 bytes.
   void push_alignment(const void* data) {
     push(static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % 16));
   }
 
-  bool operator==(const Key& other) const = default;
+  bool operator==(const PlanKey& other) const = default;
 
   uint64_t hash() const {
     uint64_t hash = 0;
@@ -30,23 +30,23 @@ class Key {
   }
 
  private:
-  std::array<int64_t, MOST> numbers_{};
+  std::array<int64_t, CAPACITY> numbers_{};
   size_t count_ = 0;
 };
 
-/// make() of the first call with this key by this thread, for as long as no other key of the same
-/// hash comes.
+/// The result of make() for this key. The calling thread keeps it until another key maps to the
+/// same cache entry.
 template <typename Key, typename Make>
-const auto& remembered(const Key& key, const Make& make) {
+const auto& cached(const Key& key, const Make& make) {
   struct Entry {
     Key key;
-    decltype(make()) made;
+    decltype(make()) value;
   };
-  constexpr size_t PLACES = 256;
-  thread_local std::array<std::optional<Entry>, PLACES> entries;
-  std::optional<Entry>& entry = entries[key.hash() % PLACES];
+  constexpr size_t ENTRIES = 256;
+  thread_local std::array<std::optional<Entry>, ENTRIES> entries;
+  std::optional<Entry>& entry = entries[key.hash() % ENTRIES];
   if (!entry || entry->key != key) entry.emplace(Entry{key, make()});
-  return entry->made;
+  return entry->value;
 }
 
 }  // namespace smem::gemm

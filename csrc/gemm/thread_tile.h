@@ -1,13 +1,17 @@
-// Register tiling: 256 threads compute a 128 x 128 tile of C, each of them 8 x 8 elements of it.
+// Register tiling: 256 threads compute a 128 x 128 tile of C, 8 x 8 elements per thread.
 //
-// A thread that holds 8 values of A and 8 of B in registers makes 64 products of 16 loads: shared
-// memory is read 4 times less than with 1 x 4. The 8 warps stand 2 x 4 over the tile, each on
-// 64 x 32 elements, its lanes 8 x 4: a warp then reads 64 + 32 different values for 2048 products.
-// Each thread's 8 rows are two groups of 4 so that a fragment is two 16-byte loads and neighbouring
-// lanes read neighbouring groups. float64 has half of everything: 64 x 64, 4 x 4 a thread.
+// A thread that holds 8 values of A and 8 of B in registers makes 64 products from 16 loads, so it
+// reads shared memory 4 times less than with 1 x 4 elements. The block's 8 warps form a 2 x 4 grid,
+// with 64 x 32 elements per warp, and the warp's lanes form an 8 x 4 grid. A warp then reads 64 +
+// 32 different values for 2048 products. A thread's 8 rows are two vectors of 4, so a fragment is
+// two 16-byte loads, and neighbouring lanes read neighbouring vectors. float64 has half the extent
+// in each dimension: a 64 x 64 tile, 4 x 4 elements per thread.
+//
+// Throughout, X(mn, k) is an operand with its M or N dimension first: A itself, or B transposed.
 #pragma once
 
-#include "gemm/block.h"
+#include "gemm/accumulator.h"
+#include "gemm/block_tile.h"
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
@@ -16,176 +20,179 @@ template <typename T>
 struct ThreadTile {
   using Acc = Accumulator<T>;
 
-  static constexpr int GROUP = sizeof(T) == 8 ? 2 : 4;
-  static constexpr int EXTENT = 2 * GROUP;  ///< rows, and columns, a thread
+  static constexpr int VEC = sizeof(T) == 8 ? 2 : 4;
+  static constexpr int EXTENT = 2 * VEC;  ///< rows, and columns, per thread
   static constexpr int LANES_M = 8, LANES_N = 4, WARPS_M = 2, WARPS_N = 4;
   static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
-  static constexpr int TILE = WARPS_M * LANES_M * EXTENT;  ///< rows, and columns, a block
-  static constexpr int DEPTH = 16;                         ///< along K, a step
-  static constexpr int PITCH = TILE + 16 / sizeof(T);      ///< rows stay 16-byte aligned
+  static constexpr int TILE = WARPS_M * LANES_M * EXTENT;  ///< rows, and columns, per block
+  static constexpr int DEPTH = 16;                         ///< values of k per step
+  static constexpr int PITCH = TILE + 16 / sizeof(T);      ///< keeps rows 16-byte aligned
 
   static_assert(WARPS_M * LANES_M == WARPS_N * LANES_N, "the tile of C is square");
 
-  /// Both operands lie with K first, so that a fragment is contiguous: As(k, m), Bs(k, n).
+  /// Both operands are stored with k as the row, so that a fragment is contiguous: As(k, m) and
+  /// Bs(k, n).
   using Stage = Tile<T, DEPTH, PITCH>;
 
-  /// The sums of chunks are touched every fourth or eighth step only: the compiler keeps them in
-  /// local memory, which the L1 cache holds, and leaves the registers to the running sums and the
-  /// fragments.
-  ChunkedSums<Acc, EXTENT, EXTENT> sums;
+  /// Accumulators of intervals and superblocks are used every fourth or eighth step only. The
+  /// compiler keeps them in local memory, which the L1 cache holds, and keeps the registers for the
+  /// running accumulators and the fragments.
+  SuperblockAccum<Acc, EXTENT, EXTENT> accum;
   int m, n;  ///< this thread's first row and column in the tile
 
   __device__ __forceinline__ ThreadTile() {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    m = (warp / WARPS_N * LANES_M * EXTENT) + lane / LANES_N * GROUP;
-    n = (warp % WARPS_N * LANES_N * EXTENT) + lane % LANES_N * GROUP;
+    m = (warp / WARPS_N * LANES_M * EXTENT) + lane / LANES_N * VEC;
+    n = (warp % WARPS_N * LANES_N * EXTENT) + lane % LANES_N * VEC;
   }
 
   __device__ __forceinline__ static void load_fragment(Acc (&fragment)[EXTENT], const T* from,
-                                                       int step, Site site = Site::here()) {
+                                                       int vec_stride, Site site = Site::here()) {
 #pragma unroll
-    for (int group = 0; group < 2; ++group) {
-      const auto values = load_vector<GROUP>(from + group * step, site);
+    for (int vec = 0; vec < 2; ++vec) {
+      const auto values = load_vector<VEC>(from + vec * vec_stride, site);
 #pragma unroll
-      for (int i = 0; i < GROUP; ++i) {
-        fragment[group * GROUP + i] = to_accumulator(values.lane[i]);
-      }
+      for (int i = 0; i < VEC; ++i) fragment[vec * VEC + i] = to_accumulator(values.lane[i]);
     }
   }
 
-  /// Adds As^T @ Bs, K ascending.
+  /// accum += As^T @ Bs, with k ascending.
   __device__ __forceinline__ void multiply(const Stage& As, const Stage& Bs) {
 #pragma unroll
     for (int k = 0; k < DEPTH; ++k) {
       Acc a[EXTENT], b[EXTENT];
-      load_fragment(a, As.at(k, m), LANES_M * GROUP);
-      load_fragment(b, Bs.at(k, n), LANES_N * GROUP);
+      load_fragment(a, As.at(k, m), LANES_M * VEC);
+      load_fragment(b, Bs.at(k, n), LANES_N * VEC);
 #pragma unroll
       for (int i = 0; i < EXTENT; ++i) {
 #pragma unroll
-        for (int j = 0; j < EXTENT; ++j) sums.add_product(a[i], b[j], i, j);
+        for (int j = 0; j < EXTENT; ++j) accum.add_product(a[i], b[j], i, j);
       }
     }
   }
 
-  __device__ __forceinline__ void store(const Block<T>& block) const {
-    for_each_run(block, [&](int64_t row, int64_t col, const Acc(&values)[GROUP]) {
+  __device__ __forceinline__ void store(const BlockTile<T>& block) const {
+    for_each_vec(block, [&](int64_t row, int64_t col, const Acc(&values)[VEC]) {
       block.epilogue.store(row, col, values);
     });
   }
 
-  /// Calls visit(row, column, GROUP sums from there on) for what the calling thread has computed.
+  /// Calls visit(row, col, values) for every vector of VEC accumulators of the calling thread.
   template <typename Visit>
-  __device__ __forceinline__ void for_each_run(const Block<T>& block, const Visit& visit) const {
-    constexpr int RUNS = 2 * EXTENT;
-    Acc values[RUNS][GROUP];
+  __device__ __forceinline__ void for_each_vec(const BlockTile<T>& block,
+                                               const Visit& visit) const {
+    constexpr int VECS = 2 * EXTENT;
+    Acc values[VECS][VEC];
 #pragma unroll
-    for (int run = 0; run < RUNS; ++run) {
+    for (int vec = 0; vec < VECS; ++vec) {
 #pragma unroll
-      for (int j = 0; j < GROUP; ++j) values[run][j] = sums.value(run / 2, run % 2 * GROUP + j);
+      for (int j = 0; j < VEC; ++j) values[vec][j] = accum.value(vec / 2, vec % 2 * VEC + j);
     }
-    // A loop, because 16 copies of an epilogue would be most of the kernel's code.
+    // This loop stays rolled: 16 copies of an epilogue would be most of the kernel's code.
 #pragma unroll 1
-    for (int run = 0; run < RUNS; ++run) {
-      const int i = run / 2;
-      visit(block.row0 + m + i / GROUP * LANES_M * GROUP + i % GROUP,
-            block.col0 + n + run % 2 * LANES_N * GROUP, values[run]);
+    for (int vec = 0; vec < VECS; ++vec) {
+      const int i = vec / 2;
+      visit(block.row0 + m + i / VEC * LANES_M * VEC + i % VEC,
+            block.col0 + n + vec % 2 * LANES_N * VEC, values[vec]);
     }
   }
 };
 
-/// How 256 threads share out a TILE x DEPTH piece of an operand: THREADS_K of them along K, the
-/// others along its extent e (M or N), each moving a run of K_RUN or E_RUN elements at once.
-/// Neighbouring lanes lie along K where K_FIRST, else along e.
-template <typename T, int THREADS_K, bool K_FIRST, int K_RUN, int E_RUN>
-struct Sharing {
+/// How the 256 threads share the copy of an operand's TILE x DEPTH stage: THREADS_K of them along k
+/// and the others along mn. Each thread copies vectors of VEC_K or VEC_MN elements. Neighbouring
+/// lanes are neighbours along k if K_FASTEST, else along mn.
+template <typename T, int THREADS_K, bool K_FASTEST, int VEC_K, int VEC_MN>
+struct CopyThreadMap {
   using Threads = ThreadTile<T>;
-  static constexpr int THREADS_E = Threads::THREADS / THREADS_K;
-  static constexpr int K_STEP = THREADS_K * K_RUN, E_STEP = THREADS_E * E_RUN;
-  static constexpr bool ALONG_K = K_RUN > 1;
+  static constexpr int THREADS_MN = Threads::THREADS / THREADS_K;
+  static constexpr int STEP_K = THREADS_K * VEC_K, STEP_MN = THREADS_MN * VEC_MN;
+  static constexpr bool VEC_ALONG_K = VEC_K > 1;
 
-  static_assert(K_RUN == 1 || E_RUN == 1, "a run lies along one dimension");
-  static_assert(Threads::DEPTH % K_STEP == 0 && Threads::TILE % E_STEP == 0,
-                "the threads share out the piece without a rest");
+  static_assert(VEC_K == 1 || VEC_MN == 1, "a vector extends along one dimension");
+  static_assert(Threads::DEPTH % STEP_K == 0 && Threads::TILE % STEP_MN == 0,
+                "all threads copy equally many vectors");
 
   __device__ __forceinline__ static int first_k() {
     const int thread = threadIdx.x;
-    return (K_FIRST ? thread % THREADS_K : thread / THREADS_E) * K_RUN;
+    return (K_FASTEST ? thread % THREADS_K : thread / THREADS_MN) * VEC_K;
   }
-  __device__ __forceinline__ static int first_e() {
+  __device__ __forceinline__ static int first_mn() {
     const int thread = threadIdx.x;
-    return (K_FIRST ? thread / THREADS_K : thread % THREADS_E) * E_RUN;
+    return (K_FASTEST ? thread / THREADS_K : thread % THREADS_MN) * VEC_MN;
   }
 };
 
-/// 16-byte runs along e: for an operand that is contiguous along M or N.
+/// 16-byte vectors along mn, for an MN-major operand.
 template <typename T>
-using RunsAlongE = Sharing<T, ThreadTile<T>::THREADS / (ThreadTile<T>::TILE / VECTOR_WIDTH<T>),
-                           false, 1, VECTOR_WIDTH<T>>;
+using VecAlongMN =
+    CopyThreadMap<T, ThreadTile<T>::THREADS / (ThreadTile<T>::TILE / VECTOR_WIDTH<T>), false, 1,
+                  VECTOR_WIDTH<T>>;
 
-/// 16-byte runs along K. Two lanes along K read a 32-byte sector; the turned stores of the others,
-/// along e, meet no bank conflict.
+/// 16-byte vectors along k, for a K-major operand. Two lanes along k read a 32-byte sector. The
+/// transposed stores go along mn for the other lanes and have no bank conflict.
 template <typename T>
-using RunsAlongK = Sharing<T, sizeof(T) == 8 ? 4 : 2, true, VECTOR_WIDTH<T>, 1>;
+using VecAlongK = CopyThreadMap<T, sizeof(T) == 8 ? 4 : 2, true, VECTOR_WIDTH<T>, 1>;
 
-/// Single elements, lanes along e.
+/// Single elements, neighbouring lanes along mn.
 template <typename T>
-using ElementsAlongE = Sharing<T, ThreadTile<T>::THREADS / ThreadTile<T>::TILE, false, 1, 1>;
+using ScalarAlongMN = CopyThreadMap<T, ThreadTile<T>::THREADS / ThreadTile<T>::TILE, false, 1, 1>;
 
-/// Single elements, 8 lanes along K: they fill a 32-byte sector (float), and the pitch, 4 banks
-/// more than a multiple of 32, sends the stores of the 8 x 4 lanes to 32 different banks.
+/// Single elements, 8 lanes along k. They read a whole 32-byte sector (float). The pitch is 4 banks
+/// more than a multiple of 32, so the stores of the 8 x 4 lanes reach 32 different banks.
 template <typename T>
-using ElementsAlongK = Sharing<T, 8, true, 1, 1>;
+using ScalarAlongK = CopyThreadMap<T, 8, true, 1, 1>;
 
-/// Which of them an operand's strides and alignment allow.
-enum class Order { runs_along_e, runs_along_k, elements_along_k, elements_along_e };
+/// Which of the four maps an operand's strides and alignment allow.
+enum class CopyMode { vec_along_mn, vec_along_k, scalar_along_k, scalar_along_mn };
 
 template <typename T>
-__device__ __forceinline__ Order order_of(const Matrix<const T>& X) {
-  if (rows_are_vectors<VECTOR_WIDTH<T>>(X.transposed())) return Order::runs_along_e;
-  if (rows_are_vectors<VECTOR_WIDTH<T>>(X)) return Order::runs_along_k;
-  return X.col_stride == 1 ? Order::elements_along_k : Order::elements_along_e;
+__device__ __forceinline__ CopyMode copy_mode_of(const Matrix<const T>& X) {
+  if (rows_are_vectors<VECTOR_WIDTH<T>>(X.transposed())) return CopyMode::vec_along_mn;
+  if (rows_are_vectors<VECTOR_WIDTH<T>>(X)) return CopyMode::vec_along_k;
+  return X.col_stride == 1 ? CopyMode::scalar_along_k : CopyMode::scalar_along_mn;
 }
 
-/// An operand on its way along K: X(e0 + e, k), where X is A, or B transposed. The calling thread's
-/// place in it is a pointer that moves on: 64-bit products for every run would cost registers.
+/// Walks along K through the TILE x DEPTH tiles of an operand X(mn, k) in global memory. The
+/// calling thread's position is a pointer that advances, because 64-bit multiplications for every
+/// vector would cost registers.
 template <typename T>
-struct Source {
+struct GlobalTileIterator {
   using Threads = ThreadTile<T>;
 
-  const T* line;  ///< the calling thread's first run of the current piece
-  int64_t e_stride, k_stride;
-  int extent;      ///< rows of the piece that are inside X
-  int64_t k_left;  ///< columns of X from the current piece on
+  const T* pointer;  ///< the calling thread's first vector of the current tile
+  int64_t mn_stride, k_stride;
+  int valid_mn;         ///< rows of the tile that are inside X
+  int64_t k_remaining;  ///< columns of X from the current tile on
 
-  template <typename Sharing>
-  __device__ __forceinline__ static Source start(const Matrix<const T>& X, int64_t e0) {
-    const int64_t rows_left = X.rows - e0;
-    return {X.data + (e0 + Sharing::first_e()) * X.row_stride + Sharing::first_k() * X.col_stride,
+  template <typename Map>
+  __device__ __forceinline__ static GlobalTileIterator start(const Matrix<const T>& X,
+                                                             int64_t mn0) {
+    const int64_t rows_left = X.rows - mn0;
+    return {X.data + (mn0 + Map::first_mn()) * X.row_stride + Map::first_k() * X.col_stride,
             X.row_stride, X.col_stride,
             rows_left < Threads::TILE ? static_cast<int>(rows_left) : Threads::TILE, X.cols};
   }
 
-  /// Calls copy(k, e, from, inside) for each run of the calling thread, `inside` being how many of
-  /// its elements lie inside X (zero or less: none). Then moves on to the next piece.
-  template <typename Sharing, typename Copy>
+  /// Calls copy(k, mn, from, num_valid) for each vector of the calling thread, where num_valid is
+  /// the number of its elements inside X (zero or negative: none). Then advances to the next tile.
+  template <typename Map, typename Copy>
   __device__ __forceinline__ void next(const Copy& copy) {
-    const int k_first = Sharing::first_k(), e_first = Sharing::first_e();
-    const int depth = k_left < Threads::DEPTH ? static_cast<int>(k_left) : Threads::DEPTH;
+    const int k_first = Map::first_k(), mn_first = Map::first_mn();
+    const int depth = k_remaining < Threads::DEPTH ? static_cast<int>(k_remaining) : Threads::DEPTH;
 #pragma unroll
-    for (int k = 0; k < Threads::DEPTH; k += Sharing::K_STEP) {
-      const T* from = line;
+    for (int k = 0; k < Threads::DEPTH; k += Map::STEP_K) {
+      const T* from = pointer;
 #pragma unroll
-      for (int e = 0; e < Threads::TILE; e += Sharing::E_STEP) {
-        const int k_inside = depth - k_first - k, e_inside = extent - e_first - e;
-        const bool along_k = Sharing::ALONG_K;
-        copy(k_first + k, e_first + e, from,
-             along_k ? (e_inside > 0 ? k_inside : 0) : (k_inside > 0 ? e_inside : 0));
-        from += Sharing::E_STEP * e_stride;
+      for (int mn = 0; mn < Threads::TILE; mn += Map::STEP_MN) {
+        const int k_left = depth - k_first - k, mn_left = valid_mn - mn_first - mn;
+        const bool along_k = Map::VEC_ALONG_K;
+        copy(k_first + k, mn_first + mn, from,
+             along_k ? (mn_left > 0 ? k_left : 0) : (k_left > 0 ? mn_left : 0));
+        from += Map::STEP_MN * mn_stride;
       }
-      line += Sharing::K_STEP * k_stride;
+      pointer += Map::STEP_K * k_stride;
     }
-    k_left -= Threads::DEPTH;
+    k_remaining -= Threads::DEPTH;
   }
 };
 

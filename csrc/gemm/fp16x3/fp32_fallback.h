@@ -35,8 +35,8 @@ __device__ __forceinline__ void compute_fallback_tile(const Problem& problem,
                                             : col < end && slice.b.status[col] == FALLBACK;
   if (!__syncthreads_or(needs_fallback)) return;
 
-  Block<float> block(problem, static_cast<int>(problem.M), static_cast<int>(problem.N),
-                     slice.batch);
+  BlockTile<float> block(problem, static_cast<int>(problem.M), static_cast<int>(problem.N),
+                         slice.batch);
   block.row0 = row0;
   block.col0 = col0;
   block.A.data += slice.k_begin * block.A.col_stride;
@@ -45,11 +45,11 @@ __device__ __forceinline__ void compute_fallback_tile(const Problem& problem,
   using Stages = typename Threads::Stage[2];
   auto* const stages = reinterpret_cast<Stages*>(shared);
   Threads tile;
-  multiply_by_two_stages(block, slice.length, stages[0], stages[1], tile);
-  tile.for_each_run(block, [&](int64_t row, int64_t col, const auto& accum) {
+  mainloop_double_buffered(block, slice.length, stages[0], stages[1], tile);
+  tile.for_each_vec(block, [&](int64_t row, int64_t col, const auto& accum) {
     if (row >= problem.M) return;
 #pragma unroll
-    for (int i = 0; i < Threads::GROUP; ++i) {
+    for (int i = 0; i < Threads::VEC; ++i) {
       if (col + i >= end) continue;
       if (slice.a.status[row] != FALLBACK && slice.b.status[col + i] != FALLBACK) continue;
       if (slice.partials) {

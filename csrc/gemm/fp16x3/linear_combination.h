@@ -2,7 +2,7 @@
 // Others go through a loop.
 #pragma once
 
-#include "gemm/block.h"
+#include "gemm/epilogue.h"
 
 namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "device/mma.h"
+#include "gemm/accumulator.h"
 #include "gemm/fp16x3/linear_combination.h"
 #include "gemm/fp16x3/skinny_m_params.h"
 
@@ -194,7 +195,7 @@ __device__ __forceinline__ void compute_fallback(const SkinnyMParams& params, un
     if (a.status[row] != FALLBACK && b.status[col] != FALLBACK) continue;
     Walk<const float> walk_a{a.src + row * a.mn_stride, a.k_stride};
     Walk<const float> walk_b{b.src + col * b.mn_stride, b.k_stride};
-    ChunkedSums<Accumulator<float>> accum;
+    SuperblockAccum<Accumulator<float>> accum;
     for_each_step<1>(slice.length, accum, [&](int64_t) {
       const float a_element = walk_a.next(), b_element = walk_b.next();
       accum.add_product(to_accumulator(a_element), to_accumulator(b_element));

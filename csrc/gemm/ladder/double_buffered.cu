@@ -1,13 +1,17 @@
-// double_buffered: the next step's tiles arrive by cp.async while this step multiplies.
+// double_buffered: cp.async loads the next step's tiles while the current step is multiplied.
 //
-// Over register_tiled: two stages of shared memory (gemm/mainloop_double_buffered.h). Copies into one run in the
-// background (cp.async needs no register and no thread waits for it) while the products of the
-// other are made, so the latency of global memory hides behind 16 * 64 FMAs a thread. One barrier a
-// step is enough: it says both that the stage to read has landed and that the stage to overwrite is
-// no longer read. An operand with K along its rows is turned on the way by copying single elements:
-// cp.async may put each where it likes. Two-byte elements, and chips before sm_80, have no
-// cp.async: there the copies pass through registers. Reads: A ceil(N/128) times, B ceil(M/128)
-// times. Writes: out once.
+// What it adds over register_tiled: overlap of loads and products. There are two stages of shared
+// memory (gemm/mainloop_double_buffered.h). cp.async copies into one of them in the background,
+// without registers, while the threads multiply from the other, so 16 * 64 FMAs per thread hide the
+// latency of global memory. One barrier per step is enough instead of two.
+//
+//   Reads:  A ceil(N/128) times, B ceil(M/128) times, from global memory.
+//   Writes: out once.
+//
+// A K-major operand is transposed by copying single elements, as cp.async may write each to any
+// address. cp.async cannot copy two-byte elements, and GPUs before sm_80 do not have it: there the
+// copies go through registers.
+#include "gemm/kernel_table.h"
 #include "gemm/mainloop_double_buffered.h"
 
 namespace smem::gemm {
@@ -19,9 +23,9 @@ __global__ void __launch_bounds__(ThreadTile<T>::THREADS, 2)
   using Threads = ThreadTile<T>;
   __shared__ typename Threads::Stage As[2];
   __shared__ typename Threads::Stage Bs[2];
-  const Block<T> block(problem, Threads::TILE, Threads::TILE);
+  const BlockTile<T> block(problem, Threads::TILE, Threads::TILE);
   Threads tile;
-  multiply_by_two_stages(block, problem.K, As, Bs, tile);
+  mainloop_double_buffered(block, problem.K, As, Bs, tile);
   tile.store(block);
 }
 
@@ -34,12 +38,13 @@ struct DoubleBuffered {
   template <typename T>
   static Geometry geometry(const Problem& problem) {
     using Threads = ThreadTile<T>;
-    return cover(problem, Threads::TILE, Threads::TILE, {Threads::THREADS});
+    return grid_of_tiles(problem, Threads::TILE, Threads::TILE, {Threads::THREADS});
   }
 };
 
 const Kernel double_buffered = make_kernel<DoubleBuffered>(
-    DoubleBuffered::NAME, "cp.async fills the next stage meanwhile, one barrier a step");
+    DoubleBuffered::NAME,
+    "cp.async fills the next stage during the products, one barrier per step");
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm

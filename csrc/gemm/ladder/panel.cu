@@ -1,12 +1,18 @@
-// panel: the whole K panel of A and of B in shared memory, behind one barrier.
+// panel: the block's whole panels of A and B in shared memory, with one barrier.
 //
-// Over naive: a block's 16 rows of A and 16 columns of B are read from global memory once and then
-// served from shared memory 16 times each. It needs 2 * 16 * K elements of shared memory, so K is
-// limited by the chip: 48 KiB without asking, up to 227 KiB on Hopper by opting in; and one block
-// then fills an SM, so that nothing hides its loads. (The texts say that global reads
-// fall to M*K + K*N; in truth each block reads its own panels: M*K*ceil(N/16) + K*N*ceil(M/16).)
-// Reads: A ceil(N/16) times, B ceil(M/16) times. Writes: out once.
-#include "gemm/block.h"
+// What it adds over naive: shared memory. A block computes 16 x 16 elements of C. It reads its 16
+// rows of A and 16 columns of B from global memory once, then reads each element from shared memory
+// 16 times.
+//
+//   Reads:  A ceil(N/16) times, B ceil(M/16) times, from global memory.
+//   Writes: out once.
+//   Limit:  2 * 16 * K elements of shared memory per block. That bounds K (48 KiB per block by
+//           default, up to 227 KiB on Hopper by opting in), and a large K leaves one block per SM,
+//           so that nothing hides the latency of its loads.
+//
+// Textbooks often say that global reads fall to M*K + K*N elements. They do not: every block reads
+// its own panels, which makes M*K*ceil(N/16) + K*N*ceil(M/16).
+#include "gemm/kernel_table.h"
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
@@ -16,10 +22,10 @@ constexpr int PANEL_TILE = 16, PANEL_THREADS = PANEL_TILE * PANEL_TILE;
 template <typename T>
 __global__ void __launch_bounds__(PANEL_THREADS)
     panel_kernel(const __grid_constant__ Problem problem) {
-  const Block<T> block(problem, PANEL_TILE, PANEL_TILE);
+  const BlockTile<T> block(problem, PANEL_TILE, PANEL_TILE);
   const int tx = threadIdx.x, ty = threadIdx.y;
   const int64_t row = block.row0 + ty, col = block.col0 + tx;
-  const int K = static_cast<int>(problem.K);  // check_requirements bounds it
+  const int K = static_cast<int>(problem.K);  // check_requirements limits it
   const Panel<T> As{dynamic_shared<T>(), PANEL_TILE, K};
   const Panel<T> Bs{dynamic_shared<T>() + PANEL_TILE * K, K, PANEL_TILE};
 
@@ -27,12 +33,12 @@ __global__ void __launch_bounds__(PANEL_THREADS)
   for (int k = ty; k < K; k += PANEL_TILE) Bs(k, tx) = block.B.at_or_zero(k, col);
   __syncthreads();
 
-  ChunkedSums<Accumulator<T>> sum;
-  for_each_step<1>(K, sum, [&](int64_t step) {
+  SuperblockAccum<Accumulator<T>> accum;
+  for_each_step<1>(K, accum, [&](int64_t step) {
     const int k = static_cast<int>(step);
-    sum.add_product(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)));
+    accum.add_product(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)));
   });
-  block.epilogue.store(row, col, sum.value());
+  block.epilogue.store(row, col, accum.value());
 }
 
 struct PanelRung {
@@ -43,8 +49,8 @@ struct PanelRung {
   }
   template <typename T>
   static Geometry geometry(const Problem& problem) {
-    return cover(problem, PANEL_TILE, PANEL_TILE, {PANEL_TILE, PANEL_TILE},
-                 2 * PANEL_TILE * problem.K * sizeof(T));
+    return grid_of_tiles(problem, PANEL_TILE, PANEL_TILE, {PANEL_TILE, PANEL_TILE},
+                         2 * PANEL_TILE * problem.K * sizeof(T));
   }
 };
 
@@ -54,7 +60,7 @@ int64_t panel_largest_k(DType dtype, size_t shared_bytes) {
 
 const Kernel panel =
     make_kernel<PanelRung>(PanelRung::NAME, "the whole K panel in shared memory, one barrier",
-                           "32 * K elements fit a block's shared memory", panel_largest_k);
+                           "32 * K elements fit in a block's shared memory", panel_largest_k);
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm

@@ -1,50 +1,57 @@
-// register_tiled: each thread computes an 8 x 8 block of C in registers.
+// register_tiled: each thread computes 8 x 8 elements of C in registers.
 //
-// Over vectorized: 64 products for 16 values read from shared memory instead of 4 for 5, so the
-// FMA units and no longer the shared-memory port set the pace (thread_tile.h). The 128 x 128 tile
-// also cuts global reads by four. A operand that lies with K along its rows is turned on its way
-// into shared memory, since fragments want As(k, m). Loads still stand between two barriers: while
-// a step loads, nothing multiplies but the other block on the SM. Reads: A ceil(N/128)
-// times, B ceil(M/128) times. Writes: out once.
+// What it adds over vectorized: reuse in registers. A thread makes 64 products from 16 values that
+// it reads from shared memory, instead of 4 products from 5 values. The limit is then the rate of
+// the FMA units and no longer that of shared memory (gemm/thread_tile.h). The block's tile grows to
+// 128 x 128, which divides global reads by four. The fragments need As(k, m), so a K-major operand
+// is transposed on its way into shared memory.
+//
+//   Reads:  A ceil(N/128) times, B ceil(M/128) times, from global memory.
+//   Writes: out once.
+//   Limit:  the latency of global memory. Between the two barriers of a step, a block either loads
+//           or multiplies; only the other block on the SM overlaps with its loads.
+#include "gemm/kernel_table.h"
 #include "gemm/thread_tile.h"
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-/// Loads an operand's pieces into a stage: stage(k, e) = X(e0 + e, k), zeros outside.
+/// Loads an operand's tiles through registers into a stage: stage(k, mn) = X(mn0 + mn, k), zeros
+/// outside X.
 template <typename T>
-struct Loader {
-  Order order;
-  Source<T> source;
+struct RegisterLoader {
+  CopyMode mode;
+  GlobalTileIterator<T> tiles;
 
-  __device__ __forceinline__ Loader(const Matrix<const T>& X, int64_t e0) : order(order_of(X)) {
-    source = order == Order::runs_along_e   ? Source<T>::template start<RunsAlongE<T>>(X, e0)
-             : order == Order::runs_along_k ? Source<T>::template start<RunsAlongK<T>>(X, e0)
-             : order == Order::elements_along_k
-                 ? Source<T>::template start<ElementsAlongK<T>>(X, e0)
-                 : Source<T>::template start<ElementsAlongE<T>>(X, e0);
+  __device__ __forceinline__ RegisterLoader(const Matrix<const T>& X, int64_t mn0)
+      : mode(copy_mode_of(X)) {
+    using Tiles = GlobalTileIterator<T>;
+    tiles = mode == CopyMode::vec_along_mn     ? Tiles::template start<VecAlongMN<T>>(X, mn0)
+            : mode == CopyMode::vec_along_k    ? Tiles::template start<VecAlongK<T>>(X, mn0)
+            : mode == CopyMode::scalar_along_k ? Tiles::template start<ScalarAlongK<T>>(X, mn0)
+                                               : Tiles::template start<ScalarAlongMN<T>>(X, mn0);
   }
 
   __device__ __forceinline__ void next(typename ThreadTile<T>::Stage& stage,
                                        Site site = Site::here()) {
     constexpr int W = VECTOR_WIDTH<T>;
-    const auto load_element = [&](int k, int e, const T* from, int inside) {
-      stage(k, e, site) = inside > 0 ? load(from, site) : T(0.0f);
+    const auto load_element = [&](int k, int mn, const T* from, int num_valid) {
+      stage(k, mn, site) = num_valid > 0 ? load(from, site) : T(0.0f);
     };
-    if (order == Order::runs_along_e) {
-      source.template next<RunsAlongE<T>>([&](int k, int e, const T* from, int inside) {
-        store_vector<W>(stage.at(k, e, site), load_vector<W>(from, inside, site), site);
+    if (mode == CopyMode::vec_along_mn) {
+      tiles.template next<VecAlongMN<T>>([&](int k, int mn, const T* from, int num_valid) {
+        store_vector<W>(stage.at(k, mn, site), load_vector<W>(from, num_valid, site), site);
       });
-    } else if (order == Order::runs_along_k) {
-      source.template next<RunsAlongK<T>>([&](int k, int e, const T* from, int inside) {
-        const auto values = load_vector<W>(from, inside, site);
+    } else if (mode == CopyMode::vec_along_k) {
+      tiles.template next<VecAlongK<T>>([&](int k, int mn, const T* from, int num_valid) {
+        const auto values = load_vector<W>(from, num_valid, site);
 #pragma unroll
-        for (int j = 0; j < W; ++j) stage(k + j, e, site) = values.lane[j];
+        for (int j = 0; j < W; ++j) stage(k + j, mn, site) = values.lane[j];
       });
-    } else if (order == Order::elements_along_k) {
-      source.template next<ElementsAlongK<T>>(load_element);
+    } else if (mode == CopyMode::scalar_along_k) {
+      tiles.template next<ScalarAlongK<T>>(load_element);
     } else {
-      source.template next<ElementsAlongE<T>>(load_element);
+      tiles.template next<ScalarAlongMN<T>>(load_element);
     }
   }
 };
@@ -55,11 +62,11 @@ __global__ void __launch_bounds__(ThreadTile<T>::THREADS, 2)
   using Threads = ThreadTile<T>;
   __shared__ typename Threads::Stage As;
   __shared__ typename Threads::Stage Bs;
-  const Block<T> block(problem, Threads::TILE, Threads::TILE);
-  Loader<T> load_a(block.A, block.row0), load_b(block.B.transposed(), block.col0);
+  const BlockTile<T> block(problem, Threads::TILE, Threads::TILE);
+  RegisterLoader<T> load_a(block.A, block.row0), load_b(block.B.transposed(), block.col0);
 
   Threads tile;
-  for_each_step<Threads::DEPTH>(problem.K, tile.sums, [&](int64_t) {
+  for_each_step<Threads::DEPTH>(problem.K, tile.accum, [&](int64_t) {
     load_a.next(As);
     load_b.next(Bs);
     __syncthreads();
@@ -78,12 +85,12 @@ struct RegisterTiled {
   template <typename T>
   static Geometry geometry(const Problem& problem) {
     using Threads = ThreadTile<T>;
-    return cover(problem, Threads::TILE, Threads::TILE, {Threads::THREADS});
+    return grid_of_tiles(problem, Threads::TILE, Threads::TILE, {Threads::THREADS});
   }
 };
 
-const Kernel register_tiled =
-    make_kernel<RegisterTiled>(RegisterTiled::NAME, "each thread 8 x 8 of a 128 x 128 tile of C");
+const Kernel register_tiled = make_kernel<RegisterTiled>(
+    RegisterTiled::NAME, "8 x 8 elements of C per thread, 128 x 128 per block");
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm

@@ -1,5 +1,5 @@
-// tensor_core in the kernel table, and what it is compiled to for float16. The kernel is in
-// tensor_core.h; the other dtypes are in tensor_core_bf16.cu and tensor_core_tf32.cu.
+// tensor_core: its row of the kernel table, and its float16 kernels. The kernel is in
+// tensor_core.h; the other dtypes are compiled in tensor_core_bf16.cu and tensor_core_tf32.cu.
 #include "gemm/ladder/tensor_core.h"
 
 namespace smem::gemm {
@@ -14,7 +14,7 @@ extern template const void* tensor_core_function<bfloat16>();
 extern template void launch_tensor_core<float>(const Problem&, const Device&);
 extern template const void* tensor_core_function<float>();
 
-/// Calls f(TypeTag<T>{}) for a dtype the kernel takes.
+/// Calls f(TypeTag<T>{}) for the dtypes that the kernel takes.
 template <typename F>
 auto with_mma_type(DType dtype, const F& f) {
   return dtype == DType::f32    ? f(TypeTag<float>{})
@@ -37,16 +37,18 @@ const void* function_by_dtype(DType dtype) {
 constexpr std::nullptr_t launch_by_dtype = nullptr, function_by_dtype = nullptr;
 #endif
 
-const Kernel tensor_core = {"tensor_core",
-                            "ldmatrix and mma: 16 x 8 x 16 products an instruction, four stages",
-                            "16-bit floats or precision tf32, compute capability 8.0 or newer",
-                            launch_by_dtype,
-                            function_by_dtype,
-                            nullptr,
-                            nullptr,
-                            dtypes(DType::f32, DType::f16, DType::bf16),
-                            {.capability = 80},
-                            Precision::tf32};
+const Kernel tensor_core = {
+    .name = "tensor_core",
+    .summary = "ldmatrix and mma: 16 x 8 x 16 products per instruction, four stages",
+    .requires_ = "16-bit floats or precision tf32, compute capability 8.0 or newer",
+    .launch = launch_by_dtype,
+    .function = function_by_dtype,
+    .symbol = nullptr,
+    .largest_k = nullptr,
+    .dtypes = dtypes(DType::f32, DType::f16, DType::bf16),
+    .tensor_cores = {.capability = 80},
+    .float32 = Precision::tf32,
+};
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm

@@ -1,4 +1,4 @@
-// tensor_core for bfloat16: a file of its own, so that none takes long to compile.
+// The bfloat16 kernels of tensor_core, in their own file to keep compile times short.
 #include "gemm/ladder/tensor_core.h"
 
 namespace smem::gemm {

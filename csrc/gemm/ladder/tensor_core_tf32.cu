@@ -1,4 +1,5 @@
-// tensor_core for float32 rounded to tf32: a file of its own, so that none takes long to compile.
+// The float32 kernels of tensor_core, rounded to tf32, in their own file to keep compile times
+// short.
 #include "gemm/ladder/tensor_core.h"
 
 namespace smem::gemm {

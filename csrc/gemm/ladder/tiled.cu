@@ -1,47 +1,49 @@
-// tiled16, tiled32, tiled32_padded: a tile of A and a tile of B slide along K through shared
-// memory.
+// tiled16, tiled32, tiled32_padded: tiles of A and B in shared memory, loaded step by step along K.
 //
-// Over panel: shared memory no longer depends on K, so every K fits and several blocks share a
-// SM. The price is two barriers a step: one before reading what others stored, one
-// before overwriting what others still read. Every element that is loaded serves TILE threads:
-// global reads fall by TILE against naive.
+// What they add over panel: a fixed amount of shared memory. A block keeps one TILE x TILE tile of
+// A and one of B, and replaces them TILE values of k at a time. So every K fits, and several blocks
+// share an SM. The price is two barriers per step: one before the block reads what its threads
+// stored, and one before it overwrites what its threads read.
 //
-// tiled32_padded gives the tiles a pitch of 33. The texts teach this as a cure for bank conflicts;
-// here it cures none. A warp is one row of C: it reads one word of As (a broadcast) and 32
-// neighbours of Bs (32 banks), and stores 32 neighbours. There was no conflict to remove, and an
-// odd pitch forbids the compiler the 16-byte loads of As that it makes at pitch 32. The padding
-// earns its keep where a warp walks down a column: see transpose.
-// Reads: A ceil(N/TILE) times, B ceil(M/TILE) times. Writes: out once.
-#include "gemm/block.h"
+//   Reads:  A ceil(N/TILE) times, B ceil(M/TILE) times, from global memory: TILE times less than
+//           naive, as every loaded element serves TILE threads.
+//   Writes: out once.
+//
+// tiled32_padded gives the tiles a pitch of 33. Textbooks teach this as a cure for bank conflicts,
+// but here there is no conflict to cure. A warp computes one row of C: it reads one word of As (a
+// broadcast) and 32 neighbours of Bs (32 banks), and it stores 32 neighbours. The odd pitch only
+// prevents the 16-byte loads of As that the compiler makes at pitch 32. Padding is useful where a
+// warp reads down a column: see transpose.
+#include "gemm/kernel_table.h"
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-/// Enough for every SM since sm_80 to hold as many threads as it can.
-constexpr int threads_of(int tile) { return tile * tile; }
-constexpr int blocks_of(int tile) { return 2048 / threads_of(tile); }
+constexpr int tiled_threads(int tile) { return tile * tile; }
+/// Enough blocks per SM for 2048 threads, the most that an SM of sm_80 or newer holds.
+constexpr int tiled_blocks_per_sm(int tile) { return 2048 / tiled_threads(tile); }
 
 template <typename T, int TILE, int PAD>
-__global__ void __launch_bounds__(threads_of(TILE), blocks_of(TILE))
+__global__ void __launch_bounds__(tiled_threads(TILE), tiled_blocks_per_sm(TILE))
     tiled_kernel(const __grid_constant__ Problem problem) {
   __shared__ Tile<T, TILE, TILE + PAD> As;
   __shared__ Tile<T, TILE, TILE + PAD> Bs;
-  const Block<T> block(problem, TILE, TILE);
+  const BlockTile<T> block(problem, TILE, TILE);
   const int tx = threadIdx.x, ty = threadIdx.y;
   const int64_t row = block.row0 + ty, col = block.col0 + tx;
 
-  ChunkedSums<Accumulator<T>> sum;
-  for_each_step<TILE>(problem.K, sum, [&](int64_t k0) {
+  SuperblockAccum<Accumulator<T>> accum;
+  for_each_step<TILE>(problem.K, accum, [&](int64_t k0) {
     As(ty, tx) = block.A.at_or_zero(row, k0 + tx);
     Bs(ty, tx) = block.B.at_or_zero(k0 + ty, col);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < TILE; ++k) {
-      sum.add_product(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)));
+      accum.add_product(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)));
     }
     __syncthreads();
   });
-  block.epilogue.store(row, col, sum.value());
+  block.epilogue.store(row, col, accum.value());
 }
 
 template <int TILE, int PAD>
@@ -55,16 +57,16 @@ struct Tiled {
   }
   template <typename T>
   static Geometry geometry(const Problem& problem) {
-    return cover(problem, TILE, TILE, {TILE, TILE});
+    return grid_of_tiles(problem, TILE, TILE, {TILE, TILE});
   }
 };
 
-const Kernel tiled16 =
-    make_kernel<Tiled<16, 0>>("tiled16", "16 x 16 tiles slide along K, two barriers a step");
+const Kernel tiled16 = make_kernel<Tiled<16, 0>>(
+    "tiled16", "16 x 16 tiles in shared memory, two barriers per step along K");
 const Kernel tiled32 =
     make_kernel<Tiled<32, 0>>("tiled32", "32 x 32 tiles: half the global reads of tiled16");
 const Kernel tiled32_padded = make_kernel<Tiled<32, 1>>(
-    "tiled32_padded", "tiles of pitch 33: removes no conflict in a GEMM, see its header");
+    "tiled32_padded", "tiles of pitch 33: removes no bank conflict in a GEMM, see its header");
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm

@@ -1,4 +1,4 @@
-// How `simt` solves a problem: a pure function of the problem and the device, that needs no GPU.
+// How simt solves a problem: a pure function of the problem and the device, which needs no GPU.
 #pragma once
 
 #include <iosfwd>
@@ -7,37 +7,37 @@
 
 namespace smem::gemm::simt {
 
-struct Plan {
+struct SimtPlan {
   int tile = 0;  ///< index in TILES
-  Cut cut;
-  unsigned strip = 1;
-  bool pack_a = false, pack_b = false;  ///< into the workspace first
-  int told = NOTHING;                   ///< index in TOLD
-  double microseconds = 0;              ///< what the model expects
+  SplitK split_k;
+  unsigned swizzle_size = 1;            ///< see SimtParams
+  bool pack_a = false, pack_b = false;  ///< copy the operand into the workspace first
+  LayoutPair layouts = LayoutPair::unknown;
+  double microseconds = 0;  ///< the cost model's prediction
 };
 
 /// The best plan, or the best with TILES[problem.variant].
-Plan plan(const Problem& problem, const Device& device);
+SimtPlan make_plan(const Problem& problem, const Device& device);
 
-/// The same, remembered by the calling thread, as each call asks twice: for its workspace and for
-/// its launch.
-const Plan& remembered_plan(const Problem& problem, const Device& device);
+/// make_plan with a cache per thread: each call needs its plan twice, for the workspace and for the
+/// launch.
+const SimtPlan& cached_plan(const Problem& problem, const Device& device);
 
 /// A plan in words.
-std::string text_of(const Plan& plan);
+std::string text_of(const SimtPlan& plan);
 
-/// Matrices of a tensor in memory: one where the batch's members share it.
+/// Matrices of a tensor in memory: one if the whole batch shares it.
 int64_t matrices_of(const Problem& problem, Tensor tensor);
 
-/// Elements between the columns of a packed operand of `extent` rows: whole tiles, padded by zeros.
+/// The pitch of a packed operand, in elements: `extent` rounded up to whole tiles.
 int64_t packed_pitch(int64_t extent);
 
-/// Bytes of the workspace: the packed operands, A first, then the sums of K's units.
-struct Workspace {
-  size_t a = 0, b = 0, sums = 0;
+/// Bytes of the workspace, in this order: packed A, packed B, and the partials of split-K.
+struct SimtWorkspace {
+  size_t a = 0, b = 0, partials = 0;
 
-  size_t bytes() const { return a + b + sums; }
+  size_t bytes() const { return a + b + partials; }
 };
-Workspace workspace_of(const Problem& problem, const Plan& plan);
+SimtWorkspace workspace_of(const Problem& problem, const SimtPlan& plan);
 
 }  // namespace smem::gemm::simt

@@ -1,378 +1,267 @@
-// One block, one tile of out, all of K or a part of it.
+// The simt kernel: out = activation(alpha * A @ B + beta * C + bias) by IEEE fma, without tensor
+// cores. A block computes one tile of out, over all of K or over one slice of it (split-K).
 //
-// A thread holds TM x TN sums and reads TM + TN values a step along K; on Hopper an FFMA takes the
-// whole issue slot of its quarter of an SM, so what counts is how few other instructions
-// there are. cp.async fills stages ahead, fragments are read a step ahead, one barrier a stage. The
-// sums of chunks, which K's order needs every 64 or 128 of K (block.h), lie in shared memory: in
-// registers they would halve the tile, in local memory each chunk would go through L2.
+// Thread map. A thread holds TM x TN accumulators in registers and reads TM + TN values per k. On
+// Hopper an FFMA takes the whole issue slot of its quarter of an SM, so the speed depends on how
+// few other instructions there are: 8 x 16 accumulators make 128 FFMA per 6 loads of 16 bytes. All
+// warps have the same role; thread_map.h says which elements a thread computes.
+//
+// Pipeline. With the multistage loader (load_multistage.h), STAGES = 5 and stage s of shared
+// memory:
+//
+//   step                        0         1         2         3
+//   cp.async into stage       s4 = 4    s0 = 5    s1 = 6    s2 = 7     STAGES - 1 steps ahead
+//   wait + barrier: landed    s1        s2        s3        s4         one barrier per step
+//   fragments of k + 1 from   s0, s1    s1, s2    s2, s3    s3, s4     one k ahead
+//   FFMA from fragments of    s0        s1        s2        s3
+//
+// With the pipelined loader (load_pipelined.h), registers replace the copies in flight, and the two
+// operands use the same registers, half a step each: B of step + 2 goes from registers to its
+// stage, A of step + 2 is loaded, stored half a step later, and then B of step + 3 is loaded.
+//
+// Accumulators. The order of additions is that of accumulation_order.h. Interval accumulators are
+// in shared memory: in registers they would halve the tile, and in local memory every interval
+// would go through L2. Superblock accumulators are in local memory, which is used every 1024 or
+// 2048 of k.
+//
+// What may be changed: the configurations in tile_config.h. In the main loop, the place of the
+// barrier and of the copies among the products (at BARRIER_AT and after) and the order of the
+// products within one k change the speed only; nvcc's schedule is sensitive to them, so measure.
+// The order of k and of the promotions decides the bits.
 #pragma once
 
-#include "gemm/block.h"
-#include "gemm/simt/load_pipelined.h"
-#include "gemm/simt/load_multistage.h"
+#include "gemm/block_tile.h"
 #include "gemm/simt/epilogue.h"
+#include "gemm/simt/fragments.h"
+#include "gemm/simt/load_multistage.h"
+#include "gemm/simt/load_pipelined.h"
+#include "gemm/simt/promoted_accum.h"
 
 namespace smem::gemm::simt {
 inline namespace SMEM_BUILD {
 
-/// What a block keeps in shared memory.
-template <typename T, int TILE, int TOLD_AS>
-struct Shared {
-  using On = Threads<T, TILE>;
-  static constexpr int DEPTH = depth_of(TILE, TOLD_AS);
-  static constexpr bool FETCHES = TOLD_AS == BY_ELEMENTS;
-  using LoadA = std::conditional_t<
-      FETCHES, Fetcher<T, On::ROWS, DEPTH, On::THREADS>,
-      Loader<T, On::ROWS, DEPTH, On::THREADS, On::GROUP_M, On::LANES_M, TOLD[TOLD_AS].a>>;
-  using LoadB = std::conditional_t<
-      FETCHES, Fetcher<T, On::COLS, DEPTH, On::THREADS>,
-      Loader<T, On::COLS, DEPTH, On::THREADS, On::GROUP_N, On::LANES_N, TOLD[TOLD_AS].b>>;
+/// The shared memory of a block.
+template <typename T, int TILE, LayoutPair LAYOUTS>
+struct SharedStorage {
+  using Map = ThreadMap<T, TILE>;
+  static constexpr int DEPTH = depth_of(TILE, LAYOUTS);
+  static constexpr bool VIA_REGISTERS = LAYOUTS == LayoutPair::via_registers;
+  using LoadA =
+      std::conditional_t<VIA_REGISTERS, PipelinedLoader<T, Map::ROWS, DEPTH, Map::THREADS>,
+                         MultistageLoader<T, Map::ROWS, DEPTH, Map::THREADS, Map::VEC_M,
+                                          Map::LANES_M, load_modes(LAYOUTS).a>>;
+  using LoadB =
+      std::conditional_t<VIA_REGISTERS, PipelinedLoader<T, Map::COLS, DEPTH, Map::THREADS>,
+                         MultistageLoader<T, Map::COLS, DEPTH, Map::THREADS, Map::VEC_N,
+                                          Map::LANES_N, load_modes(LAYOUTS).b>>;
 
   struct Stage {
     typename LoadA::Stage a;
     typename LoadB::Stage b;
   };
 
-  /// A group of sums a thread and slot: neighbouring threads lie next to one another.
-  Tile<T, On::SLOTS * On::THREADS, On::GROUP_N> sums;
-  Stage stages[stages_of(TILE, TOLD_AS, sizeof(T))];
+  /// One vector of accumulators per slot (ThreadMap::accum_slot). The slots of neighbouring threads
+  /// are neighbours.
+  Tile<T, Map::ACCUM_VECS * Map::THREADS, Map::ACCUM_VEC> accum_slots;
+  Stage stages[stages_of(TILE, LAYOUTS, sizeof(T))];
 };
 
-/// A thread's values of an operand, those of one or two steps: its groups of GROUP lie LANES groups
-/// apart. Where the stage has rows along k, a load takes VECTOR_WIDTH steps of one value at once.
-template <typename T, int COUNT, int GROUP, int LANES, typename Load>
-class Fragments {
-  using Acc = Accumulator<T>;
-  static constexpr bool ALONG_K = Load::ALONG_K;
-  static constexpr int STEPS = ALONG_K ? VECTOR_WIDTH<T> : 1;
-
- public:
-  /// Loads step k; `first` is the thread's first place along e, `rest` of what no group holds.
-  template <typename Stage>
-  __device__ __forceinline__ void load(const Stage& stage, int first, int rest, int k) {
-    if constexpr (ALONG_K) {
-      if (k % STEPS != 0) return;
-#pragma unroll
-      for (int i = 0; i < COUNT; ++i) {
-        const int e = i / GROUP * GROUP * LANES + i % GROUP;
-        const auto steps = load_vector<STEPS>(stage.at(e, 0) + Load::place(first, k));
-#pragma unroll
-        for (int j = 0; j < STEPS; ++j) {
-          values_[k / STEPS % 2][j][i] = to_accumulator(steps.lane[j]);
-        }
-      }
-    } else {
-      constexpr int GROUPED = COUNT / GROUP * GROUP;
-#pragma unroll
-      for (int i = 0; i < GROUPED; i += GROUP) {
-        const auto group = load_vector<GROUP>(stage.at(k, first + i * LANES));
-#pragma unroll
-        for (int j = 0; j < GROUP; ++j) values_[k % 2][0][i + j] = to_accumulator(group.lane[j]);
-      }
-#pragma unroll
-      for (int i = GROUPED; i < COUNT; ++i) {
-        const T value = stage(k, rest + (i - GROUPED) * LANES);
-        values_[k % 2][0][i] = to_accumulator(value);
-      }
-    }
-  }
-
-  __device__ __forceinline__ Acc operator()(int k, int i) const {
-    return values_[k / STEPS % 2][k % STEPS][i];
-  }
-
- private:
-  Acc values_[2][STEPS][COUNT];
-};
-
-/// The sums that a thread has ended: chunks' in shared memory, or with few in registers,
-/// superchunks' in local memory, which is touched every 1024 or 2048 of K. Those in registers are
-/// apart, as local memory would take them along.
-template <typename T, int TILE, bool IN_REGISTERS>
-class EndedSums {
-  using On = Threads<T, TILE>;
-  using Acc = Accumulator<T>;
-  using Slots = Tile<T, On::SLOTS * On::THREADS, On::GROUP_N>;
-  static constexpr int W = On::GROUP_N;
-
- public:
-  using Running = Acc[On::TM][On::TN];
-
-  __device__ __forceinline__ explicit EndedSums(Slots& slots) : slots_(slots) {}
-
-  /// chunks += sum; sum = 0. The first chunk finds nothing in shared memory. `held`: chunks, where
-  /// they are in registers.
-  __device__ __forceinline__ void end_chunk(Running& sum, Running& held) {
-    if constexpr (IN_REGISTERS) {
-#pragma unroll
-      for (int i = 0; i < On::TM; ++i) {
-#pragma unroll
-        for (int j = 0; j < On::TN; ++j) {
-          held[i][j] += sum[i][j];
-          sum[i][j] = 0;
-        }
-      }
-      return;
-    }
-    if (chunks_) {
-      move<true>(sum);
-    } else {
-      move<false>(sum);
-    }
-    chunks_ = true;
-  }
-
-  /// superchunks += chunks; chunks = 0
-  __device__ __forceinline__ void end_superchunk(Running& held) {
-    put_chunks(held);
-#pragma unroll 4
-    for (int slot = 0; slot < On::SLOTS; ++slot) {
-      const auto chunks = at(slot);
-#pragma unroll
-      for (int i = 0; i < W; ++i) {
-        const Acc before = superchunks_ ? superchunk_sums_[slot * W + i] : Acc(0);
-        superchunk_sums_[slot * W + i] = before + to_accumulator(chunks.lane[i]);
-      }
-    }
-    superchunks_ = true;
-    chunks_ = false;
-  }
-
-  /// Leaves superchunks + (chunks + sum) where the chunks' sums were.
-  __device__ __forceinline__ void finish(Running& sum, Running& held) {
-    end_chunk(sum, held);
-    if (!superchunks_) return put_chunks(held);
-    end_superchunk(held);
-#pragma unroll 1
-    for (int slot = 0; slot < On::SLOTS; ++slot) {
-      Vector<T, W> values{};
-#pragma unroll
-      for (int i = 0; i < W; ++i) {
-        values.lane[i] = from_accumulator<T>(superchunk_sums_[slot * W + i]);
-      }
-      store_vector<W>(place(slot), values);
-    }
-  }
-
-  /// Puts chunks where those in shared memory are.
-  __device__ __forceinline__ void put_chunks(Running& held) {
-    if constexpr (IN_REGISTERS) move<false>(held);
-  }
-
-  /// Forgets what the slots hold.
-  __device__ __forceinline__ void drop_chunks() { chunks_ = false; }
-
- private:
-  __device__ __forceinline__ T* place(int slot) const {
-    return slots_.at(slot * On::THREADS + static_cast<int>(threadIdx.x), 0);
-  }
-  __device__ __forceinline__ Vector<T, W> at(int slot) const { return load_vector<W>(place(slot)); }
-
-  template <bool ADD>
-  __device__ __forceinline__ void move(Running& sum) {
-#pragma unroll
-    for (int i = 0; i < On::TM; ++i) {
-#pragma unroll
-      for (int group = 0; group < On::GROUPS_N; ++group) {
-        Vector<T, W> values{};
-        if constexpr (ADD) values = at(i * On::GROUPS_N + group);
-#pragma unroll
-        for (int j = 0; j < W; ++j) {
-          Acc& s = sum[i][group * W + j];
-          values.lane[j] = from_accumulator<T>(to_accumulator(values.lane[j]) + s);
-          s = 0;
-        }
-        store_vector<W>(place(i * On::GROUPS_N + group), values);
-      }
-    }
-  }
-
-  Slots& slots_;
-  bool chunks_ = false, superchunks_ = false;
-  Acc superchunk_sums_[On::TM * On::TN];
-};
-
-/// Blocks count down the tile rows of a strip first, then along N: those that run at the same time
-/// share rows of A and columns of B in L2.
-__device__ __forceinline__ unsigned in_strips(unsigned index, unsigned tiles_m, unsigned tiles_n,
-                                              unsigned strip) {
-  const unsigned tiles = tiles_m * tiles_n, member = index / tiles, tile = index % tiles;
-  const unsigned first = tile / (strip * tiles_n) * strip, in_strip = tile % (strip * tiles_n);
-  const unsigned rows = lesser(strip, tiles_m - first);
-  return member * tiles + (first + in_strip % rows) * tiles_n + in_strip / rows;
+/// The tile of a block, swizzled for L2: blocks are numbered down a group of `swizzle_size` tile
+/// rows first, then along N. Blocks that run at the same time then share rows of A and columns of
+/// B.
+///
+///   swizzle_size = 2:   0  2  4  6
+///                       1  3  5  7
+///                       8 10 12 14
+///                       9 11 13 15
+__device__ __forceinline__ unsigned swizzled_tile_index(unsigned index, unsigned tiles_m,
+                                                        unsigned tiles_n, unsigned swizzle_size) {
+  const unsigned tiles = tiles_m * tiles_n, batch = index / tiles, tile = index % tiles;
+  const unsigned first_row = tile / (swizzle_size * tiles_n) * swizzle_size;
+  const unsigned in_group = tile % (swizzle_size * tiles_n);
+  const unsigned rows = lesser(swizzle_size, tiles_m - first_row);
+  return batch * tiles + (first_row + in_group % rows) * tiles_n + in_group / rows;
 }
 
-/// A tile whose sums go to the workspace, or to out.
-template <typename T, int TILE, int TOLD_AS>
-__global__ void __launch_bounds__(Threads<T, TILE>::THREADS, blocks_of(TILE, TOLD_AS))
-    simt_kernel(const __grid_constant__ Arguments arguments) {
-  using On = Threads<T, TILE>;
-  using Memory = Shared<T, TILE, TOLD_AS>;
-  constexpr int DEPTH = Memory::DEPTH, STAGES = stages_of(TILE, TOLD_AS, sizeof(T));
-  constexpr int W = On::GROUP_N, AHEAD = STAGES - 1;
-  static_assert(SHORTEST_CHUNK % DEPTH == 0, "chunks end where a stage ends");
+/// Computes one tile and stores it to out, or its partials to the workspace.
+template <typename T, int TILE, LayoutPair LAYOUTS>
+__global__ void __launch_bounds__(ThreadMap<T, TILE>::THREADS, min_blocks_per_sm(TILE, LAYOUTS))
+    simt_kernel(const __grid_constant__ SimtParams params) {
+  using Map = ThreadMap<T, TILE>;
+  using Storage = SharedStorage<T, TILE, LAYOUTS>;
+  constexpr int DEPTH = Storage::DEPTH, STAGES = stages_of(TILE, LAYOUTS, sizeof(T));
+  constexpr int W = Map::ACCUM_VEC, AHEAD = STAGES - 1;
+  static_assert(MIN_ACCUM_INTERVAL % DEPTH == 0, "an interval ends where a stage ends");
   static_assert(STAGES >= 3, "one is read, the next has landed, one is written");
 
-  const Problem& problem = arguments.problem;
-  const Cut& cut = arguments.cut;
-  const auto part = static_cast<int64_t>(blockIdx.x % cut.parts);
-  const unsigned index = blockIdx.x / cut.parts;
-  const Block<T> block(problem, On::ROWS, On::COLS,
-                       in_strips(index, arguments.tiles_m, arguments.tiles_n, arguments.strip));
-  const int64_t chunk = chunk_length(problem.K);
-  const int64_t k_begin = part * cut.part_length;
-  const int64_t length = lesser(problem.K - k_begin, cut.part_length);
+  const Problem& problem = params.problem;
+  const SplitK& split_k = params.split_k;
+  const auto k_slice = static_cast<int64_t>(blockIdx.x % split_k.slices);
+  const unsigned index = blockIdx.x / split_k.slices;
+  const BlockTile<T> block(
+      problem, Map::ROWS, Map::COLS,
+      swizzled_tile_index(index, params.tiles_m, params.tiles_n, params.swizzle_size));
+  const int64_t interval = accum_interval(problem.K);
+  const int64_t k_begin = k_slice * split_k.slice_length;
+  const int64_t length = lesser(problem.K - k_begin, split_k.slice_length);
   const auto steps = static_cast<int>((length + DEPTH - 1) / DEPTH);
 
-  Memory& memory = *dynamic_shared<Memory>();
-  using Ended = EndedSums<T, TILE, chunks_in_registers(TILE, TOLD_AS)>;
-  Ended ended(memory.sums);
-  typename Ended::Running sum = {}, chunk_sums = {};
+  Storage& storage = *dynamic_shared<Storage>();
+  using Promoted = PromotedAccum<T, TILE, has_interval_accum_in_registers(TILE, LAYOUTS)>;
+  Promoted promoted(storage.accum_slots);
+  typename Promoted::Registers accum = {}, interval_accum = {};
   Matrix<const T> A = block.A, B = block.B.transposed();
-  if constexpr (Memory::FETCHES) A.cols = B.cols = k_begin + length;
-  if (arguments.padded_a) A.rows = block.row0 + On::ROWS;
-  if (arguments.padded_b) B.rows = block.col0 + On::COLS;
-  typename Memory::LoadA load_a(A, block.row0, k_begin);
-  typename Memory::LoadB load_b(B, block.col0, k_begin);
-  if constexpr (Memory::FETCHES) load_b.fetch();
+  if constexpr (Storage::VIA_REGISTERS) A.cols = B.cols = k_begin + length;
+  if (params.padded_a) A.rows = block.row0 + Map::ROWS;
+  if (params.padded_b) B.rows = block.col0 + Map::COLS;
+  typename Storage::LoadA load_a(A, block.row0, k_begin);
+  typename Storage::LoadB load_b(B, block.col0, k_begin);
+  if constexpr (Storage::VIA_REGISTERS) load_b.load_to_registers();
 
-  const auto rows_inside = static_cast<int>(lesser(problem.M - block.row0, int64_t{On::ROWS}));
+  const auto valid_rows = static_cast<int>(lesser(problem.M - block.row0, int64_t{Map::ROWS}));
   const auto write_partial = [&](int64_t unit) {
-    const int64_t matrix =
-        unit * arguments.members + index / (arguments.tiles_m * arguments.tiles_n);
+    const int64_t matrix = unit * params.batch_count + index / (params.tiles_m * params.tiles_n);
     const Matrix<T> partial{static_cast<T*>(problem.workspace) + matrix * problem.M * problem.N,
                             problem.M, problem.N, problem.N, 1};
     const bool wide = rows_are_vectors<W>(partial);
-    for_each_group<T, TILE>(
-        memory.sums, rows_inside, On::COLS, [&](int row, int col, const auto& group) {
-          store_row_run(partial, block.row0 + row, block.col0 + col, group, wide);
+    for_each_vector<T, TILE>(
+        storage.accum_slots, valid_rows, Map::COLS, [&](int row, int col, const auto& vec) {
+          store_row_run(partial, block.row0 + row, block.col0 + col, vec, wide);
         });
-    ended.drop_chunks();
+    promoted.discard_intervals();
     __syncthreads();
   };
 
-  // Copies of whole pieces stand among the products, without a test in each; edges apart.
-  const bool rows_are_inside = load_a.rows_inside() && load_b.rows_inside();
-  const auto steps_inside = Memory::FETCHES   ? steps
-                            : rows_are_inside ? static_cast<int>(length / DEPTH)
-                                              : 0;
-  const auto start_at_edge = [&](int step) {
+  // Steps whose tiles are wholly inside the operands are loaded among the products, without tests.
+  const bool all_rows_valid = load_a.all_rows_valid() && load_b.all_rows_valid();
+  const auto steps_inside = Storage::VIA_REGISTERS ? steps
+                            : all_rows_valid       ? static_cast<int>(length / DEPTH)
+                                                   : 0;
+  // Loads both operands of a step at once: in the prologue, and at the edges.
+  const auto load_at_edge = [&](int step) {
     const auto depth = static_cast<int>(lesser(length - int64_t{step} * DEPTH, int64_t{DEPTH}));
-    auto& stage = memory.stages[step % STAGES];
-    if constexpr (Memory::FETCHES) {
-      load_a.fetch();
-      load_a.put(stage.a);
-      load_b.put(stage.b);
-      load_b.fetch();
+    auto& stage = storage.stages[step % STAGES];
+    if constexpr (Storage::VIA_REGISTERS) {
+      load_a.load_to_registers();
+      load_a.store_to_stage(stage.a);
+      load_b.store_to_stage(stage.b);
+      load_b.load_to_registers();
     } else {
-      load_a.next(stage.a, depth);
-      load_b.next(stage.b, depth);
+      load_a.load_at_edge(stage.a, depth);
+      load_b.load_at_edge(stage.b, depth);
     }
   };
   for (int step = 0; step < AHEAD; ++step) {
-    if (step < steps) start_at_edge(step);
+    if (step < steps) load_at_edge(step);
     cp_async_commit();
   }
-  int row = On::first_row(), col = On::first_col(), rest_col = 0;
-  if constexpr (On::REST_N > 0) rest_col = On::rest_col();
+  int row = Map::first_row(), col = Map::first_col(), tail_col = 0;
+  if constexpr (Map::TAIL_N > 0) tail_col = Map::tail_col();
   opaque(row);
   opaque(col);
-  if constexpr (On::REST_N > 0) opaque(rest_col);
-  Fragments<T, On::TM, On::GROUP_M, On::LANES_M, typename Memory::LoadA> a;
-  Fragments<T, On::TN, On::WIDE_N, On::LANES_N, typename Memory::LoadB> b;
-  const auto load_fragments = [&](const typename Memory::Stage& stage, int k) {
+  if constexpr (Map::TAIL_N > 0) opaque(tail_col);
+  Fragments<T, Map::TM, Map::VEC_M, Map::LANES_M, typename Storage::LoadA> a;
+  Fragments<T, Map::TN, Map::VEC_N, Map::LANES_N, typename Storage::LoadB> b;
+  const auto load_fragments = [&](const typename Storage::Stage& stage, int k) {
     a.load(stage.a, row, row, k);
-    b.load(stage.b, col, rest_col, k);
+    b.load(stage.b, col, tail_col, k);
   };
 
   if (steps > 0) {
     cp_async_wait<AHEAD - 1>();
     __syncthreads();
-    load_fragments(memory.stages[0], 0);
+    load_fragments(storage.stages[0], 0);
   }
-  const auto chunk_steps = static_cast<int>(chunk / DEPTH);
-  constexpr int EARLY = 1;  // with the order of products, what nvcc schedules best
-  int step = 0, reads = 0, writes = AHEAD;
+  const auto interval_steps = static_cast<int>(interval / DEPTH);
+  constexpr int BARRIER_AT = 1;  // with the order of products below, nvcc's best schedule
+  int step = 0, read_stage = 0, write_stage = AHEAD;
   for (; step < steps;) {
-    const int chunk_end = lesser(step + chunk_steps, steps);
-    for (; step < chunk_end; ++step) {
+    const int interval_end = lesser(step + interval_steps, steps);
+    for (; step < interval_end; ++step) {
       const bool inside = step + AHEAD < steps_inside;
-      const int following = reads + 1 == STAGES ? 0 : reads + 1;
-      const int next = step + 1 < steps ? following : reads;
+      const int following = read_stage + 1 == STAGES ? 0 : read_stage + 1;
+      const int next_stage = step + 1 < steps ? following : read_stage;
 #pragma unroll
       for (int k = 0; k < DEPTH; ++k) {
-        load_fragments(memory.stages[k + 1 < DEPTH ? reads : next], (k + 1) % DEPTH);
-        // The barrier stands within the step, so that warps may be apart where chunks end: it says
-        // that the next stage has landed, and that the one before this is no longer read.
-        if (k == EARLY) {
+        load_fragments(storage.stages[k + 1 < DEPTH ? read_stage : next_stage], (k + 1) % DEPTH);
+        // The part of step + AHEAD's load that is issued at k of the current step:
+        //                        multistage                pipelined
+        //   BARRIER_AT           wait, barrier, edges      barrier
+        //   BARRIER_AT + 1       cp.async of A             B to its stage, A to registers
+        //   BARRIER_AT + 2       cp.async of B, commit
+        //   half a step later                              A to its stage, next B to registers
+        if (k == BARRIER_AT) {
+          // After the barrier, the next stage has landed and the previous one is no longer read.
+          // The barrier is inside the step so that warps may drift apart where an interval ends.
           cp_async_wait<AHEAD - 2>();
           __syncthreads();
-          if (!inside && step + AHEAD < steps) start_at_edge(step + AHEAD);
-        } else if (k == EARLY + 1) {
-          if constexpr (Memory::FETCHES) {  // half a step each, in the same registers
+          if (!inside && step + AHEAD < steps) load_at_edge(step + AHEAD);
+        } else if (k == BARRIER_AT + 1) {
+          if constexpr (Storage::VIA_REGISTERS) {
             if (inside) {
-              load_b.put(memory.stages[writes].b);
-              load_a.fetch();
+              load_b.store_to_stage(storage.stages[write_stage].b);
+              load_a.load_to_registers();
             }
           } else {
-            if (inside) load_a.next_inside(memory.stages[writes].a);
+            if (inside) load_a.load_inside(storage.stages[write_stage].a);
           }
-        } else if (k == EARLY + 2) {
-          if constexpr (!Memory::FETCHES) {
-            if (inside) load_b.next_inside(memory.stages[writes].b);
+        } else if (k == BARRIER_AT + 2) {
+          if constexpr (!Storage::VIA_REGISTERS) {
+            if (inside) load_b.load_inside(storage.stages[write_stage].b);
             cp_async_commit();
           }
-        } else if (Memory::FETCHES && k == EARLY + 1 + DEPTH / 2) {
-          if constexpr (Memory::FETCHES) {
+        } else if (Storage::VIA_REGISTERS && k == BARRIER_AT + 1 + DEPTH / 2) {
+          if constexpr (Storage::VIA_REGISTERS) {
             if (inside) {
-              load_a.put(memory.stages[writes].a);
-              load_b.fetch();
+              load_a.store_to_stage(storage.stages[write_stage].a);
+              load_b.load_to_registers();
             }
           }
         }
-        // Back and forth, so that each product finds one factor in the operand cache.
+        // The products go back and forth, so that each finds one factor in the operand cache.
 #pragma unroll
-        for (int first = 0; first < On::TM; first += On::GROUP_M) {
+        for (int first = 0; first < Map::TM; first += Map::VEC_M) {
 #pragma unroll
-          for (int j = 0; j < On::TN; ++j) {
+          for (int j = 0; j < Map::TN; ++j) {
 #pragma unroll
-            for (int i = 0; i < On::GROUP_M; ++i) {
-              const int s = first + (j % 2 ? On::GROUP_M - 1 - i : i);
-              const int t = first / On::GROUP_M % 2 ? On::TN - 1 - j : j;
-              sum[s][t] = fma(a(k, s), b(k, t), sum[s][t]);
+            for (int i = 0; i < Map::VEC_M; ++i) {
+              const int s = first + (j % 2 ? Map::VEC_M - 1 - i : i);
+              const int t = first / Map::VEC_M % 2 ? Map::TN - 1 - j : j;
+              accum[s][t] = fma(a(k, s), b(k, t), accum[s][t]);
             }
           }
         }
       }
-      writes = reads;
-      reads = next;
+      write_stage = read_stage;
+      read_stage = next_stage;
     }
     if (step == steps) break;
-    ended.end_chunk(sum, chunk_sums);
-    const int64_t chunks = k_begin / chunk + step / chunk_steps;
-    if (cut.by == Unit::chunk) {
-      ended.put_chunks(chunk_sums);
-      write_partial(chunks - 1);
-    } else if (chunks % CHUNKS_A_SUPERCHUNK == 0) {
-      if (cut.by == Unit::superchunk) {
-        ended.put_chunks(chunk_sums);
-        write_partial(chunks / CHUNKS_A_SUPERCHUNK - 1);
+    promoted.end_interval(accum, interval_accum);
+    const int64_t intervals = k_begin / interval + step / interval_steps;
+    if (split_k.unit == PartialUnit::interval) {
+      promoted.flush_intervals(interval_accum);
+      write_partial(intervals - 1);
+    } else if (intervals % INTERVALS_PER_SUPERBLOCK == 0) {
+      if (split_k.unit == PartialUnit::superblock) {
+        promoted.flush_intervals(interval_accum);
+        write_partial(intervals / INTERVALS_PER_SUPERBLOCK - 1);
       } else {
-        ended.end_superchunk(chunk_sums);
+        promoted.end_superblock(interval_accum);
       }
     }
   }
-  ended.finish(sum, chunk_sums);
+  promoted.finish(accum, interval_accum);
 
-  if (cut.by != Unit::none) {
-    const int64_t unit = cut.by == Unit::chunk ? chunk : chunk * CHUNKS_A_SUPERCHUNK;
+  if (split_k.unit != PartialUnit::none) {
+    const int64_t unit =
+        split_k.unit == PartialUnit::interval ? interval : interval * INTERVALS_PER_SUPERBLOCK;
     write_partial((k_begin + length - 1) / unit);
   } else {
-    constexpr bool FOR_WARPS = On::COLS >= 32;  // a row
-    if constexpr (FOR_WARPS && (TILE != TILE_128X128 || Memory::FETCHES)) {
-      store_ragged_tile<T, TILE>(block, memory.sums, rows_inside);
+    constexpr bool HAS_WARP_ROWS = Map::COLS >= 32;  // a warp can store a row of the tile
+    if constexpr (HAS_WARP_ROWS && (TILE != TILE_128X128 || Storage::VIA_REGISTERS)) {
+      store_unaligned_tile<T, TILE>(block, storage.accum_slots, valid_rows);
     } else {
-      store_tile<T, TILE>(block, memory.sums, rows_inside);
+      store_tile<T, TILE>(block, storage.accum_slots, valid_rows);
     }
   }
 }

@@ -1,9 +1,12 @@
-// An operand's way into shared memory, stages ahead of the products, by cp.async.
+// The multistage loader: cp.async copies an operand's tiles into shared memory several stages ahead
+// of the products.
 //
-// Fragments want what lies along e, M or N, next to each other. An operand with K along its rows is
-// turned by copying single elements: cp.async may put each where it likes, but a warp's 32 cost 18
-// cycles, as many as 32 runs of 16 bytes. So where blocks are told that an operand has runs along
-// k, it keeps them in shared memory, and its fragments are read 16 bytes along k at once.
+// X(mn, k) is an operand with its M or N dimension first. Fragments want neighbours along mn next
+// to each other, so a stage normally has rows along mn. A K-major operand can be transposed by
+// copying single elements, as cp.async may write each to any address, but a warp's 32 single
+// elements take 18 cycles of the load/store unit, as many as 32 vectors of 16 bytes. So if the
+// layout is known to be K-major and aligned, the stage stays K-major too, and fragments are read as
+// vectors along k.
 #pragma once
 
 #include "device/cp_async.h"
@@ -12,157 +15,163 @@
 namespace smem::gemm::simt {
 inline namespace SMEM_BUILD {
 
-/// Copies an operand's pieces of EXTENT x DEPTH into stages: stage(k, e) = X(e0 + e, k), or rows
-/// along k where LIES is runs_along_k, zeros outside; X is A, or B transposed. LIES says how X
-/// lies, or that the loader looks. LANES of a warp's lanes read groups of GROUP along e.
-template <typename T, int EXTENT, int DEPTH, int THREADS, int GROUP, int LANES, Lies LIES>
-class Loader {
+/// Copies tiles of EXTENT x DEPTH into stages, with zeros outside X: stage(k, mn) = X(mn0 + mn, k),
+/// or stage(mn, k) if MODE is vec16_along_k. Fragments are read by LANES different lanes of a warp,
+/// VEC elements along mn each.
+template <typename T, int EXTENT, int DEPTH, int THREADS, int VEC, int LANES, LoadMode MODE>
+class MultistageLoader {
   static constexpr int min_of(int a, int b) { return a < b ? a : b; }
 
  public:
-  static constexpr bool ALONG_K = LIES == Lies::runs_along_k;
-  /// Rows along e are 16-byte aligned, and begin 4 banks apart beyond multiples of 32 or 16.
-  static constexpr int PITCH = ALONG_K ? DEPTH : EXTENT + VECTOR_WIDTH<T>;
-  using Stage = Tile<T, (ALONG_K ? EXTENT : DEPTH), PITCH>;
+  static constexpr bool K_MAJOR = MODE == LoadMode::vec16_along_k;
+  /// MN-major rows are 16-byte aligned, and each begins 4 banks after the one before, modulo 32 or
+  /// 16 banks.
+  static constexpr int PITCH = K_MAJOR ? DEPTH : EXTENT + VECTOR_WIDTH<T>;
+  using Stage = Tile<T, (K_MAJOR ? EXTENT : DEPTH), PITCH>;
 
-  /// Where the run with (e, k) begins in a stage of rows along k: runs of a row are exchanged, so
-  /// that lanes find the same k of neighbouring groups in different banks, without any padding.
-  __device__ __forceinline__ static int place(int e, int k) {
-    return (e * DEPTH + e / GROUP % EXCHANGED * VECTOR_WIDTH<T>)^k;
+  /// The offset of the vec16 with (mn, k) in a K-major stage. The vec16s of a row are swizzled, so
+  /// that lanes that read the same k of neighbouring rows use different banks, without padding.
+  __device__ __forceinline__ static int smem_offset(int mn, int k) {
+    return (mn * DEPTH + mn / VEC % SWIZZLE_VECS * VECTOR_WIDTH<T>)^k;
   }
 
-  /// X's rows from e0 on and its columns from k_begin on.
-  __device__ __forceinline__ Loader(const Matrix<const T>& X, int64_t e0, int64_t k_begin)
-      : lies_(LIES == Lies::any ? lies_of(X) : LIES) {
-    const auto step = with_known([&](auto lies) {
-      using By = Sharing<decltype(lies)::value>;
+  /// Loads X's rows from mn0 on and its columns from k_begin on.
+  __device__ __forceinline__ MultistageLoader(const Matrix<const T>& X, int64_t mn0,
+                                              int64_t k_begin)
+      : mode_(MODE == LoadMode::dynamic ? mode_of(X) : MODE) {
+    const auto step = with_static_mode([&](auto mode) {
+      using Map = CopyThreadMap<decltype(mode)::value>;
       const auto thread = static_cast<int>(threadIdx.x);
-      e_ = (By::K_FIRST ? thread / By::THREADS_K : thread % By::THREADS_E) * By::RUN_E;
-      k_ = (By::K_FIRST ? thread % By::THREADS_K : thread / By::THREADS_E) * By::RUN_K;
-      return By::STEP_E * X.row_stride + By::STEP_K * X.col_stride;
+      mn_ = (Map::K_FASTEST ? thread / Map::THREADS_K : thread % Map::THREADS_MN) * Map::VEC_MN;
+      k_ = (Map::K_FASTEST ? thread % Map::THREADS_K : thread / Map::THREADS_MN) * Map::VEC_K;
+      return Map::STEP_MN * X.row_stride + Map::STEP_K * X.col_stride;
     });
-    const int64_t rows_left = X.rows - e0;
-    extent_ = rows_left < EXTENT ? static_cast<int>(rows_left) : EXTENT;
-    pass_step_ = step;
-    stage_step_ = DEPTH * X.col_stride;
-    to_ = ALONG_K ? place(e_, k_) : k_ * PITCH + e_;
-    opaque(pass_step_);
-    opaque(stage_step_);
-    opaque(to_);
-    from_ = X.data + (e0 + e_) * X.row_stride + (k_begin + k_) * X.col_stride;
+    const int64_t rows_left = X.rows - mn0;
+    valid_mn_ = rows_left < EXTENT ? static_cast<int>(rows_left) : EXTENT;
+    pass_stride_ = step;
+    stage_stride_ = DEPTH * X.col_stride;
+    smem_offset_ = K_MAJOR ? smem_offset(mn_, k_) : k_ * PITCH + mn_;
+    opaque(pass_stride_);
+    opaque(stage_stride_);
+    opaque(smem_offset_);
+    from_ = X.data + (mn0 + mn_) * X.row_stride + (k_begin + k_) * X.col_stride;
   }
 
-  /// Whether all rows of the pieces lie inside of X.
-  __device__ __forceinline__ bool rows_inside() const { return extent_ == EXTENT; }
+  /// Whether all rows of the tiles are inside X.
+  __device__ __forceinline__ bool all_rows_valid() const { return valid_mn_ == EXTENT; }
 
-  /// Starts to copy the next piece, which lies wholly inside.
-  __device__ __forceinline__ void next_inside(Stage& stage, Site site = Site::here()) {
-    with_known([&](auto lies) {
-      copy_inside<decltype(lies)::value>(stage, site);
+  /// Starts the copy of the next tile, which must be wholly inside X.
+  __device__ __forceinline__ void load_inside(Stage& stage, Site site = Site::here()) {
+    with_static_mode([&](auto mode) {
+      copy_inside<decltype(mode)::value>(stage, site);
       return 0;
     });
-    from_ += stage_step_;
+    from_ += stage_stride_;
   }
 
-  /// Starts to copy the next piece, wherever it lies: the `depth` next columns.
-  __device__ __forceinline__ void next(Stage& stage, int depth, Site site = Site::here()) {
-    with_known([&](auto lies) {
-      copy<decltype(lies)::value>(stage, depth, site);
+  /// Starts the copy of the next tile, which has `depth` columns inside X.
+  __device__ __forceinline__ void load_at_edge(Stage& stage, int depth, Site site = Site::here()) {
+    with_static_mode([&](auto mode) {
+      copy_at_edge<decltype(mode)::value>(stage, depth, site);
       return 0;
     });
-    from_ += stage_step_;
+    from_ += stage_stride_;
   }
 
  private:
-  template <Lies KNOWN>
-  using Known = std::integral_constant<Lies, KNOWN>;
+  template <LoadMode KNOWN>
+  using StaticMode = std::integral_constant<LoadMode, KNOWN>;
 
+  /// Calls f with the mode as a compile-time constant.
   template <typename F>
-  __device__ __forceinline__ auto with_known(const F& f) const {
-    if constexpr (LIES == Lies::any) {
-      if (lies_ == Lies::runs_along_e) return f(Known<Lies::runs_along_e>{});
-      if (lies_ == Lies::along_k) return f(Known<Lies::along_k>{});
-      return f(Known<Lies::along_e>{});
+  __device__ __forceinline__ auto with_static_mode(const F& f) const {
+    if constexpr (MODE == LoadMode::dynamic) {
+      if (mode_ == LoadMode::vec16_along_mn) return f(StaticMode<LoadMode::vec16_along_mn>{});
+      if (mode_ == LoadMode::scalar_along_k) return f(StaticMode<LoadMode::scalar_along_k>{});
+      return f(StaticMode<LoadMode::scalar_along_mn>{});
     } else {
-      return f(Known<LIES>{});
+      return f(StaticMode<MODE>{});
     }
   }
 
-  __device__ __forceinline__ static Lies lies_of(const Matrix<const T>& X) {
-    if (rows_are_vectors<VECTOR_WIDTH<T>>(X.transposed())) return Lies::runs_along_e;
-    return X.col_stride == 1 ? Lies::along_k : Lies::along_e;
+  __device__ __forceinline__ static LoadMode mode_of(const Matrix<const T>& X) {
+    if (rows_are_vectors<VECTOR_WIDTH<T>>(X.transposed())) return LoadMode::vec16_along_mn;
+    return X.col_stride == 1 ? LoadMode::scalar_along_k : LoadMode::scalar_along_mn;
   }
 
-  static constexpr int EXCHANGED =
-      min_of(8, min_of(DEPTH / VECTOR_WIDTH<T>, LANES));  ///< runs of a row
+  /// vec16s of a row of a K-major stage that the swizzle permutes.
+  static constexpr int SWIZZLE_VECS = min_of(8, min_of(DEPTH / VECTOR_WIDTH<T>, LANES));
 
-  /// How the threads share out a piece, each copying a run of RUN_E or RUN_K elements a pass:
-  /// THREADS_E of them along e, THREADS_K along k, and the next pass STEP_E or STEP_K further.
-  template <Lies KNOWN>
-  struct Sharing {
+  /// How the threads share a tile: THREADS_MN x THREADS_K of them copy a vector of VEC_MN or VEC_K
+  /// elements each per pass, and the next pass is STEP_MN or STEP_K further.
+  template <LoadMode KNOWN>
+  struct CopyThreadMap {
     static constexpr int W = VECTOR_WIDTH<T>;
-    static constexpr int RUN_E = KNOWN == Lies::runs_along_e ? W : 1;
-    static constexpr int RUN_K = KNOWN == Lies::runs_along_k ? W : 1;
-    static constexpr int RUN = RUN_E * RUN_K;
-    static constexpr bool K_FIRST = KNOWN == Lies::runs_along_k || KNOWN == Lies::along_k;
-    static constexpr int RUNS_E = EXTENT / RUN_E, RUNS_K = DEPTH / RUN_K;
-    static constexpr int THREADS_E =
-        min_of(RUNS_E, KNOWN == Lies::along_e ? THREADS : THREADS / RUNS_K);
-    static constexpr int THREADS_K = min_of(RUNS_K, THREADS / THREADS_E);
-    static constexpr int PASSES_E = RUNS_E / THREADS_E, PASSES_K = RUNS_K / THREADS_K;
-    static constexpr int PASSES = PASSES_E * PASSES_K;
-    static constexpr int STEP_E = PASSES_E > 1 ? THREADS_E * RUN_E : 0;
-    static constexpr int STEP_K = PASSES_K > 1 ? THREADS_K * RUN_K : 0;
-    static constexpr int STEP_IN_STAGE =
-        ALONG_K ? STEP_E * PITCH + STEP_K : STEP_K * PITCH + STEP_E;
-    static constexpr bool ALL_COPY = THREADS_E * THREADS_K == THREADS;
+    static constexpr int VEC_MN = KNOWN == LoadMode::vec16_along_mn ? W : 1;
+    static constexpr int VEC_K = KNOWN == LoadMode::vec16_along_k ? W : 1;
+    static constexpr int ELEMENTS = VEC_MN * VEC_K;
+    static constexpr bool K_FASTEST =
+        KNOWN == LoadMode::vec16_along_k || KNOWN == LoadMode::scalar_along_k;
+    static constexpr int VECS_MN = EXTENT / VEC_MN, VECS_K = DEPTH / VEC_K;
+    static constexpr int THREADS_MN =
+        min_of(VECS_MN, KNOWN == LoadMode::scalar_along_mn ? THREADS : THREADS / VECS_K);
+    static constexpr int THREADS_K = min_of(VECS_K, THREADS / THREADS_MN);
+    static constexpr int PASSES_MN = VECS_MN / THREADS_MN, PASSES_K = VECS_K / THREADS_K;
+    static constexpr int PASSES = PASSES_MN * PASSES_K;
+    static constexpr int STEP_MN = PASSES_MN > 1 ? THREADS_MN * VEC_MN : 0;
+    static constexpr int STEP_K = PASSES_K > 1 ? THREADS_K * VEC_K : 0;
+    static constexpr int SMEM_STEP = K_MAJOR ? STEP_MN * PITCH + STEP_K : STEP_K * PITCH + STEP_MN;
+    static constexpr bool ALL_THREADS_COPY = THREADS_MN * THREADS_K == THREADS;
 
-    static_assert(!ALONG_K || (STEP_E % (GROUP * EXCHANGED) == 0 && STEP_K == 0),
-                  "all runs of a thread are exchanged alike");
-    static_assert(PASSES_E == 1 || PASSES_K == 1, "passes go in one direction");
-    static_assert(THREADS_E * PASSES_E == RUNS_E && THREADS_K * PASSES_K == RUNS_K,
-                  "the threads share out the piece without a rest");
+    static_assert(!K_MAJOR || (STEP_MN % (VEC * SWIZZLE_VECS) == 0 && STEP_K == 0),
+                  "all vec16s of a thread have the same swizzle");
+    static_assert(PASSES_MN == 1 || PASSES_K == 1, "passes go along one dimension");
+    static_assert(THREADS_MN * PASSES_MN == VECS_MN && THREADS_K * PASSES_K == VECS_K,
+                  "all threads that copy have equally many vectors");
   };
 
-  /// Threads beyond the piece copy nothing.
-  template <Lies KNOWN>
+  /// Whether the calling thread has a part of the tile.
+  template <LoadMode KNOWN>
   __device__ __forceinline__ bool copies() const {
-    return Sharing<KNOWN>::ALL_COPY || (e_ < EXTENT && k_ < DEPTH);
+    return CopyThreadMap<KNOWN>::ALL_THREADS_COPY || (mn_ < EXTENT && k_ < DEPTH);
   }
 
-  template <Lies KNOWN>
+  template <LoadMode KNOWN>
   __device__ __forceinline__ void copy_inside(Stage& stage, Site site) const {
-    using By = Sharing<KNOWN>;
+    using Map = CopyThreadMap<KNOWN>;
     if (!copies<KNOWN>()) return;
-    const int64_t step =
-        KNOWN == Lies::runs_along_e && By::STEP_E > 0 ? int64_t{By::STEP_E} : pass_step_;
+    const int64_t step = KNOWN == LoadMode::vec16_along_mn && Map::STEP_MN > 0
+                             ? int64_t{Map::STEP_MN}
+                             : pass_stride_;
     const T* from = from_;
-    T* const to = stage.at(0, 0, site) + to_;
+    T* const to = stage.at(0, 0, site) + smem_offset_;
 #pragma unroll
-    for (int pass = 0; pass < By::PASSES; ++pass, from += step) {
-      cp_async<By::RUN>(to + pass * By::STEP_IN_STAGE, from, By::RUN, site);
+    for (int pass = 0; pass < Map::PASSES; ++pass, from += step) {
+      cp_async<Map::ELEMENTS>(to + pass * Map::SMEM_STEP, from, Map::ELEMENTS, site);
     }
   }
 
-  template <Lies KNOWN>
-  __device__ __forceinline__ void copy(Stage& stage, int depth, Site site) const {
-    using By = Sharing<KNOWN>;
+  template <LoadMode KNOWN>
+  __device__ __forceinline__ void copy_at_edge(Stage& stage, int depth, Site site) const {
+    using Map = CopyThreadMap<KNOWN>;
     if (!copies<KNOWN>()) return;
     const T* from = from_;
-    T* const to = stage.at(0, 0, site) + to_;
-#pragma unroll 1  // the same instructions for all edges
-    for (int pass = 0; pass < By::PASSES; ++pass, from += pass_step_) {
-      const int k = depth - k_ - pass * By::STEP_K, e = extent_ - e_ - pass * By::STEP_E;
-      const int inside = By::RUN_K > 1 ? (e > 0 ? k : 0) : (k > 0 ? e : 0);
-      cp_async<By::RUN>(to + pass * By::STEP_IN_STAGE, from, inside, site);
+    T* const to = stage.at(0, 0, site) + smem_offset_;
+#pragma unroll 1  // edges are rare: keep their code small
+    for (int pass = 0; pass < Map::PASSES; ++pass, from += pass_stride_) {
+      const int k_left = depth - k_ - pass * Map::STEP_K;
+      const int mn_left = valid_mn_ - mn_ - pass * Map::STEP_MN;
+      const int num_valid =
+          Map::VEC_K > 1 ? (mn_left > 0 ? k_left : 0) : (k_left > 0 ? mn_left : 0);
+      cp_async<Map::ELEMENTS>(to + pass * Map::SMEM_STEP, from, num_valid, site);
     }
   }
 
-  const T* from_;  ///< the calling thread's first run of the next piece
-  int64_t pass_step_, stage_step_;
-  int extent_, e_, k_;
-  int to_;  ///< its place in the stage
-  Lies lies_;
+  const T* from_;  ///< the calling thread's first vector of the next tile
+  int64_t pass_stride_, stage_stride_;
+  int valid_mn_, mn_, k_;
+  int smem_offset_;  ///< of that vector in a stage
+  LoadMode mode_;
 };
 
 }  // namespace SMEM_BUILD

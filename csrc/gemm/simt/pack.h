@@ -1,5 +1,6 @@
-// Operands turned, or aligned, into the workspace: then the larger tiles' blocks copy runs of 16
-// bytes, and no element by itself. At 4096^3 it costs 1% and brings 5 to 18%.
+// Packs operands: copies them into the workspace as MN-major matrices with aligned rows, so that
+// the larger tiles' blocks copy vectors of 16 bytes and no single elements. At 4096^3 packing costs
+// 1% and makes the kernel 5 to 18% faster.
 #pragma once
 
 #include "device/launch.h"
@@ -11,59 +12,63 @@ inline namespace SMEM_BUILD {
 constexpr int PACK_TILE = 32, PACK_ROWS = 8;
 
 template <typename T>
-struct Packing {
-  Matrix<const T> from;  ///< X(e, k) of the first member of the batch
-  T* to;                 ///< X(e, k) at k * pitch + e, zeros where e is beyond X
+struct PackParams {
+  Matrix<const T> from;  ///< X(mn, k) of the first matrix of the batch
+  T* to;                 ///< receives X(mn, k) at k * pitch + mn, and zeros beyond X's rows
   int64_t pitch;
-  int64_t members, member_stride;  ///< from X to the next
+  int64_t batch_count, batch_stride;  ///< batch_stride: from X to the next
 
-  int64_t member_blocks() const { return pitch / PACK_TILE * ceil_div(from.cols, PACK_TILE); }
-  int64_t blocks() const { return members * member_blocks(); }
+  int64_t blocks_per_matrix() const { return pitch / PACK_TILE * ceil_div(from.cols, PACK_TILE); }
+  int64_t blocks() const { return batch_count * blocks_per_matrix(); }
 };
 
-/// One operand, or both by one launch.
+/// The parameters of one launch, which packs one operand or both.
 template <typename T>
-struct Packings {
-  Packing<T> first, second;
-  unsigned first_blocks, first_member_blocks, second_member_blocks;
+struct PackPairParams {
+  PackParams<T> first, second;
+  unsigned first_blocks, first_blocks_per_matrix, second_blocks_per_matrix;
 };
 
 template <typename T>
 __global__ void __launch_bounds__(PACK_TILE* PACK_ROWS)
-    simt_pack_kernel(const __grid_constant__ Packings<T> packings) {
+    simt_pack_kernel(const __grid_constant__ PackPairParams<T> params) {
   __shared__ Tile<T, PACK_TILE, PACK_TILE + 1> tile;
-  const bool is_first = blockIdx.x < packings.first_blocks;
-  const Packing<T> packing = is_first ? packings.first : packings.second;
-  const unsigned index = blockIdx.x - (is_first ? 0 : packings.first_blocks);
-  const unsigned blocks = is_first ? packings.first_member_blocks : packings.second_member_blocks;
-  const unsigned member = index / blocks, block = index % blocks;
-  Matrix<const T> X = packing.from;
-  X.data += member * packing.member_stride;
-  T* const to = packing.to + member * (packing.pitch * X.cols);
-  const auto tiles_e = static_cast<unsigned>(packing.pitch / PACK_TILE);
-  const int64_t e0 = block % tiles_e * PACK_TILE, k0 = block / tiles_e * PACK_TILE;
+  const bool is_first = blockIdx.x < params.first_blocks;
+  const PackParams<T> operand = is_first ? params.first : params.second;
+  const unsigned index = blockIdx.x - (is_first ? 0 : params.first_blocks);
+  const unsigned blocks =
+      is_first ? params.first_blocks_per_matrix : params.second_blocks_per_matrix;
+  const unsigned batch = index / blocks, block = index % blocks;
+  Matrix<const T> X = operand.from;
+  X.data += batch * operand.batch_stride;
+  T* const to = operand.to + batch * (operand.pitch * X.cols);
+  const auto tiles_mn = static_cast<unsigned>(operand.pitch / PACK_TILE);
+  const int64_t mn0 = block % tiles_mn * PACK_TILE, k0 = block / tiles_mn * PACK_TILE;
   const int x = threadIdx.x % PACK_TILE, y = threadIdx.x / PACK_TILE;
-  const bool along_k = X.col_stride == 1;  // lanes read along what is contiguous
+  const bool is_k_major = X.col_stride == 1;  // lanes read along the contiguous dimension
 #pragma unroll
   for (int i = 0; i < PACK_TILE; i += PACK_ROWS) {
-    const int e = along_k ? y + i : x, k = along_k ? x : y + i;
-    tile(k, e) = X.at_or_zero(e0 + e, k0 + k);
+    const int mn = is_k_major ? y + i : x, k = is_k_major ? x : y + i;
+    tile(k, mn) = X.at_or_zero(mn0 + mn, k0 + k);
   }
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < PACK_TILE; i += PACK_ROWS) {
-    const int64_t e = e0 + x, k = k0 + y + i;
-    if (k < X.cols) store(to + k * packing.pitch + e, T(tile(y + i, x)));
+    const int64_t mn = mn0 + x, k = k0 + y + i;
+    if (k < X.cols) store(to + k * operand.pitch + mn, T(tile(y + i, x)));
   }
 }
 
 template <typename T>
-void pack(const Packing<T>& first, const Packing<T>& second, const Device& device) {
+void pack(const PackParams<T>& first, const PackParams<T>& second, const Device& device) {
   launch("simt pack", simt_pack_kernel<T>,
          Geometry{first.blocks() + second.blocks(), dim3(PACK_TILE * PACK_ROWS)}, device,
-         Packings<T>{first, second, static_cast<unsigned>(first.blocks()),
-                     static_cast<unsigned>(first.member_blocks()),
-                     static_cast<unsigned>(second.member_blocks())});
+         PackPairParams<T>{
+             .first = first,
+             .second = second,
+             .first_blocks = static_cast<unsigned>(first.blocks()),
+             .first_blocks_per_matrix = static_cast<unsigned>(first.blocks_per_matrix()),
+             .second_blocks_per_matrix = static_cast<unsigned>(second.blocks_per_matrix())});
 }
 
 }  // namespace SMEM_BUILD

@@ -1,97 +1,103 @@
-// Adds the sums of K's units in the workspace, in the order in which one block would have.
+// The reduction after split-K: adds the partials in the workspace in the order in which one block
+// would have added them, and applies the epilogue.
 #pragma once
 
 #include <climits>
 
-#include "gemm/block.h"
+#include "gemm/block_tile.h"
 #include "gemm/simt/tile_config.h"
 
 namespace smem::gemm::simt {
 inline namespace SMEM_BUILD {
 
-/// A block's elements lie in a warp's lanes; its warps take superchunks in turn.
-constexpr int REDUCE_LANES = 32, REDUCE_WARPS = 8, REDUCE_EACH = 8;
-constexpr int REDUCE_ROUND = REDUCE_WARPS * REDUCE_EACH;
+constexpr int REDUCE_LANES = 32, REDUCE_WARPS = 8, REDUCE_THREADS = REDUCE_LANES * REDUCE_WARPS;
+/// Superblocks that a warp, and a block, of simt_reduce_long_kernel sums per round.
+constexpr int SUPERBLOCKS_PER_WARP = 8, SUPERBLOCKS_PER_ROUND = REDUCE_WARPS * SUPERBLOCKS_PER_WARP;
 
+/// The partials of one element of out.
 template <typename T>
 struct Partials {
-  const T* at;  ///< the first unit's sum of an element
-  int64_t step, units;
-  int per_superchunk;
+  const T* first;  ///< the element's first partial
+  int64_t stride, count;
+  int per_superblock;
 
-  /// Superchunk `s`'s sum.
-  __device__ __forceinline__ Accumulator<T> sum(int64_t s) const {
-    const int64_t first = s * per_superchunk;
-    const auto count = static_cast<int>(lesser(units - first, int64_t{per_superchunk}));
-    Accumulator<T> sum = 0;
+  /// The sum of superblock `s`.
+  __device__ __forceinline__ Accumulator<T> superblock(int64_t s) const {
+    const int64_t begin = s * per_superblock;
+    const auto number = static_cast<int>(lesser(count - begin, int64_t{per_superblock}));
+    Accumulator<T> accum = 0;
 #pragma unroll 8
-    for (int i = 0; i < count; ++i) sum += to_accumulator(load(at + (first + i) * step));
-    return sum;
+    for (int i = 0; i < number; ++i) accum += to_accumulator(load(first + (begin + i) * stride));
+    return accum;
   }
 };
 
 template <typename T>
-__device__ __forceinline__ Partials<T> partials_of(const Arguments& arguments, int64_t element) {
-  const Problem& problem = arguments.problem;
-  const bool by_chunk = arguments.cut.by == Unit::chunk;
-  const int64_t unit = unit_length(arguments.cut.by, problem.K);
+__device__ __forceinline__ Partials<T> partials_of(const SimtParams& params, int64_t element) {
+  const Problem& problem = params.problem;
+  const bool by_interval = params.split_k.unit == PartialUnit::interval;
+  const int64_t length = partial_length(params.split_k.unit, problem.K);
   return {static_cast<const T*>(problem.workspace) + element,
-          int64_t{arguments.members} * problem.M * problem.N, (problem.K + unit - 1) / unit,
-          by_chunk ? static_cast<int>(CHUNKS_A_SUPERCHUNK) : 1};
+          int64_t{params.batch_count} * problem.M * problem.N, (problem.K + length - 1) / length,
+          by_interval ? static_cast<int>(INTERVALS_PER_SUPERBLOCK) : 1};
 }
 
 template <typename T>
-__device__ __forceinline__ void store_sum(const Arguments& arguments, int64_t element,
-                                          Accumulator<T> sum) {
-  const Problem& problem = arguments.problem;
+__device__ __forceinline__ void store_element(const SimtParams& params, int64_t element,
+                                              Accumulator<T> accum) {
+  const Problem& problem = params.problem;
   const int64_t matrix = problem.M * problem.N, at = element % matrix;
-  // One tile a member.
-  const Block<T> block(problem, INT_MAX, INT_MAX, static_cast<unsigned>(element / matrix));
-  block.epilogue.store(at / problem.N, at % problem.N, sum);
+  // With tiles of this size, a matrix is one tile.
+  const BlockTile<T> block(problem, INT_MAX, INT_MAX, static_cast<unsigned>(element / matrix));
+  block.epilogue.store(at / problem.N, at % problem.N, accum);
 }
 
-/// Few units: a thread an element.
+/// For few partials: one thread per element.
 template <typename T>
-__global__ void __launch_bounds__(REDUCE_LANES* REDUCE_WARPS)
-    simt_reduce_kernel(const __grid_constant__ Arguments arguments) {
+__global__ void __launch_bounds__(REDUCE_THREADS)
+    simt_reduce_kernel(const __grid_constant__ SimtParams params) {
   const int64_t element = int64_t{blockIdx.x} * REDUCE_LANES * REDUCE_WARPS + threadIdx.x;
-  if (element >= arguments.members * arguments.problem.M * arguments.problem.N) return;
-  const Partials<T> partials = partials_of<T>(arguments, element);
+  if (element >= params.batch_count * params.problem.M * params.problem.N) return;
+  const Partials<T> partials = partials_of<T>(params, element);
   Accumulator<T> total = 0;
 #pragma unroll 4
-  for (int64_t s = 0; s * partials.per_superchunk < partials.units; ++s) total += partials.sum(s);
-  store_sum<T>(arguments, element, total);
+  for (int64_t s = 0; s * partials.per_superblock < partials.count; ++s) {
+    total += partials.superblock(s);
+  }
+  store_element<T>(params, element, total);
 }
 
-/// Many: superchunks' sums at the same time, then added one after the other.
+/// For many partials: 32 elements per block. In each round the block's warps sum different
+/// superblocks in parallel, and then one warp adds the results in order.
 template <typename T>
-__global__ void __launch_bounds__(REDUCE_LANES* REDUCE_WARPS)
-    simt_reduce_long_kernel(const __grid_constant__ Arguments arguments) {
-  __shared__ Tile<T, REDUCE_ROUND, REDUCE_LANES> sums;
+__global__ void __launch_bounds__(REDUCE_THREADS)
+    simt_reduce_long_kernel(const __grid_constant__ SimtParams params) {
+  __shared__ Tile<T, SUPERBLOCKS_PER_ROUND, REDUCE_LANES> superblock_accum;
   const int lane = threadIdx.x % REDUCE_LANES, warp = threadIdx.x / REDUCE_LANES;
   const int64_t element = int64_t{blockIdx.x} * REDUCE_LANES + lane;
-  const int64_t elements = arguments.members * arguments.problem.M * arguments.problem.N;
-  const Partials<T> partials = partials_of<T>(arguments, element);
-  const int64_t superchunks =
-      (partials.units + partials.per_superchunk - 1) / partials.per_superchunk;
+  const int64_t elements = params.batch_count * params.problem.M * params.problem.N;
+  const Partials<T> partials = partials_of<T>(params, element);
+  const int64_t superblocks =
+      (partials.count + partials.per_superblock - 1) / partials.per_superblock;
   Accumulator<T> total = 0;
-  for (int64_t first = 0; first < superchunks; first += REDUCE_ROUND) {
+  for (int64_t first = 0; first < superblocks; first += SUPERBLOCKS_PER_ROUND) {
 #pragma unroll
-    for (int i = 0; i < REDUCE_EACH; ++i) {
-      const int at = i * REDUCE_WARPS + warp;
-      const bool inside = element < elements && first + at < superchunks;
-      const Accumulator<T> sum = inside ? partials.sum(first + at) : Accumulator<T>(0);
-      sums(at, lane) = from_accumulator<T>(sum);
+    for (int i = 0; i < SUPERBLOCKS_PER_WARP; ++i) {
+      const int s = i * REDUCE_WARPS + warp;
+      const bool is_valid = element < elements && first + s < superblocks;
+      const Accumulator<T> accum = is_valid ? partials.superblock(first + s) : Accumulator<T>(0);
+      superblock_accum(s, lane) = from_accumulator<T>(accum);
     }
     __syncthreads();
     if (warp == 0) {
-      const auto count = static_cast<int>(lesser(superchunks - first, int64_t{REDUCE_ROUND}));
+      const auto count =
+          static_cast<int>(lesser(superblocks - first, int64_t{SUPERBLOCKS_PER_ROUND}));
 #pragma unroll 8
-      for (int i = 0; i < count; ++i) total += to_accumulator(T(sums(i, lane)));
+      for (int i = 0; i < count; ++i) total += to_accumulator(T(superblock_accum(i, lane)));
     }
     __syncthreads();
   }
-  if (warp == 0 && element < elements) store_sum<T>(arguments, element, total);
+  if (warp == 0 && element < elements) store_element<T>(params, element, total);
 }
 
 }  // namespace SMEM_BUILD

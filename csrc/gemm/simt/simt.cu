@@ -1,17 +1,30 @@
-// simt: the fastest IEEE product without tensor cores.
+// simt: the fastest kernel without tensor cores, every product and sum an IEEE fma.
 //
-// Over double_buffered: 8 x 16 sums a thread instead of 8 x 8, so that 128 products stand against 6
-// reads of shared memory and not against 4 for 64; fragments are read one step ahead into
-// registers, and stages filled four ahead; the sums of chunks lie in shared memory instead of
-// local; two blocks share an SM, and each fills the pauses of the other. gemm/simt/ has
-// the parts: kernel.h (the kernel), load_multistage.h and load_pipelined.h (operands on their way), epilogue.h (sums
-// on theirs), heuristics.h (which tile, and why), reduce_split_k.h (K cut over blocks, where there are too few
-// tiles), pack.h (operands that are turned first).
+// What it adds over double_buffered: 8 x 16 accumulators per thread instead of 8 x 8, which makes
+// 128 products per 6 vector loads from shared memory instead of 64 per 4; fragments are read one k
+// ahead into registers; stages are filled four steps ahead; the accumulators of intervals are in
+// shared memory instead of local memory; and two blocks share an SM, so that each multiplies while
+// the other does something else.
 //
-// The same bits as the other SIMT kernels': K is cut only where block.h begins a new sum anyway,
-// and the parts are added in its order. Reads: A ceil(N/128) times, B ceil(M/128) times, out of L2
-// mostly. Writes: out once. 16-bit types, whose products are the tensor cores', are left to
-// register_tiled.
+//   kernel.h            the kernel: problem, thread map and pipeline (start here)
+//   tile_config.h       tiles and operand layouts: the table of configurations
+//   thread_map.h        which thread computes which elements
+//   load_multistage.h   operands to shared memory by cp.async
+//   load_pipelined.h    operands to shared memory through registers, for unaligned layouts
+//   fragments.h         values of the operands in registers
+//   promoted_accum.h    accumulators of complete intervals and superblocks
+//   epilogue.h          accumulators to out
+//   reduce_split_k.h    the second kernel of split-K, for problems with too few tiles
+//   pack.h              operands copied to an MN-major layout first
+//   heuristics.h        the choice of tile, layouts, split-K and packing, by a cost model
+//   launch.h            the launches of a plan
+//
+// It gives the same bits as the other SIMT kernels: K is split only where accumulation_order.h
+// promotes an accumulator anyway, and the partials are added in its order. 16-bit types are left to
+// register_tiled, as their products belong on tensor cores.
+//
+//   Reads:  A ceil(N/128) times, B ceil(M/128) times, mostly from L2.
+//   Writes: out once.
 #include <string>
 
 #include "gemm/ladder.h"
@@ -21,10 +34,10 @@ namespace smem::gemm {
 namespace simt {
 inline namespace SMEM_BUILD {
 
-template void launch_plan<float>(const Problem&, const Plan&, const Device&);
+template void launch_plan<float>(const Problem&, const SimtPlan&, const Device&);
 template const void* large_kernel<float>();
-// A file of its own, so that none takes long to compile: simt_float64.cu.
-extern template void launch_plan<double>(const Problem&, const Plan&, const Device&);
+// float64 is compiled in its own file, simt_float64.cu, to keep compile times short.
+extern template void launch_plan<double>(const Problem&, const SimtPlan&, const Device&);
 extern template const void* large_kernel<double>();
 
 }  // namespace SMEM_BUILD
@@ -34,7 +47,7 @@ inline namespace SMEM_BUILD {
 
 void launch_simt(const Problem& problem, const Device& device) {
   if (size_of(problem.dtype) < 4) return register_tiled.launch(problem, device);
-  const simt::Plan plan = simt::remembered_plan(problem, device);
+  const simt::SimtPlan plan = simt::cached_plan(problem, device);
   if (problem.dtype == DType::f64) {
     simt::launch_plan<double>(problem, plan, device);
   } else {
@@ -44,7 +57,7 @@ void launch_simt(const Problem& problem, const Device& device) {
 
 size_t simt_workspace_bytes(const Problem& problem, const Device& device) {
   if (size_of(problem.dtype) < 4) return 0;
-  return simt::workspace_of(problem, simt::remembered_plan(problem, device)).bytes();
+  return simt::workspace_of(problem, simt::cached_plan(problem, device)).bytes();
 }
 
 const void* simt_function(DType dtype) {
@@ -58,19 +71,19 @@ bool simt_has_variant(int variant, DType dtype) {
 
 std::string simt_approach(const Problem& problem, const Device& device) {
   if (size_of(problem.dtype) < 4) return "left to register_tiled";
-  return simt::text_of(simt::plan(problem, device));
+  return simt::text_of(simt::make_plan(problem, device));
 }
 
 const Kernel simt_row = {
     .name = "simt",
-    .summary = "8 x 16 a thread, fragments a step ahead; the tile, and cuts of K, by a model",
+    .summary = "8 x 16 per thread, fragments one k ahead; tile and split-K by a cost model",
     .requires_ = "any shape, any strides",
     .launch = launch_simt,
     .function = simt_function,
     .symbol = nullptr,
     .largest_k = nullptr,
     .workspace_bytes = simt_workspace_bytes,
-    .variants = simt::TILE_NAMES,
+    .variants = simt::TILE_NAMES.data(),
     .variant_count = simt::TILE_COUNT,
     .has_variant = simt_has_variant,
     .approach = simt_approach,

@@ -1,5 +1,5 @@
-// simt, built for cpu_emulator: apart from the ladder's kernels, for the time that an edit takes.
-#pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
+// simt compiled for the CPU emulator, apart from the ladder to keep compile times short.
+#pragma GCC optimize("O1")  // reduces compile time: bench/NOTES.md
 
 #include "gemm/simt/simt.cu"
 #include "gemm/simt/simt_float64.cu"

@@ -1,5 +1,6 @@
-// simt, built to be traced: apart from the ladder's kernels, for the time that an edit takes.
-#pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
+// simt compiled for the CPU emulator with tracing, apart from the ladder to keep compile times
+// short.
+#pragma GCC optimize("O1")  // reduces compile time: bench/NOTES.md
 #define SMEM_TRACED
 
 #include "gemm/simt/simt.cu"

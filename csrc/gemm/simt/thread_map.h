@@ -1,4 +1,4 @@
-// How the threads of a block share out its tile.
+// The thread map: which thread computes which elements of a block's tile.
 #pragma once
 
 #include "device/vector.h"
@@ -7,58 +7,63 @@
 namespace smem::gemm::simt {
 inline namespace SMEM_BUILD {
 
-/// How the threads of a block lie over its tile: a warp's lanes LANES_M x LANES_N, each with TM x
-/// TN elements in groups of at most 16 bytes, so that neighbouring lanes read neighbouring groups.
+/// The warps of a block form a grid of WARPS_M x WARPS_N, the lanes of a warp a grid of LANES_M x
+/// LANES_N, and each thread computes TM x TN elements. A thread's elements are vectors of at most
+/// 16 bytes, interleaved so that neighbouring lanes read neighbouring vectors of a fragment. Along
+/// N:
+///
+///   a warp's columns:   | lane 0 | lane 1 | ... | lane 0 | lane 1 | ... | tail: 0 | 1 | ... |
+///                         VEC_N    VEC_N          VEC_N    VEC_N          1 column each
 template <typename T, int TILE>
-struct Threads {
+struct ThreadMap {
   static constexpr int TM = TILES[TILE].thread_rows;
   static constexpr int TN = TILES[TILE].thread_cols_of(sizeof(T));
   static constexpr int LANES_M = TILES[TILE].lanes_m, LANES_N = 32 / LANES_M;
   static constexpr int WARPS_M = TILES[TILE].warps_m, WARPS_N = TILES[TILE].warps_n;
   static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
   static constexpr int ROWS = WARPS_M * LANES_M * TM, COLS = WARPS_N * LANES_N * TN;
-  static constexpr int GROUP_M = TM < VECTOR_WIDTH<T> ? TM : VECTOR_WIDTH<T>;
-  /// Neighbours along N that a thread reads at once; those that TN leaves over it reads alone.
-  static constexpr int WIDE_N = TN < VECTOR_WIDTH<T> ? TN : VECTOR_WIDTH<T>;
-  static constexpr int REST_N = TN % WIDE_N;
-  /// And that lie together where sums are kept.
-  static constexpr int GROUP_N = REST_N == 0 ? WIDE_N : 1;
-  static constexpr int GROUPS_N = TN / GROUP_N;
-  static constexpr int SLOTS = TM * GROUPS_N;  ///< groups of a thread's sums
+  static constexpr int VEC_M = TM < VECTOR_WIDTH<T> ? TM : VECTOR_WIDTH<T>;
+  /// Columns that a thread reads at once. It reads each of the TAIL_N others alone.
+  static constexpr int VEC_N = TN < VECTOR_WIDTH<T> ? TN : VECTOR_WIDTH<T>;
+  static constexpr int TAIL_N = TN % VEC_N;
+  /// Columns per vector of accumulators in shared memory.
+  static constexpr int ACCUM_VEC = TAIL_N == 0 ? VEC_N : 1;
+  static constexpr int ACCUM_VECS_N = TN / ACCUM_VEC;
+  static constexpr int ACCUM_VECS = TM * ACCUM_VECS_N;  ///< per thread
 
   __device__ __forceinline__ static int first_row() {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    return warp / WARPS_N * LANES_M * TM + lane / LANES_N * GROUP_M;
+    return warp / WARPS_N * LANES_M * TM + lane / LANES_N * VEC_M;
   }
   __device__ __forceinline__ static int first_col() {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    return warp % WARPS_N * LANES_N * TN + lane % LANES_N * WIDE_N;
+    return warp % WARPS_N * LANES_N * TN + lane % LANES_N * VEC_N;
   }
 
-  /// The first of those that are left over.
-  __device__ __forceinline__ static int rest_col() {
+  /// The first column of the tail.
+  __device__ __forceinline__ static int tail_col() {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    return warp % WARPS_N * LANES_N * TN + LANES_N * (TN - REST_N) + lane % LANES_N;
+    return warp % WARPS_N * LANES_N * TN + LANES_N * (TN - TAIL_N) + lane % LANES_N;
   }
 
-  /// Who has the group of sums at (row, col) of the tile, as slot * THREADS + thread: a sum of what
-  /// the row and what the column says.
-  __device__ __forceinline__ static int owner(int row, int col) {
+  /// The slot, vector * THREADS + thread, of the accumulators at (row, col) of the tile. It is a
+  /// sum of a function of the row and a function of the column.
+  __device__ __forceinline__ static int accum_slot(int row, int col) {
     const int m = row % (LANES_M * TM), n = col % (LANES_N * TN);
-    if constexpr (REST_N == 0) {
+    if constexpr (TAIL_N == 0) {
       const int warp = row / (LANES_M * TM) * WARPS_N + col / (LANES_N * TN);
       const int lane =
-          m % (LANES_M * GROUP_M) / GROUP_M * LANES_N + n % (LANES_N * GROUP_N) / GROUP_N;
-      const int i = m / (LANES_M * GROUP_M) * GROUP_M + m % GROUP_M;
-      return (i * GROUPS_N + n / (LANES_N * GROUP_N)) * THREADS + warp * 32 + lane;
+          m % (LANES_M * VEC_M) / VEC_M * LANES_N + n % (LANES_N * ACCUM_VEC) / ACCUM_VEC;
+      const int i = m / (LANES_M * VEC_M) * VEC_M + m % VEC_M;
+      return (i * ACCUM_VECS_N + n / (LANES_N * ACCUM_VEC)) * THREADS + warp * 32 + lane;
     }
     const int warp = row / (LANES_M * TM) * WARPS_N + col / (LANES_N * TN);
-    const bool wide = REST_N == 0 || n < LANES_N * (TN - REST_N);
-    const int lane_n = wide ? n % (LANES_N * WIDE_N) / WIDE_N : n % LANES_N;
-    const int lane = m % (LANES_M * GROUP_M) / GROUP_M * LANES_N + lane_n;
-    const int i = m / (LANES_M * GROUP_M) * GROUP_M + m % GROUP_M;
-    const int j = wide ? n / (LANES_N * WIDE_N) * WIDE_N + n % WIDE_N : n / LANES_N;
-    return (i * GROUPS_N + j / GROUP_N) * THREADS + warp * 32 + lane;
+    const bool is_in_vector = n < LANES_N * (TN - TAIL_N);
+    const int lane_n = is_in_vector ? n % (LANES_N * VEC_N) / VEC_N : n % LANES_N;
+    const int lane = m % (LANES_M * VEC_M) / VEC_M * LANES_N + lane_n;
+    const int i = m / (LANES_M * VEC_M) * VEC_M + m % VEC_M;
+    const int j = is_in_vector ? n / (LANES_N * VEC_N) * VEC_N + n % VEC_N : n / LANES_N;
+    return (i * ACCUM_VECS_N + j / ACCUM_VEC) * THREADS + warp * 32 + lane;
   }
 };
 

@@ -1,7 +1,19 @@
-// The tiles of `simt`, and what a launch tells its blocks.
+// The configurations of the simt kernels: tiles, operand layouts, split-K, and the parameters of a
+// launch.
+//
+// X(mn, k) is an operand with its M or N dimension first: A itself, or B transposed. It is MN-major
+// if it is contiguous along mn, K-major if it is contiguous along k. A vec16 is a vector of 16
+// bytes.
+//
+// What may be changed: rows of TILES may be edited, added and removed, as long as 128x128, 16x16
+// and 64x144 remain. An edited row needs new cycle counts. The order of the rows decides only
+// between tiles of equal predicted time. Every layout pair in a row is one more kernel, which takes
+// nvcc most of a second.
 #pragma once
 
+#include <array>
 #include <type_traits>
+#include <utility>
 
 #include "device/opaque.h"
 #include "gemm/accumulation_order.h"
@@ -9,40 +21,86 @@
 
 namespace smem::gemm::simt {
 
-/// How an operand X(e, k) lies: runs of 16 bytes along e or along k; else element by element,
-/// neighbouring threads along k or along e. `any`: the block looks, and turns runs along k.
-/// `elements`: any, too, but single elements go through registers (load_pipelined.h).
-enum class Lies { runs_along_e, runs_along_k, along_k, along_e, any, elements };
-
-/// What the blocks of a launch are told of both operands, so that they need not look: a kernel
-/// each.
-struct Told {
-  Lies a, b;
+/// How a block loads an operand.
+enum class LoadMode {
+  vec16_along_mn,   ///< MN-major and aligned: cp.async of vec16s
+  vec16_along_k,    ///< K-major and aligned: cp.async of vec16s; the stage stays K-major
+  scalar_along_k,   ///< cp.async of single elements, neighbouring threads along k
+  scalar_along_mn,  ///< cp.async of single elements, neighbouring threads along mn
+  dynamic,          ///< the block inspects the strides and picks one; a K-major X is transposed
+  scalar_via_registers,  ///< any layout: single elements through registers (load_pipelined.h)
 };
-inline constexpr Told TOLD[] = {{Lies::any, Lies::any},
-                                {Lies::runs_along_e, Lies::runs_along_e},
-                                {Lies::runs_along_k, Lies::runs_along_k},
-                                {Lies::runs_along_k, Lies::runs_along_e},
-                                {Lies::runs_along_k, Lies::any},
-                                {Lies::elements, Lies::elements}};
-inline constexpr int TOLD_COUNT = sizeof(TOLD) / sizeof(TOLD[0]);
-constexpr int NOTHING = 0, BOTH_ALONG_E = 1, BOTH_ALONG_K = 2, K_AND_E = 3, K_AND_ANY = 4,
-              BY_ELEMENTS = 5;
-constexpr unsigned bits() { return 0; }
-template <typename... Others>
-constexpr unsigned bits(int first, Others... others) {
-  return 1u << first | bits(others...);
+
+/// What is known of both operands' layouts at compile time. Each value is a kernel of its own.
+enum class LayoutPair : int {
+  unknown,
+  both_mn_major,
+  both_k_major,
+  a_k_major_b_mn_major,
+  a_k_major_b_unknown,
+  via_registers,
+};
+
+struct LayoutPairRow {
+  LayoutPair pair;
+  LoadMode a, b;
+};
+inline constexpr LayoutPairRow LAYOUT_PAIRS[] = {
+    {.pair = LayoutPair::unknown, .a = LoadMode::dynamic, .b = LoadMode::dynamic},
+    {.pair = LayoutPair::both_mn_major,
+     .a = LoadMode::vec16_along_mn,
+     .b = LoadMode::vec16_along_mn},
+    {.pair = LayoutPair::both_k_major, .a = LoadMode::vec16_along_k, .b = LoadMode::vec16_along_k},
+    {.pair = LayoutPair::a_k_major_b_mn_major,
+     .a = LoadMode::vec16_along_k,
+     .b = LoadMode::vec16_along_mn},
+    {.pair = LayoutPair::a_k_major_b_unknown, .a = LoadMode::vec16_along_k, .b = LoadMode::dynamic},
+    {.pair = LayoutPair::via_registers,
+     .a = LoadMode::scalar_via_registers,
+     .b = LoadMode::scalar_via_registers},
+};
+
+// Functions of this header recurse instead of looping: the traced build redefines `for`, which no
+// constexpr function may use then.
+constexpr LayoutPairRow load_modes(LayoutPair pair, int row = 0) {
+  return LAYOUT_PAIRS[row].pair == pair ? LAYOUT_PAIRS[row] : load_modes(pair, row + 1);
 }
 
-/// A block's tile of out. float64 has half the columns a thread, where there are several, and three
-/// stages, so that it takes about as much shared memory.
-struct TileShape {
-  int thread_rows, thread_cols;  ///< of float32, a thread
-  int lanes_m;                   ///< a warp's lanes are lanes_m x 32 / lanes_m
+/// A set of layout pairs.
+struct LayoutSet {
+  unsigned bits = 0;
+
+  constexpr bool contains(LayoutPair pair) const {
+    return (bits >> static_cast<int>(pair) & 1) != 0;
+  }
+};
+template <typename... Pairs>
+constexpr LayoutSet layouts(Pairs... pairs) {
+  return {(0u | ... | (1u << static_cast<int>(pairs)))};
+}
+
+/// Cycles of an SM per value of k and tile. The FMA units' limit is rows * cols / 128. Fitted to
+/// measurements on an H200 together with CostModel (heuristics.cpp), for float32 and MN-major
+/// operands.
+struct TileSpeed {
+  double full = 0;   ///< with as many blocks as the SM holds
+  double alone = 0;  ///< with one block on the SM
+};
+
+/// A block's tile of out and the kernels compiled for it. float64 has half the columns per thread
+/// if there are several, and three stages, so that it needs about as much shared memory.
+struct TileConfig {
+  const char* name;              ///< as users know it: rows x columns for float32
+  int thread_rows, thread_cols;  ///< elements of out per thread, for float32
+  int lanes_m;                   ///< a warp's lanes form a grid of lanes_m x 32 / lanes_m
   int warps_m, warps_n;
-  int depth, stages;  ///< of K a stage; stages of shared memory
-  int blocks;         ///< an SM shall hold at once
-  unsigned told;      ///< what its blocks may be told besides nothing, a bit each
+  int depth;              ///< values of k per stage
+  int stages;             ///< stages of shared memory
+  int min_blocks_per_sm;  ///< launch bound
+  LayoutSet f32, f64;     ///< layout pairs that have a kernel
+  TileSpeed speed = {};
+  TileSpeed speed_via_registers = {};       ///< of LayoutPair::via_registers
+  LayoutSet interval_accum_in_registers{};  ///< see has_interval_accum_in_registers
 
   constexpr int threads() const { return 32 * warps_m * warps_n; }
   constexpr int rows() const { return lanes_m * warps_m * thread_rows; }
@@ -53,7 +111,8 @@ struct TileShape {
     return 32 / lanes_m * warps_n * thread_cols_of(element_bytes);
   }
   constexpr int stages_of(size_t element_bytes) const { return element_bytes == 8 ? 3 : stages; }
-  /// The most shared memory a block takes: sums, and stages padded by 16 bytes a row.
+  /// The most shared memory that a block needs: accumulators, and stages padded by 16 bytes per
+  /// row.
   constexpr size_t shared_bytes(size_t element_bytes) const {
     const int extent = rows() + cols(element_bytes), padding = static_cast<int>(16 / element_bytes);
     const int stage = extent * depth + padding * (extent + 2 * depth);
@@ -61,98 +120,177 @@ struct TileShape {
   }
 };
 
-/// The large one has two blocks an SM: what one does between its products, the other
-/// hides. The others are for little work, and for outputs long one way and short the other. The
-/// thinnest have all lanes along their length: an element of the long operand is read once then.
-inline constexpr TileShape TILES[] = {
-    {8, 16, 8, 2, 2, 8, 5, 2, bits(BOTH_ALONG_E, BY_ELEMENTS)},
-    {4, 8, 8, 2, 2, 16, 4, 4, bits(BOTH_ALONG_E, BOTH_ALONG_K, K_AND_E)},
-    {4, 4, 8, 1, 2, 16, 4, 8, bits(K_AND_E)},
-    {2, 4, 8, 1, 1, 16, 4, 16, bits()},
-    {4, 8, 8, 4, 1, 16, 4, 3, bits(K_AND_ANY)},
-    {4, 4, 8, 4, 1, 16, 4, 4, bits(K_AND_ANY)},
-    {1, 8, 32, 4, 1, 32, 3, 3, bits(K_AND_ANY)},
-    {4, 8, 8, 1, 4, 16, 4, 3, bits(BOTH_ALONG_K)},
-    {2, 8, 8, 1, 4, 16, 4, 4, bits(BOTH_ALONG_K)},
-    {8, 1, 1, 1, 4, 32, 3, 3, bits(BOTH_ALONG_K)},
-    {8, 8, 8, 1, 4, 16, 3, 3, bits(BOTH_ALONG_E, BOTH_ALONG_K, K_AND_E)},
-    {8, 8, 8, 2, 2, 16, 3, 3, bits(BOTH_ALONG_E, BOTH_ALONG_K, K_AND_E)},
-    {4, 1, 1, 1, 4, 32, 3, 4, bits(BOTH_ALONG_K, K_AND_E)},
-    {8, 9, 8, 1, 4, 8, 3, 3, bits(BY_ELEMENTS)},
-};
-inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
-inline constexpr const char* TILE_NAMES[TILE_COUNT] = {
-    "128x128", "64x64",  "32x32", "16x16",  "128x32", "128x16", "128x8",
-    "32x128",  "16x128", "8x128", "64x128", "128x64", "4x128",  "64x144"};
-constexpr int TILE_128X128 = 0, TILE_64X64 = 1, TILE_32X32 = 2, TILE_64X144 = 13,
-              FLOAT64_TILES = 10;
+/// 128x128 has two blocks per SM, so that one multiplies while the other does something else. The
+/// smaller tiles are for small problems, and the long ones for outputs that are long in one
+/// dimension and short in the other. The thinnest tiles have all lanes along their length, so that
+/// an element of the long operand is read once.
+// clang-format off
+inline constexpr auto TILES = [] {
+  using L = LayoutPair;
+  return std::to_array<TileConfig>({
+    {.name = "128x128", .thread_rows = 8, .thread_cols = 16, .lanes_m = 8,
+     .warps_m = 2, .warps_n = 2, .depth = 8, .stages = 5, .min_blocks_per_sm = 2,
+     .f32 = layouts(L::both_mn_major, L::via_registers),
+     .f64 = layouts(L::unknown, L::both_mn_major),
+     .speed = {.full = 167, .alone = 243}, .speed_via_registers = {.full = 184, .alone = 400}},
+    {.name = "64x64", .thread_rows = 4, .thread_cols = 8, .lanes_m = 8,
+     .warps_m = 2, .warps_n = 2, .depth = 16, .stages = 4, .min_blocks_per_sm = 4,
+     .f32 = layouts(L::unknown, L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major),
+     .f64 = layouts(L::unknown),
+     .speed = {.full = 48, .alone = 105},
+     .interval_accum_in_registers = layouts(L::both_mn_major, L::a_k_major_b_mn_major)},
+    {.name = "32x32", .thread_rows = 4, .thread_cols = 4, .lanes_m = 8,
+     .warps_m = 1, .warps_n = 2, .depth = 16, .stages = 4, .min_blocks_per_sm = 8,
+     .f32 = layouts(L::unknown, L::a_k_major_b_mn_major), .f64 = layouts(L::unknown),
+     .speed = {.full = 17.3, .alone = 52}},
+    {.name = "16x16", .thread_rows = 2, .thread_cols = 4, .lanes_m = 8,
+     .warps_m = 1, .warps_n = 1, .depth = 16, .stages = 4, .min_blocks_per_sm = 16,
+     .f32 = layouts(L::unknown), .f64 = layouts(L::unknown),
+     .speed = {.full = 10.3, .alone = 45}},
+    {.name = "128x32", .thread_rows = 4, .thread_cols = 8, .lanes_m = 8,
+     .warps_m = 4, .warps_n = 1, .depth = 16, .stages = 4, .min_blocks_per_sm = 3,
+     .f32 = layouts(L::unknown, L::a_k_major_b_unknown),
+     .f64 = layouts(L::unknown, L::a_k_major_b_unknown),
+     .speed = {.full = 47.7, .alone = 110}},
+    {.name = "128x16", .thread_rows = 4, .thread_cols = 4, .lanes_m = 8,
+     .warps_m = 4, .warps_n = 1, .depth = 16, .stages = 4, .min_blocks_per_sm = 4,
+     .f32 = layouts(L::unknown, L::a_k_major_b_unknown),
+     .f64 = layouts(L::unknown, L::a_k_major_b_unknown),
+     .speed = {.full = 38.8, .alone = 72}},
+    {.name = "128x8", .thread_rows = 1, .thread_cols = 8, .lanes_m = 32,
+     .warps_m = 4, .warps_n = 1, .depth = 32, .stages = 3, .min_blocks_per_sm = 3,
+     .f32 = layouts(L::unknown, L::a_k_major_b_unknown),
+     .f64 = layouts(L::unknown, L::a_k_major_b_unknown),
+     .speed = {.full = 19.8, .alone = 58}},
+    {.name = "32x128", .thread_rows = 4, .thread_cols = 8, .lanes_m = 8,
+     .warps_m = 1, .warps_n = 4, .depth = 16, .stages = 4, .min_blocks_per_sm = 3,
+     .f32 = layouts(L::unknown, L::both_k_major), .f64 = layouts(L::unknown, L::both_k_major),
+     .speed = {.full = 46.5, .alone = 106}},
+    {.name = "16x128", .thread_rows = 2, .thread_cols = 8, .lanes_m = 8,
+     .warps_m = 1, .warps_n = 4, .depth = 16, .stages = 4, .min_blocks_per_sm = 4,
+     .f32 = layouts(L::unknown, L::both_k_major), .f64 = layouts(L::unknown, L::both_k_major),
+     .speed = {.full = 39.7, .alone = 72}},
+    {.name = "8x128", .thread_rows = 8, .thread_cols = 1, .lanes_m = 1,
+     .warps_m = 1, .warps_n = 4, .depth = 32, .stages = 3, .min_blocks_per_sm = 3,
+     .f32 = layouts(L::unknown, L::both_k_major), .f64 = layouts(L::unknown, L::both_k_major),
+     .speed = {.full = 21, .alone = 54}},
+    {.name = "64x128", .thread_rows = 8, .thread_cols = 8, .lanes_m = 8,
+     .warps_m = 1, .warps_n = 4, .depth = 16, .stages = 3, .min_blocks_per_sm = 3,
+     .f32 = layouts(L::unknown, L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major),
+     .f64 = layouts(),
+     .speed = {.full = 90, .alone = 120}},
+    {.name = "128x64", .thread_rows = 8, .thread_cols = 8, .lanes_m = 8,
+     .warps_m = 2, .warps_n = 2, .depth = 16, .stages = 3, .min_blocks_per_sm = 3,
+     .f32 = layouts(L::unknown, L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major),
+     .f64 = layouts(),
+     .speed = {.full = 90, .alone = 120}},
+    {.name = "4x128", .thread_rows = 4, .thread_cols = 1, .lanes_m = 1,
+     .warps_m = 1, .warps_n = 4, .depth = 32, .stages = 3, .min_blocks_per_sm = 4,
+     .f32 = layouts(L::unknown, L::both_k_major, L::a_k_major_b_mn_major), .f64 = layouts(),
+     .speed = {.full = 12, .alone = 42}},
+    {.name = "64x144", .thread_rows = 8, .thread_cols = 9, .lanes_m = 8,
+     .warps_m = 1, .warps_n = 4, .depth = 8, .stages = 3, .min_blocks_per_sm = 3,
+     .f32 = layouts(L::via_registers), .f64 = layouts(),
+     .speed_via_registers = {.full = 121, .alone = 300}},
+  });
+}();
+// clang-format on
+inline constexpr int TILE_COUNT = static_cast<int>(TILES.size());
 
-/// What a tile's blocks are told where nothing else holds.
-constexpr int told_at_least(int tile, size_t element_bytes) {
-  return element_bytes == 4 && (TILES[tile].told >> BY_ELEMENTS & 1) != 0 ? BY_ELEMENTS : NOTHING;
+/// The tiles' names, for the kernel table.
+inline constexpr auto TILE_NAMES = []<size_t... TILE>(std::index_sequence<TILE...>) {
+  return std::array<const char*, TILE_COUNT>{TILES[TILE].name...};
+}(std::make_index_sequence<TILE_COUNT>());
+
+constexpr bool is_same(const char* a, const char* b) {
+  return *a == *b && (*a == 0 || is_same(a + 1, b + 1));
 }
+/// The index of a tile in TILES, which must be there.
+constexpr int tile_index(const char* name, int tile = 0) {
+  return is_same(TILES[tile].name, name) ? tile : tile_index(name, tile + 1);
+}
+constexpr int TILE_128X128 = tile_index("128x128"), TILE_16X16 = tile_index("16x16"),
+              TILE_64X144 = tile_index("64x144");
 
-/// Whether there is such a kernel. nvcc takes most of a second for each, so float64 has fewer.
-constexpr bool has_kernel(int tile, int told, size_t element_bytes) {
-  if (element_bytes == 8 && tile >= FLOAT64_TILES) return false;
-  if (told == told_at_least(tile, element_bytes)) return true;
-  if (told == NOTHING || (element_bytes == 8 && told == BY_ELEMENTS)) return false;
-  if (element_bytes == 8 && (tile == TILE_64X64 || tile == TILE_32X32)) return false;
-  return (TILES[tile].told >> told & 1) != 0;
+constexpr LayoutSet layouts_of(int tile, size_t element_bytes) {
+  return element_bytes == 8 ? TILES[tile].f64 : TILES[tile].f32;
+}
+constexpr bool has_kernel(int tile, LayoutPair pair, size_t element_bytes) {
+  return layouts_of(tile, element_bytes).contains(pair);
 }
 constexpr bool has_tile(int tile, size_t element_bytes) {
-  return has_kernel(tile, told_at_least(tile, element_bytes), element_bytes);
+  return layouts_of(tile, element_bytes).bits != 0;
 }
 
-/// Of K a stage, and stages: registers hold what is fetched for one more.
-constexpr int depth_of(int tile, int told) { return told == BY_ELEMENTS ? 8 : TILES[tile].depth; }
-constexpr int stages_of(int tile, int told, size_t element_bytes) {
-  return told == BY_ELEMENTS ? 3 : TILES[tile].stages_of(element_bytes);
+/// The kernel that takes any operands, up to the strides that its loaders allow.
+constexpr LayoutPair fallback_layout(int tile, size_t element_bytes) {
+  return has_kernel(tile, LayoutPair::via_registers, element_bytes) ? LayoutPair::via_registers
+                                                                    : LayoutPair::unknown;
 }
 
-/// Whether chunks' sums stay in registers, at the cost of a block: 1024^3 8% faster. The tile of
-/// 64 x 128 would be 6% faster there, but 3% slower at 4096^3 and 30% at 1792^3, without its third.
-constexpr bool chunks_in_registers(int tile, int told) {
-  return tile == TILE_64X64 && (told == BOTH_ALONG_E || told == K_AND_E);
+/// Values of k per stage, and stages. The kernels that load via registers need few stages, because
+/// registers hold the elements for one more.
+constexpr int depth_of(int tile, LayoutPair pair) {
+  return pair == LayoutPair::via_registers ? 8 : TILES[tile].depth;
+}
+constexpr int stages_of(int tile, LayoutPair pair, size_t element_bytes) {
+  return pair == LayoutPair::via_registers ? 3 : TILES[tile].stages_of(element_bytes);
 }
 
-/// Blocks that an SM shall hold at once. Values that are read along k take up to four
-/// times the registers of others.
-constexpr int blocks_of(int tile, int told) {
-  const TileShape& shape = TILES[tile];
-  const bool a_along_k = TOLD[told].a == Lies::runs_along_k;
-  const bool both_along_k = a_along_k && TOLD[told].b == Lies::runs_along_k;
-  const bool large = shape.thread_rows * shape.thread_cols >= 64;
-  const bool fewer = both_along_k || chunks_in_registers(tile, told);
-  const int fit = large && a_along_k ? 2 : fewer ? 3 : shape.blocks;
-  return fit < shape.blocks ? fit : shape.blocks;
+/// Whether the accumulators of intervals stay in registers, instead of shared memory. This makes
+/// 1024^3 8% faster with 64x64, but leaves room for one block less per SM. 64x128 would gain 6% at
+/// 1024^3, but lose 3% at 4096^3 and 30% at 1792^3, without its third block.
+constexpr bool has_interval_accum_in_registers(int tile, LayoutPair pair) {
+  return TILES[tile].interval_accum_in_registers.contains(pair);
 }
 
-/// K in parts, one a block. The sums of each unit of a part go to the workspace, and are added
-/// there in the order in which one block would add them (block.h): the same bits.
-enum class Unit : int { none, chunk, superchunk };
-
-/// Of K, for one that there is.
-constexpr int64_t unit_length(Unit unit, int64_t K) {
-  const int64_t chunk = chunk_length(K);
-  return unit == Unit::chunk ? chunk : chunk * CHUNKS_A_SUPERCHUNK;
+/// The launch bound on blocks per SM. The fragments of K-major operands take up to four times the
+/// registers of others, so those kernels have fewer blocks.
+constexpr int min_blocks_per_sm(int tile, LayoutPair pair) {
+  const TileConfig& config = TILES[tile];
+  const LayoutPairRow modes = load_modes(pair);
+  const bool is_a_k_major = modes.a == LoadMode::vec16_along_k;
+  const bool both_k_major = is_a_k_major && modes.b == LoadMode::vec16_along_k;
+  const bool is_large = config.thread_rows * config.thread_cols >= 64;
+  const bool needs_registers = both_k_major || has_interval_accum_in_registers(tile, pair);
+  const int most = is_large && is_a_k_major ? 2 : needs_registers ? 3 : config.min_blocks_per_sm;
+  return most < config.min_blocks_per_sm ? most : config.min_blocks_per_sm;
 }
 
-struct Cut {
-  Unit by = Unit::none;
-  unsigned parts = 1;
-  int64_t part_length = 0;  ///< a multiple of the unit's length, or all of K
+/// The part of K that one partial of split-K sums.
+enum class PartialUnit : int {
+  none,  ///< K is not split
+  interval,
+  superblock,
 };
 
-/// Strides and K that blocks which fetch elements count with, at most.
-constexpr int64_t LARGEST_FETCHED = (int64_t{1} << 26) - 1;
+/// Values of k per partial, if K is split.
+constexpr int64_t partial_length(PartialUnit unit, int64_t K) {
+  const int64_t interval = accum_interval(K);
+  return unit == PartialUnit::interval ? interval : interval * INTERVALS_PER_SUPERBLOCK;
+}
 
-struct Arguments {
+/// Split-K: each block computes one slice of K. A slice consists of whole intervals or superblocks.
+/// The block writes the partial sum of each to the workspace, and a second kernel
+/// (reduce_split_k.h) adds the partials in the order in which one block would add them
+/// (accumulation_order.h), so the bits do not depend on the split.
+struct SplitK {
+  PartialUnit unit = PartialUnit::none;
+  unsigned slices = 1;
+  int64_t slice_length = 0;  ///< a multiple of partial_length, or all of K
+};
+
+/// The largest stride and the largest K for kernels that load via registers: they compute with 32
+/// bits.
+constexpr int64_t MAX_STRIDE_VIA_REGISTERS = (int64_t{1} << 26) - 1;
+
+/// The parameters of a launch.
+struct SimtParams {
   Problem problem;
-  Cut cut;
-  unsigned tiles_m, tiles_n, members;
-  unsigned strip;  ///< rows of tiles whose blocks run side by side, so that L2 serves both operands
-  bool padded_a, padded_b;  ///< packed: there are zeros beyond their rows, up to whole tiles
+  SplitK split_k;
+  unsigned tiles_m, tiles_n, batch_count;
+  unsigned swizzle_size;    ///< tile rows per swizzle group, see swizzled_tile_index in kernel.h
+  bool padded_a, padded_b;  ///< packed operands have zeros beyond their rows, up to whole tiles
 };
 
 inline namespace SMEM_BUILD {

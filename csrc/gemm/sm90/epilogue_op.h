@@ -69,7 +69,7 @@ struct Finish {
   template <Activation ACTIVATION>
   __device__ __forceinline__ void activate_and_round(uint32_t (&pairs)[COUNT / 2]) const {
     constexpr int PART = COUNT >= 64 ? COUNT / 2 : COUNT;
-    const auto y = [](float z) { return activate_roughly(ACTIVATION, z); };
+    const auto y = [](float z) { return activate_approximate(ACTIVATION, z); };
 #pragma unroll 1
     for (int part = 0; part < COUNT; part += PART) {
       uint32_t rounded[PART / 2];

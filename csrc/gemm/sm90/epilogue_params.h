@@ -1,7 +1,7 @@
 // The ladder's Epilogue, made from a problem and moved through a batch.
 #pragma once
 
-#include "gemm/block.h"
+#include "gemm/epilogue.h"
 
 namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {

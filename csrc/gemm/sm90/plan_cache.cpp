@@ -5,7 +5,7 @@ namespace smem::gemm::sm90 {
 
 const Plan& remembered_plan(const Problem& problem, const Device& device) {
   const Problem& p = problem;
-  Key<18 + 4 * MAX_RANK> key;
+  PlanKey<18 + 4 * MAX_RANK> key;
   for (const int64_t number : {p.M, p.N, p.K, int64_t{p.variant}, int64_t{device.sm_count},
                                int64_t{device.capability}}) {
     key.push(number);
@@ -24,7 +24,7 @@ const Plan& remembered_plan(const Problem& problem, const Device& device) {
     key.push(p.batch.size[d]);
     for (const Tensor tensor : {A, B, OUT}) key.push(p.batch.stride[tensor][d]);
   }
-  return remembered(key, [&] { return plan(problem, device); });
+  return cached(key, [&] { return plan(problem, device); });
 }
 
 }  // namespace smem::gemm::sm90
