@@ -22,7 +22,7 @@ bool takes(const Problem& problem, const Device& device) {
   constexpr int64_t LARGEST = (int64_t{1} << 30) - 1024, MOST_TILES = int64_t{1} << 30, TILE = 128;
   return problem.dtype == DType::f32 && device.runs_sm90a() && problem.M >= 1 && problem.N >= 1 &&
          problem.K >= 1 && problem.M < LARGEST && problem.N < LARGEST && problem.K < LARGEST &&
-         ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * members_of(problem) *
+         ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * inner_batch_count(problem) *
                  Chunks(problem.N, problem.K).count <
              MOST_TILES;
 }
@@ -31,10 +31,10 @@ bool takes(const Problem& problem, const Device& device) {
 split::Split split_of(const Problem& problem, Tensor tensor) {
   const bool is_a = tensor == A;
   const Operand& operand = is_a ? problem.a : problem.b;
-  const int64_t stride = member_stride(problem, tensor);
+  const int64_t stride = inner_batch_stride(problem, tensor);
   const Chunks chunks(problem.N, problem.K);
   return {static_cast<const float*>(operand.data),
-          stride == 0 ? 1 : members_of(problem),
+          stride == 0 ? 1 : inner_batch_count(problem),
           is_a ? problem.M : problem.N,
           problem.K,
           stride,

@@ -63,9 +63,9 @@ struct Shape {
 struct Arguments {
   Problem problem;
   CUtensorMap a_map, b_map;
-  Schedule schedule;
+  TileScheduler scheduler;
   Epilogue<float> epilogue;  ///< of the first member
-  MemberStrides strides;
+  BatchStrides strides;
   Lines a, b;
   int64_t part_length;  ///< of K
   int rows;             ///< of A that a tile needs: fewer than it has where M is
@@ -100,8 +100,8 @@ struct Worker {
 
   template <typename Visit>
   __device__ __forceinline__ void for_each_piece(const Visit& visit) const {
-    for (uint32_t i = blockIdx.x; i < args.schedule.pieces; i += gridDim.x) {
-      visit(piece_at(args.schedule, i));
+    for (uint32_t i = blockIdx.x; i < args.scheduler.work_tiles; i += gridDim.x) {
+      visit(work_tile_at(args.scheduler, i));
     }
   }
 
@@ -109,13 +109,13 @@ struct Worker {
   __device__ __forceinline__ void load() const {
     // What stands in shared memory instead of other rows meets no row that is kept.
     const uint32_t bytes = (args.rows + COLS) * ROW_BYTES;
-    Turn<STAGES> turn;
-    for_each_piece([&](const Piece& piece) {
-      const int first_part = piece.batch * static_cast<int>(args.schedule.chunks);
-      const int a_part = piece.chunk + (args.a.next_member_lines ? first_part : 0);
-      const int b_part = piece.chunk + (args.b.next_member_lines ? first_part : 0);
+    PipelineState<STAGES> turn;
+    for_each_piece([&](const WorkTileInfo& piece) {
+      const int first_part = piece.batch * static_cast<int>(args.scheduler.split_k_slices);
+      const int a_part = piece.k_slice + (args.a.next_member_lines ? first_part : 0);
+      const int b_part = piece.k_slice + (args.b.next_member_lines ? first_part : 0);
 #pragma unroll 1
-      for (int step = 0; step < piece.steps; ++step, turn.next()) {
+      for (int step = 0; step < piece.k_tiles; ++step, turn.next()) {
         shared.empty[turn.stage].wait(turn.parity ^ 1);
         Barrier& full = shared.full[turn.stage];
         full.arrive_and_expect_tx(bytes);
@@ -143,16 +143,16 @@ struct Worker {
       wgmma<half, Major::K, Major::K, COLS>(sums, tile_descriptor(a), tile_descriptor(b),
                                                      adds);
     };
-    Turn<STAGES> turn;
-    for_each_piece([&](const Piece& piece) {
+    PipelineState<STAGES> turn;
+    for_each_piece([&](const WorkTileInfo& piece) {
       float chain[SUMS], small[SUMS], sums[SUMS] = {};
       int previous = -1;
-      for (int first = 0; first < piece.steps; first += TURN * GROUPS) {
+      for (int first = 0; first < piece.k_tiles; first += TURN * GROUPS) {
 #pragma unroll
         for (int group = 0; group < GROUPS; ++group) {
           const int begin = first + group * TURN;
-          if (begin >= piece.steps) break;
-          const int end = min(begin + TURN, piece.steps);
+          if (begin >= piece.k_tiles) break;
+          const int end = min(begin + TURN, piece.k_tiles);
 #pragma unroll 1
           for (int step = begin; step < end; ++step) {
             const uint32_t moved = warp_uniform(turn.stage * descriptor_units(Shape::STAGE_BYTES));
@@ -185,13 +185,13 @@ struct Worker {
       const float* const totals = shared.totals + threadIdx.x;
 #pragma unroll
       for (int i = 0; i < SUMS; ++i) {
-        const float total = group_of_sum(i) * TURN < piece.steps ? totals[i * CONSUMER_THREADS] : 0;
+        const float total = group_of_sum(i) * TURN < piece.k_tiles ? totals[i * CONSUMER_THREADS] : 0;
         sums[i] = value_of(total, sums[i], small[i]);
       }
       const int row = piece.row * ROWS + threadIdx.x / WARP * 16, col = piece.col * COLS;
-      const Lines a = lines_of(args.a, piece.batch, piece.chunk);
-      const Lines b = lines_of(args.b, piece.batch, piece.chunk);
-      const auto epilogue = epilogue_of_member(args.epilogue, args.strides, piece.batch);
+      const Lines a = lines_of(args.a, piece.batch, piece.k_slice);
+      const Lines b = lines_of(args.b, piece.batch, piece.k_slice);
+      const auto epilogue = epilogue_at_batch(args.epilogue, args.strides, piece.batch);
       const unsigned marks = marks_of<COLS>(a, row, static_cast<int>(epilogue.out.rows), b, col,
                                             static_cast<int>(epilogue.out.cols));
       has_exact |= (marks & EXACT) != 0;
@@ -204,11 +204,11 @@ struct Worker {
 
   /// By all threads that multiply, after all they have multiplied.
   __device__ __forceinline__ void compute_exactly() const {
-    for_each_piece([&](const Piece& piece) {
-      const int64_t first = piece.chunk * args.part_length, left = args.problem.K - first;
+    for_each_piece([&](const WorkTileInfo& piece) {
+      const int64_t first = piece.k_slice * args.part_length, left = args.problem.K - first;
       const Part part{static_cast<unsigned>(piece.batch),
-                      lines_of(args.a, piece.batch, piece.chunk),
-                      lines_of(args.b, piece.batch, piece.chunk),
+                      lines_of(args.a, piece.batch, piece.k_slice),
+                      lines_of(args.b, piece.batch, piece.k_slice),
                       first,
                       min(left, args.part_length),
                       partials_of(piece)};
@@ -218,14 +218,14 @@ struct Worker {
   }
 
   /// Null where K is not cut.
-  __device__ __forceinline__ float* partials_of(const Piece& piece) const {
-    const int64_t chunk = int64_t{piece.batch} * args.schedule.chunks + piece.chunk;
+  __device__ __forceinline__ float* partials_of(const WorkTileInfo& piece) const {
+    const int64_t chunk = int64_t{piece.batch} * args.scheduler.split_k_slices + piece.k_slice;
     const auto& out = args.epilogue.out;
     return args.partials ? args.partials + chunk * out.rows * out.cols : nullptr;
   }
 
   /// Of a warp's 16 rows, as Writer has them.
-  __device__ __forceinline__ void store_partials(const float (&sums)[SUMS], const Piece& piece,
+  __device__ __forceinline__ void store_partials(const float (&sums)[SUMS], const WorkTileInfo& piece,
                                                  int first_row, int first_col) const {
     const int64_t rows = args.epilogue.out.rows, cols = args.epilogue.out.cols;
     const int lane = threadIdx.x % WARP, row = first_row + lane / 4, col = first_col + lane % 4 * 2;
@@ -303,17 +303,17 @@ void launch_product(const Problem& problem, const Split& a, const Split& b, floa
       problem,
       box_map(a, rows),
       box_map(b, COLS),
-      Schedule(count(problem.M, ROWS), count(problem.N, COLS), static_cast<uint32_t>(a.parts),
-               static_cast<uint32_t>(members_of(problem)), STRIP, count(problem.K, STEP),
+      TileScheduler(count(problem.M, ROWS), count(problem.N, COLS), static_cast<uint32_t>(a.parts),
+               static_cast<uint32_t>(inner_batch_count(problem)), STRIP, count(problem.K, STEP),
                count(a.part_length, STEP)),
       epilogue_of<float>(problem),
-      member_strides(problem),
+      batch_strides(problem),
       Lines(a),
       Lines(b),
       a.part_length,
       rows,
       a.parts > 1 ? partials : nullptr};
-  const int64_t blocks = std::min<int64_t>(args.schedule.pieces, device.sm_count);
+  const int64_t blocks = std::min<int64_t>(args.scheduler.work_tiles, device.sm_count);
   launch("fp16x3", product_kernel<COLS>, {blocks, {THREADS}, Shape<COLS>::SHARED, true}, device,
          args);
 }
@@ -330,7 +330,7 @@ int cols_of(const Problem& problem, int64_t chunks, const Device& device) {
   int64_t least = 0;
   for (const Cost& cost : COSTS) {
     const int64_t pieces =
-        ceil_div(problem.M, ROWS) * ceil_div(problem.N, cost.cols) * members_of(problem) * chunks;
+        ceil_div(problem.M, ROWS) * ceil_div(problem.N, cost.cols) * inner_batch_count(problem) * chunks;
     const int64_t time = ceil_div(pieces, device.sm_count) * cost.cycles;
     if (best.cols == 0 || time < least) {
       best = cost;

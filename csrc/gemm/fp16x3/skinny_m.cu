@@ -33,7 +33,7 @@ bool lies_across_k(const split::Split& b) {
 bool has_few_rows(const Problem& problem, const split::Split& b) {
   constexpr int64_t MOST_ROWS = 64;
   // Where members share B, each would split it.
-  return problem.M <= MOST_ROWS && (b.members > 1 || members_of(problem) == 1) &&
+  return problem.M <= MOST_ROWS && (b.members > 1 || inner_batch_count(problem) == 1) &&
          (b.stride == 1 || lies_across_k(b));
 }
 

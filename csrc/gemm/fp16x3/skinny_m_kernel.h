@@ -151,14 +151,14 @@ template <typename Shape>
 void launch_few_rows(const Problem& problem, const split::Split& a, const split::Split& b,
                      float* partials, const Device& device) {
   const int64_t tiles = ceil_div(problem.N, Shape::COLS);
-  const int64_t all = tiles * a.parts * members_of(problem);
+  const int64_t all = tiles * a.parts * inner_batch_count(problem);
   const int rows = static_cast<int>(problem.M);
   const Arguments args{box_map(a, rows),
                        b,
                        Lines(a),
                        Lines(b),
                        sm90::epilogue_of<float>(problem),
-                       sm90::member_strides(problem),
+                       sm90::batch_strides(problem),
                        a.parts > 1 ? partials : nullptr,
                        static_cast<unsigned>(a.parts),
                        static_cast<unsigned>(tiles),
@@ -187,7 +187,7 @@ void multiply_few(const Problem& problem, const split::Split& a, const split::Sp
     launch_few_rows<decltype(shape)>(problem, a, b, partials, device);
   };
   const auto blocks_of = [&](auto shape) {
-    return ceil_div(problem.N, decltype(shape)::COLS) * members_of(problem);
+    return ceil_div(problem.N, decltype(shape)::COLS) * inner_batch_count(problem);
   };
   // Whether all blocks run at once.
   const auto fit = [&](auto shape) {

@@ -114,7 +114,7 @@ __device__ __forceinline__ void write(const Products<Shape>& products, const Arg
                                       const int (&rows)[Shape::ROW_TILES * 2], Notes& notes) {
   constexpr int SUMS = Shape::ROW_TILES * 4;
   constexpr bool IN_PARTS = Shape::Lie::IN_PARTS;
-  const auto epilogue = sm90::epilogue_of_member(args.epilogue, args.strides, of.member);
+  const auto epilogue = sm90::epilogue_at_batch(args.epilogue, args.strides, of.member);
   const int lane = threadIdx.x % WARP;
   const auto row_of = [&](int i) { return first_row + i / 4 * TILE_ROWS + lane % 4 * 2 + i % 2; };
   const auto col_of = [&](int i) { return first_col + lane / 4 + (i & 2) * 4; };
@@ -175,7 +175,7 @@ __device__ __forceinline__ void compute_exact_lines(const Arguments& args, unsig
   const int64_t first_col = int64_t{tile - of.index * args.tiles} * Shape::COLS;
   const Lines a = lines_of(args.a_lines, of.member, of.part);
   const Lines b = lines_of(args.b_lines, of.member, of.part);
-  const auto epilogue = sm90::epilogue_of_member(args.epilogue, args.strides, of.member);
+  const auto epilogue = sm90::epilogue_at_batch(args.epilogue, args.strides, of.member);
   const int cols = static_cast<int>(min(int64_t{Shape::COLS}, epilogue.out.cols - first_col));
   for (int i = static_cast<int>(threadIdx.x); i < args.rows * cols; i += Shape::THREADS) {
     const int row = i / cols;

@@ -11,7 +11,7 @@
 namespace smem::gemm::fp16x3::few {
 inline namespace SMEM_BUILD {
 
-using sm90::MemberStrides;
+using sm90::BatchStrides;
 
 constexpr int TILE_ROWS = 8;            ///< of A, the columns of an instruction
 constexpr int64_t SYSTEM_BYTES = 1024;  ///< of a block's shared memory
@@ -23,7 +23,7 @@ struct Arguments {
   split::Split b;
   Lines a_lines, b_lines;
   Epilogue<float> epilogue;  ///< of the first member
-  MemberStrides strides;
+  BatchStrides strides;
   float* partials;                   ///< of split_k.h, where there are several parts
   unsigned parts, tiles, all_tiles;  ///< tiles of columns, of a part and of all
   int rows, stages, steps;           ///< these along K, if it is one part
@@ -41,7 +41,7 @@ template <typename Lie_, int COLUMN_GROUPS_, int ROW_WARPS_, int ROW_TILES_, int
 struct Shape {
   using Lie = Lie_;
   static constexpr int STAGES = STAGES_;  ///< of split columns and of A's rows
-  using Turn = sm90::Turn<STAGES>;
+  using Turn = sm90::PipelineState<STAGES>;
   static constexpr int COLUMN_GROUPS = COLUMN_GROUPS_, ROW_WARPS = ROW_WARPS_,
                        ROW_TILES = ROW_TILES_;
   using Columns = Splitter<Lie, COLUMN_GROUPS, LOADS>;

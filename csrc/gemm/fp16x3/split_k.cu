@@ -11,7 +11,7 @@ namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 namespace {
 
-using sm90::MemberStrides;
+using sm90::BatchStrides;
 
 /// The widest out whose K is cut, and so the most threads of a block, which has whole rows; and how
 /// many it has where these are short.
@@ -22,7 +22,7 @@ struct Reduction {
   int chunks;
   uint32_t block_rows, member_blocks;  ///< rows of out a block, and blocks a member
   Epilogue<float> epilogue;
-  MemberStrides strides;
+  BatchStrides strides;
   Lines a, b;
 };
 
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(WIDEST) add_chunks_kernel(const __grid_constan
       marks[j] |= either;
     }
   }
-  const auto epilogue = sm90::epilogue_of_member(r.epilogue, r.strides, member);
+  const auto epilogue = sm90::epilogue_at_batch(r.epilogue, r.strides, member);
 #pragma unroll
   for (int j = 0; j < WIDTH; ++j) {
     for (int i = 0; marks[j] & MENDED && i < r.chunks; ++i) {
@@ -92,7 +92,7 @@ Chunks::Chunks(int64_t N, int64_t K) {
 }
 
 size_t Chunks::bytes(const Problem& problem) const {
-  const int64_t sums = count > 1 ? members_of(problem) * count * problem.M * problem.N : 0;
+  const int64_t sums = count > 1 ? inner_batch_count(problem) * count * problem.M * problem.N : 0;
   return static_cast<size_t>(sums) * sizeof(float);
 }
 
@@ -100,17 +100,17 @@ void add_chunks(const Problem& problem, const split::Split& a, const split::Spli
                 const float* partials, const Device& device) {
   constexpr int WIDE = 4;
   constexpr int64_t MANY = 1 << 18;  // fewer are better spread over more threads
-  const int64_t elements = members_of(problem) * problem.M * problem.N;
+  const int64_t elements = inner_batch_count(problem) * problem.M * problem.N;
   const bool is_wide = problem.N % WIDE == 0 && elements >= MANY;
   const int64_t row_threads = is_wide ? problem.N / WIDE : problem.N;
   const int64_t block_rows = std::max<int64_t>(SHORT_THREADS / row_threads, 1);
   const int64_t blocks = ceil_div(problem.M, block_rows);
   const dim3 threads(static_cast<unsigned>(block_rows * row_threads));
   launch("fp16x3 chunks", is_wide ? add_chunks_kernel<WIDE> : add_chunks_kernel<1>,
-         {blocks * members_of(problem), threads, 0, true}, device,
+         {blocks * inner_batch_count(problem), threads, 0, true}, device,
          Reduction{partials, static_cast<int>(a.parts), static_cast<uint32_t>(block_rows),
                    static_cast<uint32_t>(blocks), sm90::epilogue_of<float>(problem),
-                   sm90::member_strides(problem), Lines(a), Lines(b)});
+                   sm90::batch_strides(problem), Lines(a), Lines(b)});
 }
 
 }  // namespace smem::gemm::fp16x3
