@@ -37,7 +37,7 @@ bool can_implement(const Problem& problem, const Device& device) {
   constexpr int64_t MAX_SIZE = (int64_t{1} << 30) - 1024, MAX_TILES = int64_t{1} << 30, TILE = 128;
   return problem.dtype == DType::f32 && device.runs_sm90a() && problem.M >= 1 && problem.N >= 1 &&
          problem.K >= 1 && problem.M < MAX_SIZE && problem.N < MAX_SIZE && problem.K < MAX_SIZE &&
-         ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * members_of(problem) *
+         ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * inner_batch_count(problem) *
                  SplitKConfig(problem.N, problem.K).slices <
              MAX_TILES;
 }
@@ -46,11 +46,11 @@ bool can_implement(const Problem& problem, const Device& device) {
 SplitOperand operand_of(const Problem& problem, Tensor tensor) {
   const bool is_a = tensor == A;
   const Operand& operand = is_a ? problem.a : problem.b;
-  const int64_t batch_stride = member_stride(problem, tensor);
+  const int64_t batch_stride = inner_batch_stride(problem, tensor);
   const SplitKConfig split_k(problem.N, problem.K);
   return {
       .src = static_cast<const float*>(operand.data),
-      .batch_count = batch_stride == 0 ? 1 : members_of(problem),
+      .batch_count = batch_stride == 0 ? 1 : inner_batch_count(problem),
       .mn = is_a ? problem.M : problem.N,
       .k = problem.K,
       .batch_stride = batch_stride,

@@ -54,8 +54,8 @@ inline namespace SMEM_BUILD {
 namespace {
 
 using sm90::epilogue_of;
-using sm90::epilogue_of_member;
-using sm90::member_strides;
+using sm90::epilogue_at_batch;
+using sm90::batch_strides;
 
 template <typename Config>
 struct Fp16x3Gemm {
@@ -66,8 +66,8 @@ struct Fp16x3Gemm {
 
   template <typename Visit>
   __device__ __forceinline__ void for_each_work_tile(const Visit& visit) const {
-    for (uint32_t i = blockIdx.x; i < params.scheduler.pieces; i += gridDim.x) {
-      visit(piece_at(params.scheduler, i));
+    for (uint32_t i = blockIdx.x; i < params.scheduler.work_tiles; i += gridDim.x) {
+      visit(work_tile_at(params.scheduler, i));
     }
   }
 
@@ -78,11 +78,11 @@ struct Fp16x3Gemm {
     const uint32_t bytes = (params.a_box_rows + TILE_N) * ROW_BYTES;
     Pipeline pipeline;
     for_each_work_tile([&](const WorkTileInfo& tile) {
-      const int first_slice = tile.batch * static_cast<int>(params.scheduler.chunks);
-      const int a_slice = tile.chunk + (params.a.batch_rows ? first_slice : 0);
-      const int b_slice = tile.chunk + (params.b.batch_rows ? first_slice : 0);
+      const int first_slice = tile.batch * static_cast<int>(params.scheduler.split_k_slices);
+      const int a_slice = tile.k_slice + (params.a.batch_rows ? first_slice : 0);
+      const int b_slice = tile.k_slice + (params.b.batch_rows ? first_slice : 0);
 #pragma unroll 1
-      for (int k_block = 0; k_block < tile.steps; ++k_block, pipeline.next()) {
+      for (int k_block = 0; k_block < tile.k_tiles; ++k_block, pipeline.next()) {
         smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);
         Barrier& full = smem.full[pipeline.stage];
         full.arrive_and_expect_tx(bytes);
@@ -115,12 +115,12 @@ struct Fp16x3Gemm {
       float k_block_accum[ACCUMS], cross_accum[ACCUMS], accum[ACCUMS] = {};
       int previous_stage = -1;
       constexpr int INTERVAL = PROMOTION_INTERVAL;
-      for (int first = 0; first < tile.steps; first += INTERVAL * PROMOTION_GROUPS) {
+      for (int first = 0; first < tile.k_tiles; first += INTERVAL * PROMOTION_GROUPS) {
 #pragma unroll
         for (int group = 0; group < PROMOTION_GROUPS; ++group) {
           const int begin = first + group * INTERVAL;
-          if (begin >= tile.steps) break;
-          const int end = min(begin + INTERVAL, tile.steps);
+          if (begin >= tile.k_tiles) break;
+          const int end = min(begin + INTERVAL, tile.k_tiles);
 #pragma unroll 1
           for (int k_block = begin; k_block < end; ++k_block) {
             const uint32_t stage_offset =
@@ -155,14 +155,14 @@ struct Fp16x3Gemm {
       const float* const totals = smem.totals + threadIdx.x;
 #pragma unroll
       for (int i = 0; i < ACCUMS; ++i) {
-        const bool was_promoted = promotion_group_of_accum(i) * INTERVAL < tile.steps;
+        const bool was_promoted = promotion_group_of_accum(i) * INTERVAL < tile.k_tiles;
         const float total = was_promoted ? totals[i * CONSUMER_THREADS] : 0;
         accum[i] = combine(total, accum[i], cross_accum[i]);
       }
       const int row = tile.row * TILE_M + threadIdx.x / WARP * 16, col = tile.col * TILE_N;
-      const SplitMetadata a = metadata_at(params.a, tile.batch, tile.chunk);
-      const SplitMetadata b = metadata_at(params.b, tile.batch, tile.chunk);
-      const auto epilogue = epilogue_of_member(params.epilogue, params.strides, tile.batch);
+      const SplitMetadata a = metadata_at(params.a, tile.batch, tile.k_slice);
+      const SplitMetadata b = metadata_at(params.b, tile.batch, tile.k_slice);
+      const auto epilogue = epilogue_at_batch(params.epilogue, params.strides, tile.batch);
       const unsigned status = combined_status<TILE_N>(a, row, static_cast<int>(epilogue.out.rows),
                                                       b, col, static_cast<int>(epilogue.out.cols));
       has_fallback |= (status & FALLBACK) != 0;
@@ -176,12 +176,12 @@ struct Fp16x3Gemm {
   /// All consumers, when they have finished all their tiles.
   __device__ __forceinline__ void compute_fallback() const {
     for_each_work_tile([&](const WorkTileInfo& tile) {
-      const int64_t k_begin = tile.chunk * params.k_slice_length;
+      const int64_t k_begin = tile.k_slice * params.k_slice_length;
       const int64_t left = params.problem.K - k_begin;
       const FallbackSlice slice{
           .batch = static_cast<unsigned>(tile.batch),
-          .a = metadata_at(params.a, tile.batch, tile.chunk),
-          .b = metadata_at(params.b, tile.batch, tile.chunk),
+          .a = metadata_at(params.a, tile.batch, tile.k_slice),
+          .b = metadata_at(params.b, tile.batch, tile.k_slice),
           .k_begin = k_begin,
           .length = min(left, params.k_slice_length),
           .partials = partials_of(tile),
@@ -193,7 +193,7 @@ struct Fp16x3Gemm {
 
   /// The matrix of the tile's k slice; null without split-K.
   __device__ __forceinline__ float* partials_of(const WorkTileInfo& tile) const {
-    const int64_t slice = int64_t{tile.batch} * params.scheduler.chunks + tile.chunk;
+    const int64_t slice = int64_t{tile.batch} * params.scheduler.split_k_slices + tile.k_slice;
     const auto& out = params.epilogue.out;
     return params.partials ? params.partials + slice * out.rows * out.cols : nullptr;
   }
@@ -282,17 +282,17 @@ void launch_tile_n(const Problem& problem, const SplitOperand& a, const SplitOpe
       .b_map = hi_lo_tensor_map(b, TILE_N),
       .scheduler = TileScheduler(count(problem.M, TILE_M), count(problem.N, TILE_N),
                                  static_cast<uint32_t>(a.k_slices),
-                                 static_cast<uint32_t>(members_of(problem)), SWIZZLE_SIZE,
+                                 static_cast<uint32_t>(inner_batch_count(problem)), SWIZZLE_SIZE,
                                  count(problem.K, TILE_K), count(a.k_slice_length, TILE_K)),
       .epilogue = epilogue_of<float>(problem),
-      .strides = member_strides(problem),
+      .strides = batch_strides(problem),
       .a = SplitMetadata(a),
       .b = SplitMetadata(b),
       .k_slice_length = a.k_slice_length,
       .a_box_rows = a_box_rows,
       .partials = a.k_slices > 1 ? partials : nullptr,
   };
-  const int64_t blocks = std::min<int64_t>(params.scheduler.pieces, device.sm_count);
+  const int64_t blocks = std::min<int64_t>(params.scheduler.work_tiles, device.sm_count);
   launch("fp16x3", fp16x3_gemm_kernel<TILE_N>,
          {blocks, {THREADS}, TileConfig<TILE_N>::SMEM_BYTES, true}, device, params);
 }
@@ -314,7 +314,7 @@ int select_tile_n(const Problem& problem, int64_t k_slices, const Device& device
   int64_t best_time = 0;
   for (const TileCost& cost : COSTS) {
     const int64_t tiles = ceil_div(problem.M, TILE_M) * ceil_div(problem.N, cost.tile_n) *
-                          members_of(problem) * k_slices;
+                          inner_batch_count(problem) * k_slices;
     const int64_t time = ceil_div(tiles, device.sm_count) * cost.cycles;
     if (best.tile_n == 0 || time < best_time) {
       best = cost;

@@ -20,7 +20,7 @@ constexpr int THREADS = CONSUMER_THREADS + WARPGROUP;
 constexpr int HALF_BYTES = 2;
 static_assert(ROW_BYTES == 2 * TILE_K * HALF_BYTES, "hi and lo of a k block fill a row");
 
-using Pipeline = sm90::Turn<STAGES>;
+using Pipeline = sm90::PipelineState<STAGES>;
 
 /// What depends on the width of a tile, which is less if out has too few tiles for all SMs.
 template <int TILE_N_>
@@ -41,7 +41,7 @@ struct Fp16x3Params {
   CUtensorMap a_map, b_map;
   TileScheduler scheduler;
   Epilogue<float> epilogue;  ///< of the first matrix of the batch
-  sm90::MemberStrides strides;
+  sm90::BatchStrides strides;
   SplitMetadata a, b;
   int64_t k_slice_length;
   int a_box_rows;   ///< rows of A that a tile loads: fewer than TILE_M if M is less

@@ -36,7 +36,7 @@ bool is_vectorized_mn_major(const SplitOperand& b) {
 bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b) {
   constexpr int64_t MAX_M = 64;
   // If the matrices of a batch share B, each of them would split it.
-  return problem.M <= MAX_M && (b.batch_count > 1 || members_of(problem) == 1) &&
+  return problem.M <= MAX_M && (b.batch_count > 1 || inner_batch_count(problem) == 1) &&
          (b.k_stride == 1 || is_vectorized_mn_major(b));
 }
 

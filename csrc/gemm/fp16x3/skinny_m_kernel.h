@@ -181,7 +181,7 @@ template <typename Config>
 void launch_config(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
                    float* partials, const Device& device) {
   const int64_t tiles = ceil_div(problem.N, Config::TILE_N);
-  const int64_t total_tiles = tiles * a.k_slices * members_of(problem);
+  const int64_t total_tiles = tiles * a.k_slices * inner_batch_count(problem);
   const int rows = static_cast<int>(problem.M);
   const SkinnyMParams params{
       .a_map = hi_lo_tensor_map(a, rows),
@@ -189,7 +189,7 @@ void launch_config(const Problem& problem, const SplitOperand& a, const SplitOpe
       .a_metadata = SplitMetadata(a),
       .b_metadata = SplitMetadata(b),
       .epilogue = sm90::epilogue_of<float>(problem),
-      .strides = sm90::member_strides(problem),
+      .strides = sm90::batch_strides(problem),
       .partials = a.k_slices > 1 ? partials : nullptr,
       .k_slices = static_cast<unsigned>(a.k_slices),
       .tiles = static_cast<unsigned>(tiles),
@@ -221,7 +221,7 @@ void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const
     launch_config<decltype(config)>(problem, a, b, partials, device);
   };
   const auto blocks_of = [&](auto config) {
-    return ceil_div(problem.N, decltype(config)::TILE_N) * members_of(problem);
+    return ceil_div(problem.N, decltype(config)::TILE_N) * inner_batch_count(problem);
   };
   // Whether all blocks are resident at once.
   const auto fits = [&](auto config) {

@@ -11,7 +11,7 @@
 namespace smem::gemm::fp16x3::skinny_m {
 inline namespace SMEM_BUILD {
 
-using sm90::MemberStrides;
+using sm90::BatchStrides;
 
 constexpr int MMA_ROWS = 8;                    ///< rows of A per instruction, its n
 constexpr int64_t RESERVED_SMEM_BYTES = 1024;  ///< per block, by the driver
@@ -23,7 +23,7 @@ struct SkinnyMParams {
   split::SplitOperand b;
   SplitMetadata a_metadata, b_metadata;
   Epilogue<float> epilogue;  ///< of the first matrix of the batch
-  MemberStrides strides;
+  BatchStrides strides;
   float* partials;       ///< of split_k.h, if there are several k slices
   unsigned k_slices;     ///< per matrix of the batch
   unsigned tiles;        ///< tiles of columns per k slice
@@ -74,7 +74,7 @@ struct SkinnyMConfig {
   using BLayout = BLayout_;
   using Producer = SplitProducer<BLayout, POLICY.column_groups, POLICY.load_stages>;
   static constexpr int STAGES = POLICY.smem_stages;
-  using Pipeline = sm90::Turn<STAGES>;
+  using Pipeline = sm90::PipelineState<STAGES>;
   static constexpr int COLUMN_GROUPS = POLICY.column_groups, ROW_TILES = POLICY.row_tiles;
   static constexpr int TILE_M = POLICY.row_warps * ROW_TILES * MMA_ROWS;
   static constexpr int TILE_N = Producer::TILE_N;

@@ -23,7 +23,7 @@ struct ReduceSplitKParams {
   uint32_t block_rows;    ///< rows of out per block
   uint32_t batch_blocks;  ///< blocks per matrix of the batch
   Epilogue<float> epilogue;
-  sm90::MemberStrides strides;
+  sm90::BatchStrides strides;
   SplitMetadata a, b;
 };
 
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(MAX_N)
       statuses[j] |= combined;
     }
   }
-  const auto epilogue = sm90::epilogue_of_member(params.epilogue, params.strides, batch);
+  const auto epilogue = sm90::epilogue_at_batch(params.epilogue, params.strides, batch);
 #pragma unroll
   for (int j = 0; j < WIDTH; ++j) {
     for (int i = 0; statuses[j] & ONE_OUTLIER && i < params.k_slices; ++i) {
@@ -97,7 +97,7 @@ SplitKConfig::SplitKConfig(int64_t N, int64_t K) {
 }
 
 size_t SplitKConfig::partials_bytes(const Problem& problem) const {
-  const int64_t count = slices > 1 ? members_of(problem) * slices * problem.M * problem.N : 0;
+  const int64_t count = slices > 1 ? inner_batch_count(problem) * slices * problem.M * problem.N : 0;
   return static_cast<size_t>(count) * sizeof(float);
 }
 
@@ -105,7 +105,7 @@ void reduce_split_k(const Problem& problem, const split::SplitOperand& a,
                     const split::SplitOperand& b, const float* partials, const Device& device) {
   constexpr int WIDTH = 4;
   constexpr int64_t MIN_VECTORIZED = 1 << 18;  // fewer elements are better spread over more threads
-  const int64_t elements = members_of(problem) * problem.M * problem.N;
+  const int64_t elements = inner_batch_count(problem) * problem.M * problem.N;
   const bool vectorized = problem.N % WIDTH == 0 && elements >= MIN_VECTORIZED;
   const int64_t row_threads = vectorized ? problem.N / WIDTH : problem.N;
   const int64_t block_rows = std::max<int64_t>(MIN_BLOCK_THREADS / row_threads, 1);
@@ -113,14 +113,14 @@ void reduce_split_k(const Problem& problem, const split::SplitOperand& a,
   const dim3 threads(static_cast<unsigned>(block_rows * row_threads));
   launch("fp16x3 reduce split-K",
          vectorized ? reduce_split_k_kernel<WIDTH> : reduce_split_k_kernel<1>,
-         {blocks * members_of(problem), threads, 0, true}, device,
+         {blocks * inner_batch_count(problem), threads, 0, true}, device,
          ReduceSplitKParams{
              .partials = partials,
              .k_slices = static_cast<int>(a.k_slices),
              .block_rows = static_cast<uint32_t>(block_rows),
              .batch_blocks = static_cast<uint32_t>(blocks),
              .epilogue = sm90::epilogue_of<float>(problem),
-             .strides = sm90::member_strides(problem),
+             .strides = sm90::batch_strides(problem),
              .a = SplitMetadata(a),
              .b = SplitMetadata(b),
          });

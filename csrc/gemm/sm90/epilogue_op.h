@@ -1,5 +1,5 @@
-// What becomes of a warp's sums before they leave: alpha, the bias, the activation, and rounding to
-// pairs of elements, which take half the registers.
+// What the epilogue computes on a warp's accumulators: alpha, the bias, the activation, and the
+// rounding to packed pairs of 16-bit elements, which take half the registers.
 #pragma once
 
 #include "gemm/sm90/epilogue_tma.h"
@@ -7,40 +7,41 @@
 namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
 
-/// Of 16 rows, sum i of a lane stands in row lane / 4, or eight below where i & 2, and in column
-/// 8 (i / 4) + 2 (lane % 4) + i % 2. Each step is a pass of its own over all sums, so that code
-/// which does not run is not loaded either.
+/// The accumulators of 16 rows, in the layout of wgmma: accumulator i of a lane is in row lane / 4,
+/// or eight rows below if i & 2, and in column 8 (i / 4) + 2 (lane % 4) + i % 2. Each operation is
+/// a pass over all accumulators, so that the code of an operation that is not used is not fetched.
 template <typename T, int COUNT>
-struct Finish {
+struct EpilogueOp {
   const Epilogue<T>& epilogue;
-  float (&sums)[COUNT];
+  float (&accum)[COUNT];
 
   __device__ __forceinline__ void multiply_by_alpha() const {
 #pragma unroll
-    for (float& sum : sums) sum = rounded_product(epilogue.alpha, sum);
+    for (float& value : accum) value = rounded_product(epilogue.alpha, value);
   }
 
-  /// A lane loads the bias of two columns of each 64 and gets that of its own from four others:
-  /// loaded by every lane for itself, it takes 8 times as many loads, 7 us at 4096^3.
+  /// Each lane loads the bias of two columns of every 64 and gets that of its own columns from four
+  /// other lanes. If every lane loaded its own, there would be 8 times as many loads, which take 7
+  /// us at 4096^3.
   __device__ __forceinline__ void add_bias(int first_col) const {
-    constexpr int PARTS = COUNT / (STAGING_COLS / 2), GROUPS = STAGING_COLS / 8;
+    constexpr int SUBTILES = COUNT / (STAGING_COLS / 2), GROUPS = STAGING_COLS / 8;
     const int lane = threadIdx.x % WARP, last = static_cast<int>(epilogue.out.cols) - 1;
-    Vector<T, 2> loaded[PARTS];
+    Vector<T, 2> loaded[SUBTILES];
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part) {
-      const int col = first_col + part * STAGING_COLS + 2 * lane;
-      loaded[part].lane[0] = load(epilogue.bias + min(col, last) * epilogue.bias_stride);
-      loaded[part].lane[1] = load(epilogue.bias + min(col + 1, last) * epilogue.bias_stride);
+    for (int subtile = 0; subtile < SUBTILES; ++subtile) {
+      const int col = first_col + subtile * STAGING_COLS + 2 * lane;
+      loaded[subtile].lane[0] = load(epilogue.bias + min(col, last) * epilogue.bias_stride);
+      loaded[subtile].lane[1] = load(epilogue.bias + min(col + 1, last) * epilogue.bias_stride);
     }
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part) {
-      const auto mine = reinterpret_cast<const uint32_t&>(loaded[part]);
+    for (int subtile = 0; subtile < SUBTILES; ++subtile) {
+      const auto own = reinterpret_cast<const uint32_t&>(loaded[subtile]);
 #pragma unroll
       for (int group = 0; group < GROUPS; ++group) {
-        const uint32_t pair = __shfl_sync(~0u, mine, 4 * group + lane % 4);
+        const uint32_t pair = __shfl_sync(~0u, own, 4 * group + lane % 4);
         const auto& bias = reinterpret_cast<const Vector<T, 2>&>(pair);
         const float low = to_accumulator(bias.lane[0]), high = to_accumulator(bias.lane[1]);
-        float* const four = &sums[4 * (part * GROUPS + group)];
+        float* const four = &accum[4 * (subtile * GROUPS + group)];
         four[0] += low;
         four[1] += high;
         four[2] += low;
@@ -51,38 +52,41 @@ struct Finish {
 
   __device__ __forceinline__ void relu() const {
 #pragma unroll
-    for (float& sum : sums) sum = activate(Activation::relu, sum);
+    for (float& value : accum) value = activate(Activation::relu, value);
   }
 
-  /// The rounded sums from `first` on.
+  /// Rounds 2 * PAIRS accumulators from `first` on.
   template <int PAIRS>
-  __device__ __forceinline__ void round(int first, uint32_t* pairs) const {
+  __device__ __forceinline__ void round(int first, uint32_t* packed) const {
 #pragma unroll
     for (int i = 0; i < PAIRS; ++i) {
-      pairs[i] = pack<T>(sums[first + 2 * i], sums[first + 2 * i + 1]);
+      packed[i] = pack<T>(accum[first + 2 * i], accum[first + 2 * i + 1]);
     }
   }
 
-  /// The same of their activations, of all sums; ACTIVATION is a constant, so that many of them can
-  /// overlap. Of many sums it is the work of a loop, through which the other half moves to where
-  /// the first one was: unrolled, a gelu of 128 is 40 KB of code, more than an SM keeps.
+  /// Applies ACTIVATION to all accumulators and rounds them. ACTIVATION is a template argument so
+  /// that the evaluations overlap. Many accumulators are processed in two iterations of a rolled
+  /// loop, which moves the second half into the registers of the first one: fully unrolled, gelu of
+  /// 128 accumulators is 40 KB of code, more than the instruction cache of an SM holds.
   template <Activation ACTIVATION>
-  __device__ __forceinline__ void activate_and_round(uint32_t (&pairs)[COUNT / 2]) const {
-    constexpr int PART = COUNT >= 64 ? COUNT / 2 : COUNT;
+  __device__ __forceinline__ void activate_and_round(uint32_t (&packed)[COUNT / 2]) const {
+    constexpr int HALF = COUNT >= 64 ? COUNT / 2 : COUNT;
     const auto y = [](float z) { return activate_approximate(ACTIVATION, z); };
 #pragma unroll 1
-    for (int part = 0; part < COUNT; part += PART) {
-      uint32_t rounded[PART / 2];
+    for (int done = 0; done < COUNT; done += HALF) {
+      uint32_t rounded[HALF / 2];
 #pragma unroll
-      for (int i = 0; i < PART / 2; ++i) rounded[i] = pack<T>(y(sums[2 * i]), y(sums[2 * i + 1]));
+      for (int i = 0; i < HALF / 2; ++i) {
+        rounded[i] = pack<T>(y(accum[2 * i]), y(accum[2 * i + 1]));
+      }
 #pragma unroll
-      for (int i = 0; i < COUNT - PART; ++i) sums[i] = sums[i + PART];
+      for (int i = 0; i < COUNT - HALF; ++i) accum[i] = accum[i + HALF];
 #pragma unroll
-      for (int i = 0; i < PART / 2; ++i) sums[COUNT - PART + i] = __uint_as_float(rounded[i]);
+      for (int i = 0; i < HALF / 2; ++i) accum[COUNT - HALF + i] = __uint_as_float(rounded[i]);
     }
 #pragma unroll
     for (int i = 0; i < COUNT / 2; ++i) {
-      pairs[i] = __float_as_uint(sums[i / (PART / 2) * PART + i % (PART / 2)]);
+      packed[i] = __float_as_uint(accum[i / (HALF / 2) * HALF + i % (HALF / 2)]);
     }
   }
 };

@@ -1,4 +1,4 @@
-// The ladder's Epilogue, made from a problem and moved through a batch.
+// The Epilogue of gemm/block.h: made from a problem, and moved to a matrix of the batch.
 #pragma once
 
 #include "gemm/epilogue.h"
@@ -6,7 +6,7 @@
 namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
 
-/// Of the first member of the batch.
+/// For the first matrix of the batch.
 template <typename T>
 Epilogue<T> epilogue_of(const Problem& problem) {
   const int64_t M = problem.M, N = problem.N;
@@ -23,24 +23,24 @@ Epilogue<T> epilogue_of(const Problem& problem) {
           problem.c_dtype == DType::f32};
 }
 
-/// Steps along the one loop over the batch that a launch has.
-struct MemberStrides {
+/// From matrix to matrix, in elements, along the one batch dimension of a launch.
+struct BatchStrides {
   int64_t out, c;
 };
-inline MemberStrides member_strides(const Problem& problem) {
+inline BatchStrides batch_strides(const Problem& problem) {
   const auto& batch = problem.batch;
-  return batch.rank == 0 ? MemberStrides{0, 0}
-                         : MemberStrides{batch.stride[OUT][0], batch.stride[C][0]};
+  return batch.rank == 0 ? BatchStrides{0, 0}
+                         : BatchStrides{batch.stride[OUT][0], batch.stride[C][0]};
 }
 
 template <typename T>
-__device__ __forceinline__ Epilogue<T> epilogue_of_member(Epilogue<T> epilogue,
-                                                          const MemberStrides& strides,
-                                                          int64_t member) {
-  constexpr int64_t WIDTH = sizeof(float) / sizeof(T);  // of an element that is not rounded
-  epilogue.out.data += member * strides.out * (epilogue.out_unrounded ? WIDTH : 1);
-  if (epilogue.pre.data) epilogue.pre.data += member * strides.out;
-  if (epilogue.c.data) epilogue.c.data += member * strides.c * (epilogue.c_unrounded ? WIDTH : 1);
+__device__ __forceinline__ Epilogue<T> epilogue_at_batch(Epilogue<T> epilogue,
+                                                         const BatchStrides& strides,
+                                                         int64_t batch) {
+  constexpr int64_t WIDTH = sizeof(float) / sizeof(T);  // of a float32 element, in elements of T
+  epilogue.out.data += batch * strides.out * (epilogue.out_unrounded ? WIDTH : 1);
+  if (epilogue.pre.data) epilogue.pre.data += batch * strides.out;
+  if (epilogue.c.data) epilogue.c.data += batch * strides.c * (epilogue.c_unrounded ? WIDTH : 1);
   return epilogue;
 }
 

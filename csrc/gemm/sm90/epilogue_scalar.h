@@ -1,5 +1,5 @@
-// From the accumulators of a warpgroup to out element by element, whatever out's strides, with C
-// read on the way; and to the sums of chunks of K.
+// Stores a warp's accumulators element by element, whatever the strides of out, and reads C; and
+// stores them unchanged, as the partials of a split-K slice.
 #pragma once
 
 #include "gemm/sm90/epilogue_tma.h"
@@ -7,103 +7,103 @@
 namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
 
-/// The place of a float among 16 x 64: rows a multiple of 32 banks long, turned so that neither
-/// writing the accumulators nor reading along a row runs into conflicts.
-__device__ __forceinline__ int staged(int row, int col) {
+/// Index of a float in a staged subtile of 16 x 64. A row spans all banks twice; the swizzle by row
+/// avoids bank conflicts both for writing the accumulators and for reading along a row.
+__device__ __forceinline__ int staged_index(int row, int col) {
   return row * STAGING_COLS + (col ^ (row % 4) * 8);
 }
 
-/// A warp's sums, of a chunk of K, to a matrix of M rows, `pitch` apart. Eight rows of 32 bytes at
-/// a time, whole sectors.
+/// Stores a warp's accumulators of a split-K slice to a matrix with rows `pitch` apart. Each store
+/// of a warp writes eight rows of 32 bytes, which are whole sectors.
 template <int COUNT>
-__device__ __forceinline__ void write_partials(const float (&sums)[COUNT], const Corner& corner,
-                                               float* partials, int64_t pitch) {
+__device__ __forceinline__ void store_partials(const float (&accum)[COUNT],
+                                               const WarpTileCoord& coord, float* partials,
+                                               int64_t pitch) {
   const int lane = threadIdx.x % WARP;
-  const int row = corner.row + lane / 4, first = corner.col + lane % 4 * 2;
+  const int row = coord.row + lane / 4, first = coord.col + lane % 4 * 2;
   float* const upper = partials + row * pitch + first;
   float* const lower = upper + 8 * pitch;
-  const bool has_upper = row < corner.end_row, has_lower = row + 8 < corner.end_row;
+  const bool has_upper = row < coord.end_row, has_lower = row + 8 < coord.end_row;
 #pragma unroll
   for (int i = 0; i < COUNT; i += 4) {
-    if (first + 2 * i >= corner.end_col) break;
-    if (has_upper) *reinterpret_cast<float2*>(upper + 2 * i) = {sums[i], sums[i + 1]};
-    if (has_lower) *reinterpret_cast<float2*>(lower + 2 * i) = {sums[i + 2], sums[i + 3]};
+    if (first + 2 * i >= coord.end_col) break;
+    if (has_upper) *reinterpret_cast<float2*>(upper + 2 * i) = {accum[i], accum[i + 1]};
+    if (has_lower) *reinterpret_cast<float2*>(lower + 2 * i) = {accum[i + 2], accum[i + 3]};
   }
 }
 
-/// Element by element, whatever out's strides.
 template <typename T>
-struct ElementWriter {
+struct ScalarWriter {
   float* staging;
   Epilogue<T> epilogue;
 
-  __device__ __forceinline__ ElementWriter(const Arguments<T>& args, unsigned char* staging,
-                                           int member)
+  __device__ __forceinline__ ScalarWriter(const GemmParams<T>& params, unsigned char* staging,
+                                          int batch)
       : staging(reinterpret_cast<float*>(staging)),
-        epilogue(epilogue_of_member(args.epilogue, args.strides, member)) {}
+        epilogue(epilogue_at_batch(params.epilogue, params.strides, batch)) {}
 
-  /// The 16 x 64 sums from `first` on.
+  /// Stages the subtile of 16 x 64 whose accumulators begin at `first`.
   template <int COUNT>
-  __device__ __forceinline__ void stage(const float (&sums)[COUNT], int first) const {
+  __device__ __forceinline__ void stage(const float (&accum)[COUNT], int first) const {
     const int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int j = 0; j < STAGING_COLS / 8; ++j) {
       const int col = 8 * j + lane % 4 * 2;
-      auto* upper = reinterpret_cast<float2*>(staging + staged(lane / 4, col));
-      auto* lower = reinterpret_cast<float2*>(staging + staged(lane / 4 + 8, col));
-      *upper = {sums[first + 4 * j], sums[first + 4 * j + 1]};
-      *lower = {sums[first + 4 * j + 2], sums[first + 4 * j + 3]};
+      auto* upper = reinterpret_cast<float2*>(staging + staged_index(lane / 4, col));
+      auto* lower = reinterpret_cast<float2*>(staging + staged_index(lane / 4 + 8, col));
+      *upper = {accum[first + 4 * j], accum[first + 4 * j + 1]};
+      *lower = {accum[first + 4 * j + 2], accum[first + 4 * j + 3]};
     }
   }
 
-  __device__ __forceinline__ void write(const Corner& corner) const {
+  __device__ __forceinline__ void store(const WarpTileCoord& coord) const {
     if (epilogue.out_unrounded || epilogue.pre.data) {
-      write_any(corner);
+      store_unrounded(coord);
     } else {
-      write_rows(corner);
+      store_rounded(coord);
     }
   }
 
  private:
-  __device__ __forceinline__ static int rows_of(const Corner& corner) {
-    return min(corner.end_row - corner.row, STAGING_ROWS);
+  __device__ __forceinline__ static int rows_of(const WarpTileCoord& coord) {
+    return min(coord.end_row - coord.row, STAGING_ROWS);
   }
-  __device__ __forceinline__ static int cols_of(const Corner& corner) {
-    return min(corner.end_col - corner.col, STAGING_COLS);
+  __device__ __forceinline__ static int cols_of(const WarpTileCoord& coord) {
+    return min(coord.end_col - coord.col, STAGING_COLS);
   }
 
-  /// Unrounded sums, and what goes into the activation beside a C: a lane takes two neighbours.
-  __device__ __forceinline__ void write_any(const Corner& corner) const {
-    const int rows = rows_of(corner), cols = cols_of(corner), col = threadIdx.x % WARP * 2;
+  /// Stores float32 results, or the pre-activation beside out. A lane takes two adjacent elements.
+  __device__ __forceinline__ void store_unrounded(const WarpTileCoord& coord) const {
+    const int rows = rows_of(coord), cols = cols_of(coord), col = threadIdx.x % WARP * 2;
 #pragma unroll 1
     for (int row = 0; row < rows; ++row) {
-      const float* const from = staging + staged(row, col);
+      const float* const from = staging + staged_index(row, col);
       const float pair[2] = {from[0], from[1]};
       if (col + 1 < cols) {
-        epilogue.store(corner.row + row, corner.col + col, pair);
+        epilogue.store(coord.row + row, coord.col + col, pair);
       } else if (col < cols) {
-        epilogue.store(corner.row + row, corner.col + col, pair[0]);
+        epilogue.store(coord.row + row, coord.col + col, pair[0]);
       }
     }
   }
 
-  /// A lane writes two neighbours, as one word where they are contiguous. In a row that begins
-  /// between two words, pairs begin one column earlier, and the first lane, which has no column
-  /// before its own, takes the last.
-  __device__ __forceinline__ void write_rows(const Corner& corner) const {
-    const int lane = threadIdx.x % WARP, rows = rows_of(corner), cols = cols_of(corner);
+  /// Stores 16-bit results. A lane takes two adjacent elements and writes them as one word if they
+  /// are contiguous. In a row that begins between two words, the pairs begin one column earlier,
+  /// and lane 0, which has no column before its own, takes the last column instead.
+  __device__ __forceinline__ void store_rounded(const WarpTileCoord& coord) const {
+    const int lane = threadIdx.x % WARP, rows = rows_of(coord), cols = cols_of(coord);
     const auto& out = epilogue.out;
     const int64_t step = out.col_stride;
 #pragma unroll 2
     for (int row = 0; row < rows; ++row) {
-      T* const to = out.data + (corner.row + row) * out.row_stride + corner.col * step;
-      const bool between = step == 1 && !is_aligned<2>(to);
-      const int left = 2 * lane - between, first = left < 0 ? STAGING_COLS - 1 : left;
+      T* const to = out.data + (coord.row + row) * out.row_stride + coord.col * step;
+      const bool is_between_words = step == 1 && !is_aligned<2>(to);
+      const int left = 2 * lane - is_between_words, first = left < 0 ? STAGING_COLS - 1 : left;
       const int second = left + 1;
       const bool has_first = first < cols, has_second = second < cols;
       const auto value = [&](int col) {
         return from_accumulator<T>(
-            epilogue.element(corner.row + row, corner.col + col, staging[staged(row, col)]));
+            epilogue.element(coord.row + row, coord.col + col, staging[staged_index(row, col)]));
       };
       Vector<T, 2> pair;
       if (has_first) pair.lane[0] = value(first);

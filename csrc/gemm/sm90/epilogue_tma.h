@@ -1,5 +1,6 @@
-// From the accumulators of a warpgroup to out, rounded. Every warp goes its own way: it turns its
-// 16 rows, 64 columns at a time, in its own part of shared memory.
+// Stores a warp's rounded results, by TMA or by plain stores of whole words. The warps work
+// independently of each other: each rearranges its 16 rows, 64 columns at a time (a subtile), in
+// its own staging area.
 #pragma once
 
 #include "device/stmatrix.h"
@@ -10,9 +11,9 @@
 namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
 
-/// Where a warp's sums stand: the first of its 16 rows, the first column, and one past the last
-/// row and column that are its tile's.
-struct Corner {
+/// Coordinates in out of a warp's results: the first of its 16 rows, the first column, and the ends
+/// of the rows and columns that its tile computes.
+struct WarpTileCoord {
   int row, col, end_row, end_col, batch;
 };
 
@@ -22,94 +23,96 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
-/// Writes parts of 16 x 64 elements: through TMA, which leaves out what lies outside
-/// out; or, where the engine cannot, row by row. The code is short on purpose: where nothing of it
-/// is in a cache, every 128 bytes of instructions come from DRAM.
+/// Stores subtiles of 16 x 64 elements. The code is short on purpose: with a cold instruction
+/// cache, every 128 bytes of instructions are read from DRAM.
 template <typename T>
-struct PartWriter {
-  const Arguments<T>& args;
+struct SubtileWriter {
+  const GemmParams<T>& params;
   unsigned char* staging;
-  int slot = 0;
+  int buffer = 0;
 
-  /// Where lane 16h + r finds the 16 bytes of row r that are piece 2i + h, for `stage`. Boxes of 64
-  /// columns have rows of 128 bytes, swizzled; narrower ones lie one behind the other.
-  struct Pieces {
-    uint32_t at[STAGING_COLS / 16];
+  /// Lane 16h + r writes the 16-byte vector 2i + h of row r to smem_offset[i] of the buffer. Boxes
+  /// of 64 columns have rows of 128 bytes and are swizzled; narrower boxes follow each other.
+  struct StmatrixOffsets {
+    uint32_t smem_offset[STAGING_COLS / 16];
   };
-  __device__ __forceinline__ Pieces pieces() const {
-    const int lane = threadIdx.x % WARP, row = lane % STAGING_ROWS, log = args.log_box_pieces;
-    const uint32_t swizzle = 1 << log == STAGING_COLS / 8 ? row % 8 * 16 : 0;
-    Pieces result;
+  __device__ __forceinline__ StmatrixOffsets stmatrix_offsets() const {
+    const int lane = threadIdx.x % WARP, row = lane % STAGING_ROWS, log2 = params.log2_box_vecs;
+    const uint32_t swizzle = 1 << log2 == STAGING_COLS / 8 ? row % 8 * 16 : 0;
+    StmatrixOffsets result;
 #pragma unroll
     for (int i = 0; i < STAGING_COLS / 16; ++i) {
-      const int piece = 2 * i + lane / STAGING_ROWS, box = piece >> log,
-                within = piece - (box << log);
-      result.at[i] = (((box * STAGING_ROWS + row) << log) + within) * 16 ^ swizzle;
+      const int vec = 2 * i + lane / STAGING_ROWS, box = vec >> log2, within = vec - (box << log2);
+      result.smem_offset[i] = (((box * STAGING_ROWS + row) << log2) + within) * 16 ^ swizzle;
     }
     return result;
   }
 
-  /// The 16 x 64 elements whose pairs begin at `first`, to a tensor laid out as out.
+  /// Stores the subtile whose packed pairs begin at `first`, to the tensor of `map`. TMA does not
+  /// write what is outside of the tensor.
   template <int COUNT>
-  __device__ __forceinline__ void write_boxes(const uint32_t (&pairs)[COUNT], int first,
-                                              const Pieces& pieces, const Corner& corner,
-                                              const CUtensorMap& map) {
-    const unsigned char* const rows = stage(pairs, first, pieces);
+  __device__ __forceinline__ void store_tma(const uint32_t (&packed)[COUNT], int first,
+                                            const StmatrixOffsets& offsets,
+                                            const WarpTileCoord& coord, const CUtensorMap& map) {
+    const unsigned char* const rows = stage(packed, first, offsets);
     fence_view_async_shared();
     __syncwarp();
     if (threadIdx.x % WARP == 0) {
-      const int cols = 8 << args.log_box_pieces;
-      const int end = min(corner.end_col - corner.col, STAGING_COLS);
+      const int box_cols = 8 << params.log2_box_vecs;
+      const int end = min(coord.end_col - coord.col, STAGING_COLS);
 #pragma unroll 1
-      for (int col = 0; col < end; col += cols) {
-        tma_store(map, {corner.col + col, corner.row, corner.batch},
+      for (int col = 0; col < end; col += box_cols) {
+        tma_store(map, {coord.col + col, coord.row, coord.batch},
                   rows + col * STAGING_ROWS * static_cast<int>(sizeof(T)));
       }
       tma_store_commit();
     }
   }
 
-  /// The same to out, row by row. A lane writes two neighbours as a word. In a row that begins
-  /// between two words, pairs begin one column earlier, and lane 0, which has no column before its
-  /// own, takes the last. Where the rows' pitch is odd, every other row does: these are written
-  /// after the others, so that a lane's place does not change from row to row.
+  /// Stores the same row by row with plain stores. A lane writes two adjacent elements as one word.
+  /// In a row that begins between two words, the pairs begin one column earlier, and lane 0, which
+  /// has no column before its own, takes the last column instead. If the row stride is odd, this
+  /// applies to every other row; those rows are written in a second pass, so that the columns of a
+  /// lane are the same for all rows of a pass.
   template <int COUNT>
-  __device__ __forceinline__ void write_rows(const uint32_t (&pairs)[COUNT], int first_pair,
-                                             const Pieces& pieces, const Corner& corner) {
-    const auto& out = args.epilogue.out;
-    const int rows = min(corner.end_row - corner.row, STAGING_ROWS);
-    const int cols = min(corner.end_col - corner.col, STAGING_COLS);
-    const int step = out.row_stride % 2 == 0 ? 1 : 2;
-    const uint32_t from = shared_address(stage(pairs, first_pair, pieces));
-    T* line = out.data + corner.batch * args.strides.out + corner.row * out.row_stride + corner.col;
+  __device__ __forceinline__ void store_direct(const uint32_t (&packed)[COUNT], int first_packed,
+                                               const StmatrixOffsets& offsets,
+                                               const WarpTileCoord& coord) {
+    const auto& out = params.epilogue.out;
+    const int rows = min(coord.end_row - coord.row, STAGING_ROWS);
+    const int cols = min(coord.end_col - coord.col, STAGING_COLS);
+    const int passes = out.row_stride % 2 == 0 ? 1 : 2;
+    const uint32_t from = shared_address(stage(packed, first_packed, offsets));
+    T* first_row =
+        out.data + coord.batch * params.strides.out + coord.row * out.row_stride + coord.col;
     __syncwarp();
-    for (int begin = 0; begin < step; ++begin, line += out.row_stride) {
-      const int left = static_cast<int>(threadIdx.x % WARP * 2) - !is_aligned<2>(line);
+    for (int pass = 0; pass < passes; ++pass, first_row += out.row_stride) {
+      const int left = static_cast<int>(threadIdx.x % WARP * 2) - !is_aligned<2>(first_row);
       const int first = left & (STAGING_COLS - 1), second = left + 1;
       const bool is_word = left >= 0 && second < cols;
       const bool has_first = !is_word && first < cols, has_second = !is_word && second < cols;
       const auto element = [&](int row, int col) {
         constexpr int PITCH = STAGING_COLS * ELEMENT_BYTES;
-        return load_half(from + row * PITCH + (col * ELEMENT_BYTES ^ row % 8 * 16));
+        return load_u16(from + row * PITCH + (col * ELEMENT_BYTES ^ row % 8 * 16));
       };
-      constexpr int AT_ONCE = 4;
-      T* to = line;
+      constexpr int UNROLL = 4;
+      T* to = first_row;
 #pragma unroll 1
-      for (int row = begin; row < rows; row += AT_ONCE * step) {
-        uint16_t low[AT_ONCE], high[AT_ONCE];
+      for (int row = pass; row < rows; row += UNROLL * passes) {
+        uint16_t low[UNROLL], high[UNROLL];
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i) {
-          low[i] = element(row + i * step, first);
-          high[i] = element(row + i * step, second);
+        for (int i = 0; i < UNROLL; ++i) {
+          low[i] = element(row + i * passes, first);
+          high[i] = element(row + i * passes, second);
         }
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i, to += step * out.row_stride) {
-          const bool inside = row + i * step < rows;
-          if (inside && is_word) {
+        for (int i = 0; i < UNROLL; ++i, to += passes * out.row_stride) {
+          const bool is_valid = row + i * passes < rows;
+          if (is_valid && is_word) {
             *reinterpret_cast<uint32_t*>(to + first) = low[i] | uint32_t{high[i]} << 16;
           }
-          if (inside && has_first) reinterpret_cast<uint16_t*>(to)[first] = low[i];
-          if (inside && has_second) reinterpret_cast<uint16_t*>(to)[second] = high[i];
+          if (is_valid && has_first) reinterpret_cast<uint16_t*>(to)[first] = low[i];
+          if (is_valid && has_second) reinterpret_cast<uint16_t*>(to)[second] = high[i];
         }
       }
     }
@@ -117,25 +120,26 @@ struct PartWriter {
 
  private:
   template <int COUNT>
-  __device__ __forceinline__ const unsigned char* stage(const uint32_t (&pairs)[COUNT], int first,
-                                                        const Pieces& pieces) {
-    unsigned char* const rows = staging + slot * STAGING_SLOT;
-    slot ^= 1;
-    // The copy before the last one began in this slot.
+  __device__ __forceinline__ const unsigned char* stage(const uint32_t (&packed)[COUNT], int first,
+                                                        const StmatrixOffsets& offsets) {
+    unsigned char* const rows = staging + buffer * STAGING_BUFFER_BYTES;
+    buffer ^= 1;
+    // The TMA store before the last one read this buffer.
     if (threadIdx.x % WARP == 0) tma_store_wait_read<1>();
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < STAGING_COLS / 16; ++i) {
-      const uint32_t* tile = pairs + first + 4 * i;
-      stmatrix_x4(shared_address(rows) + pieces.at[i], tile[0], tile[1], tile[2], tile[3]);
+      const uint32_t* tile = packed + first + 4 * i;
+      stmatrix_x4(shared_address(rows) + offsets.smem_offset[i], tile[0], tile[1], tile[2],
+                  tile[3]);
     }
     return rows;
   }
 
-  __device__ __forceinline__ static uint16_t load_half(uint32_t address) {
-    uint16_t half;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(address) : "memory");
-    return half;
+  __device__ __forceinline__ static uint16_t load_u16(uint32_t address) {
+    uint16_t value;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
+    return value;
   }
 };
 

@@ -1,5 +1,5 @@
-// How the Hopper kernels solve a problem: a pure function of the problem and the device, that needs
-// no GPU.
+// How the SM90 kernels solve a problem: the choice of the tile, and everything that follows from
+// it. A plan is a pure function of the problem and the device, and making one needs no GPU.
 #pragma once
 
 #include <cstddef>
@@ -11,46 +11,48 @@
 
 namespace smem::gemm::sm90 {
 
-/// An operand as TMA will read it: in place, or packed into the workspace first.
-struct Source {
+/// An operand as TMA reads it: in place, or packed into the workspace first. The inner dimension is
+/// contiguous (K if K-major); the outer one is the other dimension of the matrix.
+struct OperandDesc {
   Major major;
   bool packed;
-  bool batched;                    ///< false where every member of the batch has the same
-  int64_t length, lines, members;  ///< contiguous elements, lines of them, matrices
-  int64_t line_stride, member_stride;
+  bool batched;  ///< false if all matrices of the batch share the operand
+  int64_t inner_size, outer_size, batch_count;
+  int64_t outer_stride, batch_stride;
 
-  int64_t packed_elements() const { return packed ? members * member_stride : 0; }
+  int64_t packed_elements() const { return packed ? batch_count * batch_stride : 0; }
 };
 
 struct Plan {
   int tile;            ///< index in TILES
-  int tile_cols;       ///< a block's step along N, at most its tile's width
-  int log_box_pieces;  ///< of 16 bytes in a row of the boxes that out is written by
-  int strip;           ///< cluster tiles, see Schedule
-  int chunks;          ///< of K that are pieces of their own
-  int chunk_steps;     ///< along K, after which a new sum begins: of N, K and the dtype alone
-  int clusters;        ///< launched
-  bool turned;         ///< the transposed product is computed: a is B
-  Source a, b;
-  Output output;
-  Exit exit;            ///< the least that the kernel must be able to do
-  double microseconds;  ///< what the model expects
+  int tile_n;          ///< columns from tile to tile: at most the mma_n of TILES[tile]
+  int log2_box_vecs;   ///< a box of the TMA store has 8 << log2_box_vecs columns
+  int swizzle_size;    ///< in cluster tiles, see TileScheduler
+  int split_k_slices;  ///< slices of K that are work tiles of their own; 1: no split-K
+  int accum_interval;  ///< k-tiles after which a new accumulator begins: decides the bits, and is
+                       ///< therefore a function of N, K and the dtype alone
+  int clusters;        ///< that are launched
+  bool transposed;     ///< the transposed problem is computed: `a` is B
+  OperandDesc a, b;
+  StoreMode store_mode;
+  EpilogueKind epilogue;  ///< the smallest that the problem needs
+  double microseconds;    ///< expected by the cost model
 };
 
 /// Whether these kernels can solve the problem: dtype, device, K > 0, sizes within 32 bits.
-bool takes(const Problem& problem, const Device& device);
+bool can_implement(const Problem& problem, const Device& device);
 
 /// Whether TILES[tile] is built for a dtype.
 bool has_tile(int tile, DType dtype);
 
-/// The best plan, or the best with TILES[problem.variant].
+/// The best plan, or the best one with TILES[problem.variant].
 Plan plan(const Problem& problem, const Device& device);
 
-/// The same, remembered by the calling thread: a plan takes some microseconds to make.
-const Plan& remembered_plan(const Problem& problem, const Device& device);
+/// The same from a cache of the calling thread: making a plan takes some microseconds.
+const Plan& cached_plan(const Problem& problem, const Device& device);
 
-/// A plan in words.
-std::string text_of(const Plan& plan);
+/// A description of the plan for users.
+std::string describe(const Plan& plan);
 
 /// Bytes that `launch` needs, aligned to 256, uninitialised.
 size_t workspace_bytes(const Problem& problem, const Plan& plan);

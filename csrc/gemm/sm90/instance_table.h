@@ -1,4 +1,4 @@
-// The table of instances: a file in instances/ for every tile, and one for floats.
+// The kernels' instances: a file in instances/ for each tile's 16-bit kernels, and two for tf32.
 #pragma once
 
 #include "device/dtype.h"
@@ -7,12 +7,12 @@
 
 namespace smem::gemm::sm90 {
 
-/// The kernel that computes TILES[INDEX] of such operands.
+/// The 16-bit kernel for TILES[INDEX]; null if the tile is not built for that epilogue.
 template <int INDEX>
-const void* kernel_of(Exit exit, DType dtype, Major a, Major b);
+const void* find_kernel(EpilogueKind kind, DType dtype, Major a, Major b);
 
-/// That for floats, where TILES[INDEX] is for them; b lies along K.
+/// The tf32 kernel for TILES[INDEX], which has_tf32; B is K-major.
 template <int INDEX>
-const void* kernel_of_floats(Exit exit, Major a);
+const void* find_kernel_tf32(EpilogueKind kind, Major a);
 
 }  // namespace smem::gemm::sm90

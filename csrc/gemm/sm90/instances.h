@@ -1,34 +1,35 @@
-// Defines the kernels of a tile; each file of instances/ does so for one.
+// Defines find_kernel of instance_table.h; each file of instances/ instantiates it for one tile.
 #pragma once
 
-#include "gemm/sm90/kernel.h"
 #include "gemm/sm90/instance_table.h"
+#include "gemm/sm90/kernel.h"
 
 namespace smem::gemm::sm90 {
 
-template <typename T, int INDEX, Exit EXIT>
-const void* kernel_of_type(Major a, Major b) {
+template <typename T, int INDEX, EpilogueKind KIND>
+const void* kernel_for_majors(Major a, Major b) {
   const void* const kernels[2][2] = {
-      {reinterpret_cast<const void*>(gemm_kernel<T, Major::K, Major::K, INDEX, EXIT>),
-       reinterpret_cast<const void*>(gemm_kernel<T, Major::K, Major::MN, INDEX, EXIT>)},
-      {reinterpret_cast<const void*>(gemm_kernel<T, Major::MN, Major::K, INDEX, EXIT>),
-       reinterpret_cast<const void*>(gemm_kernel<T, Major::MN, Major::MN, INDEX, EXIT>)}};
+      {reinterpret_cast<const void*>(gemm_kernel<T, Major::K, Major::K, INDEX, KIND>),
+       reinterpret_cast<const void*>(gemm_kernel<T, Major::K, Major::MN, INDEX, KIND>)},
+      {reinterpret_cast<const void*>(gemm_kernel<T, Major::MN, Major::K, INDEX, KIND>),
+       reinterpret_cast<const void*>(gemm_kernel<T, Major::MN, Major::MN, INDEX, KIND>)}};
   return kernels[static_cast<int>(a)][static_cast<int>(b)];
 }
 
-template <int INDEX, Exit EXIT>
-const void* kernel_of_exit(DType dtype, Major a, Major b) {
-  return dtype == DType::f16 ? kernel_of_type<half, INDEX, EXIT>(a, b)
-                             : kernel_of_type<bfloat16, INDEX, EXIT>(a, b);
+template <int INDEX, EpilogueKind KIND>
+const void* kernel_for_dtype(DType dtype, Major a, Major b) {
+  return dtype == DType::f16 ? kernel_for_majors<half, INDEX, KIND>(a, b)
+                             : kernel_for_majors<bfloat16, INDEX, KIND>(a, b);
 }
 
 template <int INDEX>
-const void* kernel_of(Exit exit, DType dtype, Major a, Major b) {
-  if (exit == Exit::boxes) return kernel_of_exit<INDEX, Exit::boxes>(dtype, a, b);
-  if (exit == Exit::rows) return kernel_of_exit<INDEX, Exit::rows>(dtype, a, b);
-  if constexpr (!TILES[INDEX].is_plain) {
-    if (exit == Exit::partials) return kernel_of_exit<INDEX, Exit::partials>(dtype, a, b);
-    if (exit == Exit::any) return kernel_of_exit<INDEX, Exit::any>(dtype, a, b);
+const void* find_kernel(EpilogueKind kind, DType dtype, Major a, Major b) {
+  using enum EpilogueKind;
+  if (kind == tma) return kernel_for_dtype<INDEX, tma>(dtype, a, b);
+  if (kind == direct) return kernel_for_dtype<INDEX, direct>(dtype, a, b);
+  if constexpr (!TILES[INDEX].fallback) {
+    if (kind == splitk_partials) return kernel_for_dtype<INDEX, splitk_partials>(dtype, a, b);
+    if (kind == any) return kernel_for_dtype<INDEX, any>(dtype, a, b);
   }
   return nullptr;
 }

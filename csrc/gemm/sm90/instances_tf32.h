@@ -1,29 +1,29 @@
-// kernel_of_floats of instance_table.h.
+// Defines find_kernel_tf32 of instance_table.h.
 #pragma once
 
-#include "gemm/sm90/mainloop_tf32_rs.h"
 #include "gemm/sm90/instance_table.h"
+#include "gemm/sm90/mainloop_tf32_rs.h"
 
 namespace smem::gemm::sm90 {
 
-template <int INDEX, Exit EXIT>
-const void* kernel_of_exit(Major a) {
+template <int INDEX, EpilogueKind KIND>
+const void* kernel_for_major(Major a) {
   return a == Major::K
-             ? reinterpret_cast<const void*>(gemm_kernel<float, Major::K, Major::K, INDEX, EXIT>)
-             : reinterpret_cast<const void*>(gemm_kernel<float, Major::MN, Major::K, INDEX, EXIT>);
+             ? reinterpret_cast<const void*>(gemm_kernel<float, Major::K, Major::K, INDEX, KIND>)
+             : reinterpret_cast<const void*>(gemm_kernel<float, Major::MN, Major::K, INDEX, KIND>);
 }
 
 template <int INDEX>
-const void* kernel_of_floats(Exit exit, Major a) {
-  switch (exit) {
-    case Exit::boxes:
-      return kernel_of_exit<INDEX, Exit::boxes>(a);
-    case Exit::rows:
-      return kernel_of_exit<INDEX, Exit::rows>(a);
-    case Exit::partials:
-      return kernel_of_exit<INDEX, Exit::partials>(a);
+const void* find_kernel_tf32(EpilogueKind kind, Major a) {
+  switch (kind) {
+    case EpilogueKind::tma:
+      return kernel_for_major<INDEX, EpilogueKind::tma>(a);
+    case EpilogueKind::direct:
+      return kernel_for_major<INDEX, EpilogueKind::direct>(a);
+    case EpilogueKind::splitk_partials:
+      return kernel_for_major<INDEX, EpilogueKind::splitk_partials>(a);
     default:
-      return kernel_of_exit<INDEX, Exit::any>(a);
+      return kernel_for_major<INDEX, EpilogueKind::any>(a);
   }
 }
 

@@ -1,70 +1,79 @@
-// The part of kernel.h's worker that differs where operands are floats, multiplied as tf32. The
-// TMA rounds them to tf32 as it loads them.
+// The parts of CollectiveGemm (kernel.h) that differ for tf32: float32 operands, which TMA rounds
+// to tf32 as it loads them, and float32 results.
 //
-// From shared memory wgmma takes floats along K alone. An A that lies along M comes to it through
-// registers instead, which the four warps of a warpgroup fill while the products of the stage
-// before are made; a B that lies along N is the A of the transposed product. So in a kernel, rows
-// of out may be columns: it computes sums (x, y) of an A that has rows x and a B that has columns
-// y.
+// From shared memory, wgmma takes K-major tf32 operands only. Therefore:
+//   - An MN-major A goes through registers (the "rs" form of wgmma): the four warps of a warpgroup
+//     load the fragments of a stage while the wgmmas of the previous stage run.
+//   - An MN-major B is the A of the transposed problem. So rows of out may be columns here: the
+//     kernel computes an X x Y matrix, with A's rows x and B's columns y.
 //
-// In shared memory 32 x of one k are a row of 128 bytes, and its 16-byte pieces are swizzled by k.
-// A lane reads the two x of its rows by 8 bytes. Lanes 0 to 15, which the banks serve together, are
-// at four k and 8 x: two pieces that lie four apart, or the swizzle of one k would meet another's.
+// A panel of an MN-major A in shared memory, 32 x and one k per row of 128 bytes:
+//
+//   k = 0   x 0-3 | x 4-7 | x 8-11 | ... | x 28-31      vectors of 16 bytes; TMA stores vector v
+//   k = 1   x 0-3 | x 4-7 | ...                         of row k at v ^ (k % 8)
+//   ...
+//
+// A lane reads its two adjacent x by a load of 8 bytes. A load of lanes 0 to 15, which the banks
+// serve together, touches four k and 8 x. For it to be free of conflicts these 8 x are two vectors
+// that are four apart; two adjacent vectors would meet each other's swizzled positions.
 #pragma once
 
-#include "gemm/sm90/kernel.h"
 #include "gemm/sm90/epilogue_tf32.h"
+#include "gemm/sm90/kernel.h"
 
 namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
 
-template <Major A_MAJOR, Tile TILE, Exit EXIT>
-struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, EXIT> {
-  using Base = Worker<float, A_MAJOR, Major::K, TILE, EXIT>;
-  using Base::args;
-  using Base::PRODUCTS;
+template <Major A_MAJOR, TileConfig TILE, EpilogueKind KIND>
+struct CollectiveGemmTf32 : CollectiveGemm<float, A_MAJOR, Major::K, TILE, KIND> {
+  using Base = CollectiveGemm<float, A_MAJOR, Major::K, TILE, KIND>;
+  using Base::IS_ANY;
+  using Base::NUM_ACCUM;
+  using Base::params;
   using Base::shared;
-  using Base::SUMS;
-  using Base::WARPGROUP_ROWS;
+  using Base::WARPGROUP_M;
+  using Base::WGMMAS_PER_K_TILE;
+  using typename Base::Accum;
 
-  static constexpr bool FROM_REGISTERS = A_MAJOR == Major::MN;
-  using typename Base::Sums;
-  using Fragments = uint32_t[TILE.steps * PRODUCTS][4];  ///< of a stage's A
+  static constexpr bool A_FROM_REGISTERS = A_MAJOR == Major::MN;
+  using Fragments = uint32_t[TILE.k_tiles_per_stage * WGMMAS_PER_K_TILE][4];  ///< A of a stage
 
-  /// Where a lane finds its rows of A.
-  struct Rows {
+  /// The rows of A that belong to a lane.
+  struct LaneRows {
     int x, next_x;
-    BoxedRows boxed;
-    const unsigned char* at;  ///< in the first stage, for k = lane % 4
+    BoxRows boxes;
+    const unsigned char* smem;  ///< of x in the first stage, for k = lane % 4
   };
-  __device__ __forceinline__ Rows rows_of_lane() const {
+  __device__ __forceinline__ LaneRows lane_rows() const {
     const int warp = threadIdx.x / WARP, group = threadIdx.x % WARP / 4, k = threadIdx.x % 4;
-    if constexpr (!FROM_REGISTERS) {
+    if constexpr (!A_FROM_REGISTERS) {
       const int first = warp * 16, x = first + group;
       return {x, x + 8, {first, first + 8, group, group + 8}, nullptr};
     } else {
-      // Pieces of four x: 0, 1, 4 and 5 of a panel's are one warp's, 2, 3, 6 and 7 the next one's.
-      const int panel = warp / 2, half = group / 2 % 2, piece = warp % 2 * 2 + group / 4 + half * 4;
-      const int first = panel * STEP_K<float> + warp % 2 * 8;
-      const int x = panel * STEP_K<float> + piece * 4 + group % 2 * 2;
+      // Of a panel's eight vectors of four x, even warps take 0, 1, 4 and 5, odd warps the others.
+      const int panel = warp / 2, half = group / 2 % 2, vec = warp % 2 * 2 + group / 4 + half * 4;
+      const int first = panel * TILE_K<float> + warp % 2 * 8;
+      const int x = panel * TILE_K<float> + vec * 4 + group % 2 * 2;
       const int row = half * 8 + group / 4 * 4 + group % 2 * 2;
       return {x,
               x + 1,
               {first, first + 16, row, row + 1},
-              shared.a(0, 0) + (panel * STEP_K<float> + k) * ROW_BYTES + (piece ^ k) * 16 +
+              shared.a(0, 0) + (panel * TILE_K<float> + k) * ROW_BYTES + (vec ^ k) * 16 +
                   group % 2 * 8};
     }
   }
 
-  __device__ __forceinline__ void read(Fragments& fragments, const unsigned char* at) const {
-    const auto* const low = at;
-    // Four k on, the swizzle moves a piece by four.
+  __device__ __forceinline__ void load_fragments(Fragments& fragments,
+                                                 const unsigned char* smem) const {
+    const auto* const low = smem;
+    // Four k further, the swizzle moves a vector by four.
     const auto* const high =
-        reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(at) ^ 64) +
+        reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(smem) ^ 64) +
         4 * ROW_BYTES;
 #pragma unroll
-    for (int i = 0; i < TILE.steps * PRODUCTS; ++i) {
-      const int from = i / PRODUCTS * TILE.a_bytes() + i % PRODUCTS * 8 * ROW_BYTES;
+    for (int i = 0; i < TILE.k_tiles_per_stage * WGMMAS_PER_K_TILE; ++i) {
+      const int from =
+          i / WGMMAS_PER_K_TILE * TILE.a_bytes() + i % WGMMAS_PER_K_TILE * 8 * ROW_BYTES;
       const uint2 first = *reinterpret_cast<const uint2*>(low + from);
       const uint2 second = *reinterpret_cast<const uint2*>(high + from);
       fragments[i][0] = first.x;
@@ -76,105 +85,111 @@ struct FloatWorker : Worker<float, A_MAJOR, Major::K, TILE, EXIT> {
     for (auto& fragment : fragments) warpgroup_fence_operand(fragment);
   }
 
-  /// Begins to add a stage's products.
-  __device__ __forceinline__ void multiply(Sums& sums, const Fragments& fragments, uint32_t a,
-                                           uint32_t b, bool first) const {
+  /// Issues the wgmmas of a stage as one group. `first`: they overwrite the accumulators.
+  __device__ __forceinline__ void issue_wgmmas(Accum& accum, const Fragments& fragments,
+                                               uint32_t a_desc, uint32_t b_desc, bool first) const {
     warpgroup_arrive();
 #pragma unroll
-    for (int i = 0; i < TILE.steps * PRODUCTS; ++i) {
-      const int step = i / PRODUCTS;
-      const uint32_t moved = i % PRODUCTS * K16_STEP<Major::K>;
-      const uint64_t b_at = tile_descriptor(b + descriptor_units(step * TILE.b_bytes()) + moved);
-      if constexpr (FROM_REGISTERS) {
-        wgmma_rs<TILE.cols>(sums, fragments[i], b_at, !first || i > 0);
+    for (int i = 0; i < TILE.k_tiles_per_stage * WGMMAS_PER_K_TILE; ++i) {
+      const int k_tile = i / WGMMAS_PER_K_TILE;
+      const uint32_t offset = i % WGMMAS_PER_K_TILE * K16_STEP<Major::K>;
+      const uint64_t b =
+          tile_descriptor(b_desc + descriptor_units(k_tile * TILE.b_bytes()) + offset);
+      if constexpr (A_FROM_REGISTERS) {
+        wgmma_rs<TILE.tile_n>(accum, fragments[i], b, !first || i > 0);
       } else {
-        const uint64_t a_at = tile_descriptor(a + descriptor_units(step * TILE.a_bytes()) + moved);
-        wgmma<float, Major::K, Major::K, TILE.cols>(sums, a_at, b_at, !first || i > 0);
+        const uint64_t a =
+            tile_descriptor(a_desc + descriptor_units(k_tile * TILE.a_bytes()) + offset);
+        wgmma<float, Major::K, Major::K, TILE.tile_n>(accum, a, b, !first || i > 0);
       }
     }
     warpgroup_commit_batch();
   }
 
-  /// By a warpgroup.
-  __device__ __forceinline__ void compute() const {
+  /// Called by a warpgroup.
+  __device__ __forceinline__ void run_consumer() const {
     const int warpgroup = threadIdx.x / WARPGROUP;
-    const uint32_t a0 = warp_uniform(
-        descriptor_at(shared_address(shared.a(0, 0)) + warpgroup * WARPGROUP_ROWS * ROW_BYTES));
-    const uint32_t b0 = warp_uniform(descriptor_at(shared_address(shared.b(0, 0))));
-    const Rows rows = rows_of_lane();
-    Turn<TILE.stages> turn;
-    this->for_each_piece([&](const Piece& piece) {
-      Sums sums;
+    const uint32_t a_desc0 = warp_uniform(
+        descriptor_at(shared_address(shared.a(0, 0)) + warpgroup * WARPGROUP_M * ROW_BYTES));
+    const uint32_t b_desc0 = warp_uniform(descriptor_at(shared_address(shared.b(0, 0))));
+    const LaneRows rows = lane_rows();
+    PipelineState<TILE.stages> state;
+    this->for_each_work_tile([&](const WorkTileInfo& work) {
+      Accum accum;
       Fragments fragments[2];
       int previous = 0;
-      // One group of products keeps running while the stage before is given back.
-      const auto add_stage = [&](Fragments& next, bool first) {
-        const uint32_t moved = warp_uniform(turn.stage * descriptor_units(TILE.stage_bytes()));
-        shared.full[turn.stage].wait(turn.parity);
-        if constexpr (FROM_REGISTERS) read(next, rows.at + turn.stage * TILE.stage_bytes());
-        multiply(sums, next, a0 + moved, b0 + moved, first);
+      // One group of wgmmas stays in flight while the fragments of the next stage are loaded, and
+      // until the stage before is released.
+      const auto process_stage = [&](Fragments& next, bool first) {
+        const uint32_t offset = warp_uniform(state.stage * descriptor_units(TILE.stage_bytes()));
+        shared.full[state.stage].wait(state.parity);
+        if constexpr (A_FROM_REGISTERS) {
+          load_fragments(next, rows.smem + state.stage * TILE.stage_bytes());
+        }
+        issue_wgmmas(accum, next, a_desc0 + offset, b_desc0 + offset, first);
         if (!first) {
           warpgroup_wait<1>();
           release_stage(shared, previous);
         }
-        previous = turn.stage;
-        turn.next();
+        previous = state.stage;
+        state.next();
       };
-      this->add_chunks(sums, piece.steps, [&](int steps) {
-        add_stage(fragments[0], true);
-        int left = (steps - 1) / TILE.steps;
+      this->accumulate_k(accum, work.k_tiles, [&](int k_tiles) {
+        process_stage(fragments[0], true);
+        int stages_left = (k_tiles - 1) / TILE.k_tiles_per_stage;
 #pragma unroll 1
-        for (; left >= 2; left -= 2) {
-          add_stage(fragments[1], false);
-          add_stage(fragments[0], false);
+        for (; stages_left >= 2; stages_left -= 2) {
+          process_stage(fragments[1], false);
+          process_stage(fragments[0], false);
         }
-        if (left > 0) add_stage(fragments[1], false);
+        if (stages_left > 0) process_stage(fragments[1], false);
         warpgroup_wait<0>();
         release_stage(shared, previous);
-        warpgroup_fence_operand(sums);
+        warpgroup_fence_operand(accum);
       });
-      write(sums, rows, piece);
+      store(accum, rows, work);
     });
     tma_store_wait_read<0>();
   }
 
-  __device__ __forceinline__ void write(Sums& sums, const Rows& rows, const Piece& piece) const {
-    const auto& whole = args.epilogue.out;
-    const bool turned = FROM_REGISTERS && args.turned;
-    const int first_x = this->first_row(piece), first_y = this->first_col(piece);
-    const auto end_x = static_cast<int>(turned ? whole.cols : whole.rows);
-    const auto end_y = static_cast<int>(turned ? whole.rows : whole.cols);
-    const Place place{first_x + rows.x, first_x + rows.next_x,
-                      first_y + static_cast<int>(threadIdx.x % 4 * 2), end_x,
-                      min(first_y + args.tile_cols, end_y)};
+  __device__ __forceinline__ void store(Accum& accum, const LaneRows& rows,
+                                        const WorkTileInfo& work) const {
+    const auto& out = params.epilogue.out;
+    const bool transposed = A_FROM_REGISTERS && params.transposed;
+    const int first_x = this->first_row(work), first_y = this->first_col(work);
+    const auto end_x = static_cast<int>(transposed ? out.cols : out.rows);
+    const auto end_y = static_cast<int>(transposed ? out.rows : out.cols);
+    const LaneCoord coord{first_x + rows.x, first_x + rows.next_x,
+                          first_y + static_cast<int>(threadIdx.x % 4 * 2), end_x,
+                          min(first_y + params.tile_n, end_y)};
     unsigned char* const staging = shared.staging + threadIdx.x / WARP * STAGING_BYTES;
-    if (EXIT == Exit::boxes || (EXIT == Exit::any && args.output == Output::boxes)) {
-      const BoxedRows& boxed = rows.boxed;
-      FloatWriter<SUMS>{args.epilogue, staging, false}.write_boxes(
-          sums, place,
-          {first_x + boxed.first_x, first_x + boxed.second_x, boxed.row, boxed.next_row}, args.out,
-          piece.batch);
+    if (KIND == EpilogueKind::tma || (IS_ANY && params.store_mode == StoreMode::tma)) {
+      const BoxRows& boxes = rows.boxes;
+      Tf32Writer<NUM_ACCUM>{params.epilogue, staging, false}.store_tma(
+          accum, coord,
+          {first_x + boxes.first_x, first_x + boxes.second_x, boxes.smem_row, boxes.next_smem_row},
+          params.out, work.batch);
       return;
     }
     Epilogue<float> epilogue{};
-    if constexpr (EXIT == Exit::partials) {
-      epilogue.out = {this->partials_of(piece), whole.rows, whole.cols, args.partial_pitch, 1};
+    if constexpr (KIND == EpilogueKind::splitk_partials) {
+      epilogue.out = {this->partials_of(work), out.rows, out.cols, params.partial_pitch, 1};
       epilogue.alpha = 1;
     } else {
-      epilogue = epilogue_of_member(args.epilogue, args.strides, piece.batch);
+      epilogue = epilogue_at_batch(params.epilogue, params.strides, work.batch);
     }
-    const FloatWriter<SUMS> writer{epilogue, staging, turned};
-    if (EXIT != Exit::any || args.output == Output::rows) {
-      writer.write_rows(sums, place);
+    const Tf32Writer<NUM_ACCUM> writer{epilogue, staging, transposed};
+    if (!IS_ANY || params.store_mode == StoreMode::direct) {
+      writer.store_direct(accum, coord);
     } else {
-      writer.write_any(sums, place);
+      writer.store_scalar(accum, coord);
     }
   }
 };
 
-template <Major A_MAJOR, Major B_MAJOR, Tile TILE, Exit EXIT>
-struct WorkerOf<float, A_MAJOR, B_MAJOR, TILE, EXIT> {
-  using Type = FloatWorker<A_MAJOR, TILE, EXIT>;
+template <Major A_MAJOR, Major B_MAJOR, TileConfig TILE, EpilogueKind KIND>
+struct CollectiveFor<float, A_MAJOR, B_MAJOR, TILE, KIND> {
+  using Type = CollectiveGemmTf32<A_MAJOR, TILE, KIND>;
 };
 
 }  // namespace SMEM_BUILD

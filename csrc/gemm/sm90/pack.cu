@@ -1,3 +1,8 @@
+// The packing kernel: a strided copy of one or two operands to rows that TMA can read.
+//
+// A thread writes vectors of 8 two-byte elements (16 bytes). If the elements of a row are
+// contiguous, it reads the two aligned 16-byte vectors that contain them and shifts; otherwise, and
+// at the end of the operand's memory, it reads element by element.
 #include "device/fast_divmod.h"
 #include "device/pdl.h"
 #include "device/vector.h"
@@ -7,39 +12,40 @@ namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
 namespace {
 
-constexpr int THREADS = 256, LANE = 8, PIECES = 2;
-/// A SM. With fewer, and so more registers, nvcc has a thread's loads wait for each
-/// other.
+constexpr int THREADS = 256, VEC = 8, VECS_PER_THREAD = 2;
+/// With fewer blocks, and so more registers, nvcc makes the loads of a thread wait for each other.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr int BLOCKS = 1024 / THREADS;
+constexpr int MIN_BLOCKS_PER_SM = 1024 / THREADS;
 #else
-constexpr int BLOCKS = 1536 / THREADS;
+constexpr int MIN_BLOCKS_PER_SM = 1536 / THREADS;
 #endif
 
-struct Copy {
+/// One operand, in two-byte elements. A "row" is contiguous in the copy.
+struct PackedOperand {
   const uint16_t* from;
-  const uint16_t* end;  ///< of the last line
+  const uint16_t* end;  ///< of the last row
   uint16_t* to;
-  int64_t step, line_step, member_step;
-  int64_t length, line_stride, member_stride;
-  uint64_t pieces;             ///< runs of 8 elements, in all lines
-  FastDivmod by_line, by_member;  ///< pieces in a line, lines in a member
+  int64_t from_stride, from_row_stride, from_batch_stride;
+  int64_t row_length, to_row_stride, to_batch_stride;
+  uint64_t vecs;                ///< in all rows
+  FastDivmod by_row, by_batch;  ///< vectors per row, rows per matrix
 };
 
-struct Copies {
-  Copy of[2];
-  uint32_t first_blocks;  ///< those that work on the first
+struct PackParams {
+  PackedOperand operands[2];
+  uint32_t first_blocks;  ///< blocks that copy the first operand
 };
 
-__device__ __forceinline__ uint4 load_strided(const uint16_t* from, int64_t step, int64_t inside) {
-  Vector<uint16_t, LANE> values;
+__device__ __forceinline__ uint4 load_strided(const uint16_t* from, int64_t stride,
+                                              int64_t num_valid) {
+  Vector<uint16_t, VEC> values;
 #pragma unroll
-  for (int i = 0; i < LANE; ++i) values.lane[i] = i < inside ? from[i * step] : uint16_t{0};
+  for (int i = 0; i < VEC; ++i) values.lane[i] = i < num_valid ? from[i * stride] : uint16_t{0};
   return reinterpret_cast<const uint4&>(values);
 }
 
-/// 8 neighbours that begin `shift` bytes into two aligned pieces of 16 bytes.
-__device__ __forceinline__ uint4 shifted(const uint4& a, const uint4& b, uint32_t shift) {
+/// The 16 bytes that begin `shift` bytes into two adjacent aligned vectors.
+__device__ __forceinline__ uint4 funnel_shift(const uint4& a, const uint4& b, uint32_t shift) {
   uint32_t words[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
   if (shift & 8) {
 #pragma unroll
@@ -54,121 +60,131 @@ __device__ __forceinline__ uint4 shifted(const uint4& a, const uint4& b, uint32_
           __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits)};
 }
 
-/// 8 elements of a line, or fewer at its end.
-struct Piece {
+/// Where a vector is read and written.
+struct VecCopy {
   const uint16_t* from;
   uint16_t* to;
-  int64_t inside;  ///< elements until the line ends
+  int64_t num_valid;  ///< elements until the row ends; 8 or more for a full vector
 
-  /// Of the two aligned pieces of 16 bytes that hold it, where it is of neighbours.
-  __device__ __forceinline__ uintptr_t begin() const {
+  /// The first of the two aligned vectors that contain it, if its elements are contiguous.
+  __device__ __forceinline__ uintptr_t aligned_from() const {
     return reinterpret_cast<uintptr_t>(from) & ~uintptr_t{15};
   }
 };
 
-/// A block's pieces.
-struct Pieces {
-  const Copy& copy;
-  uint32_t first_piece, first_row, member;
+/// The vectors of a block, from number `first` of the operand on.
+struct BlockVecs {
+  const PackedOperand& operand;
+  uint32_t first_vec, first_row, batch;
 
-  __device__ __forceinline__ Pieces(const Copy& copy, uint64_t first) : copy(copy) {
-    // Divisions of 64 bits would take 0.3 us.
+  __device__ __forceinline__ BlockVecs(const PackedOperand& operand, uint64_t first)
+      : operand(operand) {
+    // 64-bit divisions would take 0.3 us.
     constexpr uint64_t LARGEST = uint64_t{1} << 31;
-    const uint64_t line = first < LARGEST ? quotient(static_cast<uint32_t>(first), copy.by_line)
-                                          : first / copy.by_line.by;
-    first_piece = static_cast<uint32_t>(first - line * copy.by_line.by);
-    member = line < LARGEST ? quotient(static_cast<uint32_t>(line), copy.by_member)
-                            : static_cast<uint32_t>(line / copy.by_member.by);
-    first_row = static_cast<uint32_t>(line - uint64_t{member} * copy.by_member.by);
+    const uint64_t row = first < LARGEST ? quotient(static_cast<uint32_t>(first), operand.by_row)
+                                         : first / operand.by_row.by;
+    first_vec = static_cast<uint32_t>(first - row * operand.by_row.by);
+    batch = row < LARGEST ? quotient(static_cast<uint32_t>(row), operand.by_batch)
+                          : static_cast<uint32_t>(row / operand.by_batch.by);
+    first_row = static_cast<uint32_t>(row - uint64_t{batch} * operand.by_batch.by);
   }
-  __device__ __forceinline__ Piece operator[](uint32_t index) const {
-    const Division line = divide(first_piece + index, copy.by_line);
-    const Division row = divide(first_row + line.quotient, copy.by_member);
-    const int64_t col = line.rest * LANE, m = member + row.quotient;
-    return {copy.from + m * copy.member_step + row.rest * copy.line_step + col * copy.step,
-            copy.to + m * copy.member_stride + row.rest * copy.line_stride + col,
-            copy.length - col};
+  __device__ __forceinline__ VecCopy operator[](uint32_t index) const {
+    const Division vec = divide(first_vec + index, operand.by_row);
+    const Division row = divide(first_row + vec.quotient, operand.by_batch);
+    const int64_t col = vec.rest * VEC, b = batch + row.quotient;
+    return {operand.from + b * operand.from_batch_stride + row.rest * operand.from_row_stride +
+                col * operand.from_stride,
+            operand.to + b * operand.to_batch_stride + row.rest * operand.to_row_stride + col,
+            operand.row_length - col};
   }
 };
 
-__global__ void __launch_bounds__(THREADS, BLOCKS) pack_kernel(const Copies copies) {
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS_PER_SM) pack_kernel(const PackParams params) {
   launch_dependent_grids();
-  const bool is_first = blockIdx.x < copies.first_blocks;
-  const Copy& copy = copies.of[is_first ? 0 : 1];
-  const uint32_t block = is_first ? blockIdx.x : blockIdx.x - copies.first_blocks;
-  const uint64_t first = uint64_t{block} * (THREADS * PIECES);
-  const auto count = static_cast<uint32_t>(min(copy.pieces - first, uint64_t{THREADS * PIECES}));
-  const Pieces pieces(copy, first);
-  // What is read may go on behind its line, and is written behind the copy's, where nobody reads
-  // it; but not behind the last line, where memory may end.
-  const uintptr_t last = copy.step == 1 ? reinterpret_cast<uintptr_t>(copy.end) - 32 : 0;
-  Piece piece[PIECES];
-  uint4 low[PIECES], high[PIECES];
-  bool is_read[PIECES], is_done = true;
+  const bool is_first = blockIdx.x < params.first_blocks;
+  const PackedOperand& operand = params.operands[is_first ? 0 : 1];
+  const uint32_t block = is_first ? blockIdx.x : blockIdx.x - params.first_blocks;
+  const uint64_t first = uint64_t{block} * (THREADS * VECS_PER_THREAD);
+  const auto count =
+      static_cast<uint32_t>(min(operand.vecs - first, uint64_t{THREADS * VECS_PER_THREAD}));
+  const BlockVecs vecs(operand, first);
+  // The vectorized path may read beyond a row, and write that to the padding of the copy, which is
+  // never read. It must not read beyond the last row, where the allocation may end.
+  const uintptr_t last =
+      operand.from_stride == 1 ? reinterpret_cast<uintptr_t>(operand.end) - 32 : 0;
+  VecCopy copies[VECS_PER_THREAD];
+  uint4 low[VECS_PER_THREAD], high[VECS_PER_THREAD];
+  bool is_read[VECS_PER_THREAD], is_done = true;
 #pragma unroll
-  for (int i = 0; i < PIECES; ++i) {
+  for (int i = 0; i < VECS_PER_THREAD; ++i) {
     const uint32_t index = i * THREADS + threadIdx.x;
-    piece[i] = pieces[index];
-    const auto* begin = reinterpret_cast<const uint4*>(piece[i].begin());
-    is_read[i] = index < count && piece[i].begin() <= last;
+    copies[i] = vecs[index];
+    const auto* from = reinterpret_cast<const uint4*>(copies[i].aligned_from());
+    is_read[i] = index < count && copies[i].aligned_from() <= last;
     is_done = is_done && (is_read[i] || index >= count);
     if (is_read[i]) {
-      low[i] = __ldg(begin);
-      high[i] = __ldg(begin + 1);
+      low[i] = __ldg(from);
+      high[i] = __ldg(from + 1);
     }
   }
 #pragma unroll
-  for (int i = 0; i < PIECES; ++i) {
-    const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(piece[i].from) % 16);
-    if (is_read[i]) __stwb(reinterpret_cast<uint4*>(piece[i].to), shifted(low[i], high[i], shift));
+  for (int i = 0; i < VECS_PER_THREAD; ++i) {
+    const auto shift = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(copies[i].from) % 16);
+    if (is_read[i]) {
+      __stwb(reinterpret_cast<uint4*>(copies[i].to), funnel_shift(low[i], high[i], shift));
+    }
   }
   if (is_done) return;
 #pragma unroll 1
   for (uint32_t index = threadIdx.x; index < count; index += THREADS) {
-    const Piece one = pieces[index];
-    if (one.begin() <= last) continue;
-    __stwb(reinterpret_cast<uint4*>(one.to), load_strided(one.from, copy.step, one.inside));
+    const VecCopy copy = vecs[index];
+    if (copy.aligned_from() <= last) continue;
+    __stwb(reinterpret_cast<uint4*>(copy.to),
+           load_strided(copy.from, operand.from_stride, copy.num_valid));
   }
 }
 
-/// A line of floats is one of twice as many elements of two bytes.
-Copy copy_of(const Packing& p, DType dtype) {
-  const Source& source = *p.source;
+/// A row of floats is copied as twice as many two-byte elements.
+PackedOperand packed_operand(const PackRequest& request, DType dtype) {
+  const OperandDesc& desc = *request.desc;
   const int64_t width = static_cast<int64_t>(size_of(dtype)) / ELEMENT_BYTES;
-  Copy copy{static_cast<const uint16_t*>(p.from),
-            nullptr,
-            static_cast<uint16_t*>(p.to),
-            p.step,
-            width * p.line_step,
-            width * p.member_step,
-            width * source.length,
-            width * source.line_stride,
-            width * source.member_stride,
-            0,
-            FastDivmod(width * source.line_stride / LANE),
-            FastDivmod(source.lines)};
-  copy.end = copy.from + (source.members - 1) * copy.member_step +
-             (source.lines - 1) * copy.line_step + copy.length;
-  copy.pieces = uint64_t{copy.by_line.by} * static_cast<uint64_t>(source.lines * source.members);
-  return copy;
+  PackedOperand operand{
+      .from = static_cast<const uint16_t*>(request.from),
+      .end = nullptr,
+      .to = static_cast<uint16_t*>(request.to),
+      .from_stride = request.inner_stride,
+      .from_row_stride = width * request.outer_stride,
+      .from_batch_stride = width * request.batch_stride,
+      .row_length = width * desc.inner_size,
+      .to_row_stride = width * desc.outer_stride,
+      .to_batch_stride = width * desc.batch_stride,
+      .vecs = 0,
+      .by_row = FastDivmod(width * desc.outer_stride / VEC),
+      .by_batch = FastDivmod(desc.outer_size),
+  };
+  operand.end = operand.from + (desc.batch_count - 1) * operand.from_batch_stride +
+                (desc.outer_size - 1) * operand.from_row_stride + operand.row_length;
+  operand.vecs =
+      uint64_t{operand.by_row.by} * static_cast<uint64_t>(desc.outer_size * desc.batch_count);
+  return operand;
 }
 
-int64_t blocks_of(const Copy& copy) {
-  return ceil_div(static_cast<int64_t>(copy.pieces), THREADS * PIECES);
+int64_t block_count(const PackedOperand& operand) {
+  return ceil_div(static_cast<int64_t>(operand.vecs), THREADS * VECS_PER_THREAD);
 }
 
 }  // namespace
 }  // namespace SMEM_BUILD
 
-void pack(const Packing* packings, int count, DType dtype, const Device& device) {
-  Copies copies{};
+void pack(const PackRequest* requests, int count, DType dtype, const Device& device) {
+  PackParams params{};
   int64_t blocks = 0;
   for (int i = 0; i < count; ++i) {
-    copies.of[i] = copy_of(packings[i], dtype);
-    blocks += blocks_of(copies.of[i]);
+    params.operands[i] = packed_operand(requests[i], dtype);
+    blocks += block_count(params.operands[i]);
   }
-  copies.first_blocks = static_cast<uint32_t>(blocks_of(copies.of[0]));
-  smem::launch("hopper pack", pack_kernel, Geometry{blocks, dim3(THREADS)}, device, copies);
+  params.first_blocks = static_cast<uint32_t>(block_count(params.operands[0]));
+  smem::launch("hopper pack", pack_kernel, Geometry{blocks, dim3(THREADS)}, device, params);
 }
 
 }  // namespace smem::gemm::sm90

@@ -1,4 +1,4 @@
-// Copies of operands that TMA cannot read in place.
+// Copies operands that TMA cannot read in place.
 #pragma once
 
 #include "gemm/gemm.h"
@@ -6,16 +6,16 @@
 
 namespace smem::gemm::sm90 {
 
-/// An operand to copy to `to` as `source` says. Strides of the original: along a line, from line to
-/// line and along the batch.
-struct Packing {
-  const Source* source;
+/// Copies an operand to `to`, in the layout of `desc`. The strides are those of the original.
+struct PackRequest {
+  const OperandDesc* desc;
   const void* from;
-  int64_t step, line_step, member_step;
+  int64_t inner_stride, outer_stride, batch_stride;
   void* to;
 };
 
-/// Copies `count` operands, one or two, in one launch; floats have neighbours along a line.
-void pack(const Packing* packings, int count, DType dtype, const Device& device);
+/// Copies `count` operands, one or two, in one launch. Those of float32 must have an inner_stride
+/// of 1.
+void pack(const PackRequest* requests, int count, DType dtype, const Device& device);
 
 }  // namespace smem::gemm::sm90

@@ -1,4 +1,4 @@
-// What a Hopper kernel is told.
+// The parameters of an SM90 kernel.
 #pragma once
 
 #include <cuda.h>
@@ -9,31 +9,31 @@
 namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
 
-/// What of an operand a tile needs: rows of A, or of B's columns.
-struct TileRows {
-  int rows;       ///< fewer than the tile has where the operand has, and whole pieces of 16 bytes
-  int last_rows;  ///< of the last tile, where that has fewer
-  int end;        ///< the operand's
+/// How many rows of A, or columns of B, a block loads per k-tile.
+struct LoadExtent {
+  int size;       ///< less than the tile's where the operand has less; whole 16-byte vectors
+  int last_size;  ///< for the last tile, if the operand ends within it
+  int end;        ///< M or N
 };
 
 template <typename T>
-struct Arguments {
-  /// Along K: for whole tiles, and for a last one that has fewer rows. Else for whole panels, and
-  /// for a last one that needs fewer rows.
+struct GemmParams {
+  /// K-major: a map for whole tiles, and one for a last tile that has fewer rows. MN-major: a map
+  /// for whole panels of TILE_K rows, and one for a last panel that has fewer.
   CUtensorMap a[2], b[2];
-  TileRows a_rows, b_rows;
-  Schedule schedule;
-  int tile_cols;       ///< a block's step along N, at most its tile's width
-  int chunk_steps;     ///< along K, after which a new sum begins
-  int log_box_pieces;  ///< of 16 bytes in a row of out's boxes
-  Output output;
+  LoadExtent a_extent, b_extent;
+  TileScheduler scheduler;
+  int tile_n;          ///< columns from tile to tile: at most the mma_n of the configuration
+  int accum_interval;  ///< k-tiles after which a new accumulator begins
+  int log2_box_vecs;   ///< a box of the TMA store has 8 << log2_box_vecs columns
+  StoreMode store_mode;
   bool a_batched, b_batched;
-  bool turned;           ///< rows of A are columns of out, see mainloop_tf32_rs.h
-  Epilogue<T> epilogue;  ///< of the first member of the batch
-  MemberStrides strides;
-  float* partials;  ///< batch x chunks x M x partial_pitch
+  bool transposed;       ///< rows of A are columns of out, see mainloop_tf32_rs.h
+  Epilogue<T> epilogue;  ///< for the first matrix of the batch
+  BatchStrides strides;
+  float* partials;  ///< batch x split-K slices x M x partial_pitch
   int64_t partial_pitch;
-  CUtensorMap out, pre;  ///< of boxes
+  CUtensorMap out, pre;  ///< for TMA stores
 };
 
 }  // namespace SMEM_BUILD

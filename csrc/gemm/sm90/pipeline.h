@@ -1,4 +1,4 @@
-// The stages in shared memory between the warp that loads and the warpgroups that multiply.
+// The pipeline of shared memory stages between the producer warp and the consumer warpgroups.
 #pragma once
 
 #include "device/cluster.h"
@@ -10,16 +10,17 @@
 namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
 
-/// A block's dynamic shared memory.
-template <Tile TILE>
-struct Shared {
+/// A block's dynamic shared memory: the stages, the staging areas of the consumer warps, and two
+/// barriers per stage.
+template <TileConfig TILE>
+struct SharedStorage {
   unsigned char* stages;
   unsigned char* staging;
-  Barrier* full;   ///< a stage's bytes have come
-  Barrier* empty;  ///< nobody reads the stage any more, here and in the blocks it is loaded for
+  Barrier* full;   ///< completes when a stage's bytes have arrived
+  Barrier* empty;  ///< completes when no consumer warp reads the stage any more, in all the blocks
+                   ///< that receive it
 
-  __device__ __forceinline__ Shared() {
-    static_assert(TILE.is_valid(), "whole panels, and stages within an SM's shared memory");
+  __device__ __forceinline__ SharedStorage() {
     auto* begin = dynamic_shared<unsigned char>();
     stages = begin + (-shared_address(begin) & (SWIZZLE_ATOM - 1));
     staging = stages + TILE.stages * TILE.stage_bytes();
@@ -27,18 +28,19 @@ struct Shared {
     empty = full + TILE.stages;
   }
 
-  __device__ __forceinline__ unsigned char* a(int stage, int step) const {
-    return stages + stage * TILE.stage_bytes() + step * TILE.a_bytes();
+  __device__ __forceinline__ unsigned char* a(int stage, int k_tile) const {
+    return stages + stage * TILE.stage_bytes() + k_tile * TILE.a_bytes();
   }
-  __device__ __forceinline__ unsigned char* b(int stage, int step) const {
-    return stages + stage * TILE.stage_bytes() + TILE.steps * TILE.a_bytes() +
-           step * TILE.b_bytes();
+  __device__ __forceinline__ unsigned char* b(int stage, int k_tile) const {
+    return stages + stage * TILE.stage_bytes() + TILE.k_tiles_per_stage * TILE.a_bytes() +
+           k_tile * TILE.b_bytes();
   }
 };
 
-/// Goes round the stages; the parity is that of the phase in which a stage becomes full.
+/// A position in the circular buffer of stages. A consumer waits for full[stage] with `parity`, the
+/// producer for empty[stage] with the other one, which holds at once in the first round.
 template <int STAGES>
-struct Turn {
+struct PipelineState {
   int stage = 0;
   uint32_t parity = 0;
 
@@ -50,38 +52,39 @@ struct Turn {
   }
 };
 
-/// By the thread that loads.
-template <Tile TILE>
-__device__ __forceinline__ void prepare_barriers(const Shared<TILE>& shared) {
+/// Called by one thread of the producer warp.
+template <TileConfig TILE>
+__device__ __forceinline__ void init_barriers(const SharedStorage<TILE>& shared) {
   for (int i = 0; i < TILE.stages; ++i) {
     shared.full[i].init(1);
-    // A stage is written for all blocks of the cluster: every warp of them that reads arrives.
-    shared.empty[i].init(TILE.cluster * TILE.consumers() * 4);
+    // A stage is loaded for all blocks of the cluster: each of their consumer warps arrives.
+    shared.empty[i].init(TILE.cluster_m * TILE.consumer_warpgroups() * 4);
   }
   fence_barrier_init();
 }
 
-/// By all threads, before the first use of the barriers. The warp that loads need not wait for
-/// others, unless it loads for another block, too; nor has the rest of its warpgroup any part.
-template <Tile TILE>
-__device__ __forceinline__ void await_barriers(bool loads, bool multiplies) {
-  constexpr int THREADS = TILE.consumers() * WARPGROUP + WARP;
-  if constexpr (TILE.cluster > 1) {
+/// Called by all threads, before the first use of the barriers. The producer warp need not wait for
+/// the consumers, unless it also loads for other blocks. The other warps of the producer's
+/// warpgroup do not take part.
+template <TileConfig TILE>
+__device__ __forceinline__ void sync_barrier_init(bool is_producer, bool is_consumer) {
+  constexpr int THREADS = TILE.consumer_warpgroups() * WARPGROUP + WARP;
+  if constexpr (TILE.cluster_m > 1) {
     cluster_sync();
-  } else if (multiplies) {
+  } else if (is_consumer) {
     named_barrier_sync<THREADS>();
-  } else if (loads) {
+  } else if (is_producer) {
     __syncwarp();
     named_barrier_arrive<THREADS>();
   }
 }
 
-/// By every warp that multiplies, when it has read a stage for the last time.
-template <Tile TILE>
-__device__ __forceinline__ void release_stage(const Shared<TILE>& shared, int stage) {
+/// Called by each consumer warp after its last read of a stage.
+template <TileConfig TILE>
+__device__ __forceinline__ void release_stage(const SharedStorage<TILE>& shared, int stage) {
   const int lane = threadIdx.x % WARP;
-  if constexpr (TILE.cluster > 1) {
-    if (lane < TILE.cluster) shared.empty[stage].arrive_in(lane);
+  if constexpr (TILE.cluster_m > 1) {
+    if (lane < TILE.cluster_m) shared.empty[stage].arrive_in(lane);
   } else {
     if (lane == 0) shared.empty[stage].arrive();
   }

@@ -1,15 +1,16 @@
-// Adds the sums of chunks of K.
+// Adds the partials of split-K slices.
 #pragma once
 
 #include "gemm/gemm.h"
 
 namespace smem::gemm::sm90 {
 
-/// Floats from row to row of a chunk's sums: they are written in pairs.
+/// Row stride of a slice's partials, in floats: even, because they are written in pairs.
 inline int64_t partial_pitch(int64_t N) { return N + N % 2; }
 
-/// out of one launch's members from `partials`, members x chunks x M x partial_pitch(N) floats.
-void reduce(const Problem& problem, int64_t members, int chunks, const float* partials,
-            const Device& device);
+/// Computes out of one launch from `partials`: batch_count x split_k_slices x M x partial_pitch(N)
+/// floats.
+void reduce_split_k(const Problem& problem, int64_t batch_count, int split_k_slices,
+                    const float* partials, const Device& device);
 
 }  // namespace smem::gemm::sm90

@@ -8,7 +8,7 @@
 namespace smem::gemm::sm90 {
 namespace {
 
-CUtensorMapDataType type_of(const TensorShape& shape) {
+CUtensorMapDataType data_type(const TensorShape& shape) {
   switch (shape.dtype) {
     case DType::f32:
       return shape.as_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
@@ -21,23 +21,23 @@ CUtensorMapDataType type_of(const TensorShape& shape) {
 
 }  // namespace
 
-CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y, bool apart) {
+CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y, bool pad_rows) {
   const auto bytes = static_cast<cuuint64_t>(size_of(shape.dtype));
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(shape.x), static_cast<cuuint64_t>(shape.y),
                               static_cast<cuuint64_t>(shape.z)};
   const cuuint64_t strides[] = {shape.y_stride * bytes, shape.z_stride * bytes};
   const cuuint32_t box[] = {static_cast<cuuint32_t>(box_x), static_cast<cuuint32_t>(box_y), 1};
-  const cuuint32_t every[] = {1, 1, 1};
-  // Promoted to 256 bytes in L2, rows that begin within lines would bring a third line: 1000^3
-  // takes 14.2 us then, and 12.9 so; what is aligned takes as long.
-  const bool is_widest = box_x * bytes == ROW_BYTES;
+  const cuuint32_t element_strides[] = {1, 1, 1};
+  // With promotion to 256 bytes in L2, a row that begins within a cache line would fetch a third
+  // line: 1000^3 takes 14.2 us with it and 12.9 us with 128 bytes. Aligned rows take the same time.
+  const bool is_swizzle_wide = box_x * bytes == ROW_BYTES;
   CUtensorMap map;
   static const auto encode =
       driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   const CUresult result =
-      encode(&map, type_of(shape), 3, const_cast<void*>(shape.data), sizes, strides, box, every,
-             CU_TENSOR_MAP_INTERLEAVE_NONE,
-             is_widest || apart ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+      encode(&map, data_type(shape), 3, const_cast<void*>(shape.data), sizes, strides, box,
+             element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             is_swizzle_wide || pad_rows ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     throw std::runtime_error(

@@ -1,4 +1,4 @@
-// Describes a matrix in global memory to TMA.
+// Tensor maps: descriptions of a matrix, or a batch of them, in global memory for TMA.
 #pragma once
 
 #include <cuda.h>
@@ -7,17 +7,19 @@
 
 namespace smem::gemm::sm90 {
 
-/// `x` is the contiguous dimension; strides of the others in elements, multiples of 16 bytes.
+/// Dimension x is contiguous. The strides of the others are in elements and must be multiples of 16
+/// bytes.
 struct TensorShape {
   DType dtype;
   const void* data;  ///< aligned to 16 bytes
   int64_t x, y, z;
   int64_t y_stride, z_stride;
-  bool as_tf32 = false;  ///< floats arrive rounded
+  bool as_tf32 = false;  ///< float32 elements are rounded to tf32 as they are loaded
 };
 
-/// A map whose boxes are box_x by box_y; rows of 128 bytes are swizzled. Shorter ones are where
-/// they are to lie 128 bytes `apart`, else they follow each other as they are.
-CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y, bool apart = false);
+/// A map with boxes of box_x by box_y elements. Rows of 128 bytes are swizzled in shared memory.
+/// Shorter rows follow each other without gaps, unless `pad_rows`: then they are swizzled, too, and
+/// 128 bytes apart.
+CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y, bool pad_rows = false);
 
 }  // namespace smem::gemm::sm90

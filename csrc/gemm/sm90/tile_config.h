@@ -1,4 +1,9 @@
-// The tiles of out that the Hopper kernels compute: their sizes, and what they need of a block.
+// The tile shapes of the SM90 kernels: one row of TILES per shape.
+//
+// To add a tile, add a row to TILES and a file to instances/ that names it. The static_asserts at
+// the end check its sizes, its shared memory and its fallback; bench/sweep.py measures whether the
+// cost model chooses it where it is fastest. The order of the rows has no meaning: between tiles
+// that the cost model expects to be equally fast, heuristics.cpp takes the first.
 #pragma once
 
 #include <cstddef>
@@ -9,94 +14,154 @@
 
 namespace smem::gemm::sm90 {
 
-/// One step along K: a row of 128 bytes, as wide as the widest swizzle.
+/// A k-tile holds 128 bytes of K for each row of A and each column of B: the widest swizzle.
 constexpr int ROW_BYTES = 128;
 template <typename T>
-constexpr int STEP_K = ROW_BYTES / static_cast<int>(sizeof(T));
-constexpr int step_k(DType dtype) { return ROW_BYTES / static_cast<int>(size_of(dtype)); }
-constexpr int PANEL = 64;         ///< rows of wgmma's A
-constexpr int ELEMENT_BYTES = 2;  ///< where they are rounded from sums
+constexpr int TILE_K = ROW_BYTES / static_cast<int>(sizeof(T));
+constexpr int tile_k(DType dtype) { return ROW_BYTES / static_cast<int>(size_of(dtype)); }
+constexpr int WGMMA_M = 64;       ///< rows of A that one wgmma multiplies
+constexpr int ELEMENT_BYTES = 2;  ///< size of a 16-bit element
 constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
-/// Where a warp turns its sums into rows of out: twice 16 rows of 64 two-byte elements, or once of
-/// floats.
-constexpr int STAGING_ROWS = 16, STAGING_COLS = 64, STAGING_SLOT = 2048, STAGING_BYTES = 4096;
 
-/// Of the boxes in which floats leave: a row has 128 bytes.
+/// Each consumer warp has a staging area for its stores: two buffers of 16 rows of 64 two-byte
+/// elements, or one buffer of floats.
+constexpr int STAGING_ROWS = 16, STAGING_COLS = 64, STAGING_BUFFER_BYTES = 2048,
+              STAGING_BYTES = 4096;
+
+/// The box of a TMA store of floats; its rows have 128 bytes.
 constexpr int FLOAT_BOX_ROWS = 8, FLOAT_BOX_COLS = 32;
 
-/// How sums leave the kernel.
-enum class Output : int {
-  boxes,     ///< rounded, through TMA
-  rows,      ///< rounded, where rows of out begin anywhere, which TMA does not reach
-  elements,  ///< everything else: element by element, as Epilogue has it
-  partials,  ///< a chunk's sums as floats, for a second kernel to add
+/// How one launch stores its results. The plan chooses it at run time.
+enum class StoreMode : int {
+  tma,              ///< rounded, by TMA
+  direct,           ///< rounded, by plain stores: rows of out may begin at any element
+  scalar,           ///< element by element: any strides, C, float32 results of 16-bit operands
+  splitk_partials,  ///< float32 partials of a split-K slice, which reduce_split_k.cu adds
 };
 
-/// What a kernel can do with its sums: one of the above each, boxes and rows with alpha, a bias and
-/// relu at most and of one chain, or any but partials. One way out is a quarter of the code of all
-/// of them, and where nothing of it is cached every 128 bytes of it come from DRAM.
-enum class Exit : int { boxes, rows, partials, any };
+/// Which epilogue code a kernel contains. `tma` and `direct` support alpha, a bias and relu, and
+/// one accumulator for all of K; `any` supports every StoreMode but splitk_partials. A kernel with
+/// one store path has a quarter of the code of `any`, and with a cold instruction cache every 128
+/// bytes of code are read from DRAM.
+enum class EpilogueKind : int { tma, direct, splitk_partials, any };
 
-/// rows x cols of out a block. `steps` of K travel together, `stages` times. The blocks of a
-/// cluster stand below each other: each loads a part of B for all. `blocks` share an SM.
-/// Floats have those tiles alone that are best, or nearly, wherever another is. Where `narrower` is
-/// not 0 instructions multiply by so many columns only, in the place of `cols`: a more even share
-/// of the work for all SMs is worth a kernel, but not with every exit.
-struct Tile {
-  int rows, cols, stages, steps = 1, cluster = 1, blocks = 1;
-  bool for_floats = false;
-  int narrower = 0;
-  bool is_plain = false;  ///< boxes and rows alone; a tile before it in the table has every exit
+/// The sizes of a tile; a template argument of the kernel.
+struct TileConfig {
+  int tile_m, tile_n;         ///< rows and columns of out that a block computes
+  int mma_n = tile_n;         ///< N of the wgmma instruction: at most tile_n, a multiple of 16
+  int stages;                 ///< depth of the shared memory pipeline
+  int k_tiles_per_stage = 1;  ///< k-tiles that are loaded and released together
+  int cluster_m = 1;          ///< blocks of a cluster, along M; each loads a part of B for all
+  int min_blocks_per_sm = 1;  ///< blocks that must fit on an SM
 
-  /// Warpgroups that multiply. Another one, or a warp of it, has TMA load.
-  constexpr int consumers() const { return rows >= 128 ? 2 : 1; }
-  constexpr int rows_of_warpgroup() const { return rows / consumers(); }
-  /// Whether a thread has registers for the sums of the chunks of K before, too.
-  constexpr bool adds_chunks() const { return cols <= 128; }
-  constexpr int threads() const { return consumers() == 2 ? 384 : 160; }
-  constexpr int width() const { return narrower ? narrower : cols; }
-  constexpr int a_bytes() const { return rows * ROW_BYTES; }
-  constexpr int b_bytes() const { return cols * ROW_BYTES; }
-  constexpr int stage_bytes() const { return steps * (a_bytes() + b_bytes()); }
-  constexpr int staging_bytes() const { return 4 * consumers() * STAGING_BYTES; }
+  constexpr int consumer_warpgroups() const { return tile_m >= 128 ? 2 : 1; }
+  constexpr int warpgroup_m() const { return tile_m / consumer_warpgroups(); }
+  /// Whether a thread has registers for a second set of accumulators, see accumulate_k in kernel.h.
+  constexpr bool fits_second_accumulator() const { return tile_n <= 128; }
+  /// The producer is a whole warpgroup beside two consumer warpgroups, because setmaxnreg moves
+  /// registers between warpgroups; beside one consumer warpgroup it is a single warp.
+  constexpr int threads() const { return consumer_warpgroups() == 2 ? 384 : 160; }
+  constexpr int a_bytes() const { return tile_m * ROW_BYTES; }
+  constexpr int b_bytes() const { return tile_n * ROW_BYTES; }
+  constexpr int stage_bytes() const { return k_tiles_per_stage * (a_bytes() + b_bytes()); }
+  constexpr int staging_bytes() const { return 4 * consumer_warpgroups() * STAGING_BYTES; }
   constexpr size_t shared_bytes() const {
-    // The atom is for aligning the start, which only 16 bytes are promised for.
+    // Dynamic shared memory is aligned to 16 bytes only; one atom is for aligning the stages.
     return SWIZZLE_ATOM + size_t(stages) * stage_bytes() + staging_bytes() +
            2 * stages * sizeof(uint64_t);
   }
   constexpr bool is_valid() const {
-    constexpr size_t SYSTEM_BYTES = 1024;  // of each block, which the 227 KiB leave out once
-    return rows_of_warpgroup() == PANEL && cols % PANEL == 0 && cols <= 256 && width() % 16 == 0 &&
-           width() <= cols && width() / 8 % cluster == 0 &&
-           blocks * (shared_bytes() + SYSTEM_BYTES) <= SHARED_BYTES + SYSTEM_BYTES;
+    // CUDA reserves 1 KiB per block; SHARED_BYTES leaves out that of one block.
+    constexpr size_t RESERVED_BYTES = 1024;
+    return warpgroup_m() == WGMMA_M && tile_n % 64 == 0 && tile_n <= 256 && mma_n % 16 == 0 &&
+           mma_n <= tile_n && mma_n / 8 % cluster_m == 0 &&
+           min_blocks_per_sm * (shared_bytes() + RESERVED_BYTES) <= SHARED_BYTES + RESERVED_BYTES;
   }
 };
 
+/// A row of TILES.
+struct TileVariant {
+  const char* name;  ///< as in kernel="wgmma:128x256"
+  TileConfig config;
+  /// Whether kernels for tf32 are built, too. Only tiles that are the best for some problem, or
+  /// within a few percent of it, are worth their compile time.
+  bool has_tf32 = false;
+  /// A tile with a fallback is built for EpilogueKind::tma and ::direct only; a problem that needs
+  /// another epilogue is computed by the fallback, which is built for all of them.
+  const char* fallback = nullptr;
+};
+
 // clang-format off
-constexpr Tile TILES[] = {
-    {128, 256, 4, 1, 2, 1, true},
-    {128, 256, 4, 1, 1, 1, false, 256, true},
-    {128, 256, 4, 1, 2, 1, false, 208, true},
-    {128, 192, 4, 1, 2, 1, true},
-    {128, 192, 4, 1, 1, 1, false, 192, true},
-    {128, 192, 4, 1, 1, 1, false, 160, true},
-    {128, 192, 4, 1, 1, 1, false, 144, true},
-    {128, 128, 6, 1, 1, 1, true},
-    {128,  64, 8, 1, 1, 1, true},
-    { 64, 256, 5},
-    { 64, 192, 6, 1, 1, 1, false, 160, true},
-    { 64, 128, 8, 1, 1, 1, true},
-    { 64, 128, 8, 1, 2, 1, false, 128, true},
-    { 64,  64, 6, 2, 1, 1, true},
-    { 64,  64, 3, 1, 1, 3, true},
+constexpr TileVariant TILES[] = {
+    {.name = "128x256_cluster2",
+     .config = {.tile_m = 128, .tile_n = 256, .stages = 4, .cluster_m = 2},
+     .has_tf32 = true},
+    {.name = "128x256",
+     .config = {.tile_m = 128, .tile_n = 256, .stages = 4},
+     .fallback = "128x256_cluster2"},
+    {.name = "128x208_cluster2",
+     .config = {.tile_m = 128, .tile_n = 256, .mma_n = 208, .stages = 4, .cluster_m = 2},
+     .fallback = "128x256_cluster2"},
+    {.name = "128x192_cluster2",
+     .config = {.tile_m = 128, .tile_n = 192, .stages = 4, .cluster_m = 2},
+     .has_tf32 = true},
+    {.name = "128x192",
+     .config = {.tile_m = 128, .tile_n = 192, .stages = 4},
+     .fallback = "128x192_cluster2"},
+    {.name = "128x160",
+     .config = {.tile_m = 128, .tile_n = 192, .mma_n = 160, .stages = 4},
+     .fallback = "128x192_cluster2"},
+    {.name = "128x144",
+     .config = {.tile_m = 128, .tile_n = 192, .mma_n = 144, .stages = 4},
+     .fallback = "128x192_cluster2"},
+    {.name = "128x128",
+     .config = {.tile_m = 128, .tile_n = 128, .stages = 6},
+     .has_tf32 = true},
+    {.name = "128x64",
+     .config = {.tile_m = 128, .tile_n = 64, .stages = 8},
+     .has_tf32 = true},
+    {.name = "64x256",
+     .config = {.tile_m = 64, .tile_n = 256, .stages = 5}},
+    {.name = "64x160",
+     .config = {.tile_m = 64, .tile_n = 192, .mma_n = 160, .stages = 6},
+     .fallback = "64x256"},
+    {.name = "64x128",
+     .config = {.tile_m = 64, .tile_n = 128, .stages = 8},
+     .has_tf32 = true},
+    {.name = "64x128_cluster2",
+     .config = {.tile_m = 64, .tile_n = 128, .stages = 8, .cluster_m = 2},
+     .fallback = "64x128"},
+    {.name = "64x64",
+     .config = {.tile_m = 64, .tile_n = 64, .stages = 6, .k_tiles_per_stage = 2},
+     .has_tf32 = true},
+    {.name = "64x64_3cta",
+     .config = {.tile_m = 64, .tile_n = 64, .stages = 3, .min_blocks_per_sm = 3},
+     .has_tf32 = true},
 };
 // clang-format on
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
-/// Apart from the tiles, which are template arguments and can hold no pointer.
-constexpr const char* TILE_NAMES[TILE_COUNT] = {
-    "128x256_cluster2", "128x256", "128x208_cluster2", "128x192_cluster2", "128x192",
-    "128x160",      "128x144", "128x128",      "128x64",       "64x256",
-    "64x160",       "64x128",  "64x128_cluster2",  "64x64",        "64x64_3cta",
-};
+
+// These functions recurse because the traced build (cpu_emulator) redefines `for`, and has no loops
+// in constant expressions.
+
+constexpr bool is_same_name(const char* a, const char* b) {
+  return *a == *b && (*a == '\0' || is_same_name(a + 1, b + 1));
+}
+
+/// The row of that name. As a template argument, an unknown name does not compile.
+constexpr int tile_index(const char* name, int from = 0) {
+  if (from == TILE_COUNT) throw "TILES has no row of that name";
+  return is_same_name(TILES[from].name, name) ? from : tile_index(name, from + 1);
+}
+
+constexpr bool tiles_are_valid(int from = 0) {
+  if (from == TILE_COUNT) return true;
+  const TileVariant& tile = TILES[from];
+  const bool has_full_fallback = !tile.fallback || !TILES[tile_index(tile.fallback)].fallback;
+  return tile.config.is_valid() && has_full_fallback && tiles_are_valid(from + 1);
+}
+static_assert(tiles_are_valid(),
+              "wgmma's M and N fit each tile, its shared memory fits an SM, and its fallback is a "
+              "tile with all epilogues");
 
 }  // namespace smem::gemm::sm90

@@ -1,4 +1,4 @@
-// Which tile a cluster computes when.
+// Which work tiles a cluster computes, and in what order.
 #pragma once
 
 #include "device/fast_divmod.h"
@@ -6,54 +6,58 @@
 
 namespace smem::gemm::sm90 {
 
-/// Clusters are persistent: each takes every `clusters`-th piece of work. Pieces are counted
-/// through the tiles of a matrix, then chunks of K, then the batch; all sizes in cluster tiles.
-/// Inside a matrix the order goes through strips of `strip` rows, down the columns of a strip, so
-/// that pieces computed at the same time share what they read from L2.
-struct Schedule {
-  uint32_t rows, cols, chunks, strip;
-  uint32_t pieces;
-  uint32_t steps, chunk_steps;  ///< along K: of the problem, and of one chunk
-  FastDivmod by_tiles, by_strip_tiles, by_chunks;
-  FastDivmod by_strip, by_last_strip;  ///< heights of strips
+/// A static persistent scheduler: of n clusters, cluster i computes the work tiles i, i + n,
+/// i + 2n ... Work tiles are numbered through the tiles of a matrix, then the split-K slices, then
+/// the batch. Within a matrix the order is swizzled: it goes through bands of `swizzle_size` rows
+/// of tiles, and column by column within a band, so that the tiles computed at one time share what
+/// they read from L2. All sizes are counted in cluster tiles: cluster_m tiles, one below the other.
+struct TileScheduler {
+  uint32_t rows, cols, split_k_slices, swizzle_size;
+  uint32_t work_tiles;
+  uint32_t k_tiles, k_tiles_per_slice;
+  FastDivmod by_tiles, by_band_tiles, by_slices;
+  FastDivmod by_band_rows, by_last_band_rows;
 
-  Schedule() = default;
-  Schedule(uint32_t rows, uint32_t cols, uint32_t chunks, uint32_t members, uint32_t strip,
-           uint32_t steps, uint32_t chunk_steps)
+  TileScheduler() = default;
+  TileScheduler(uint32_t rows, uint32_t cols, uint32_t split_k_slices, uint32_t batch_count,
+                uint32_t swizzle_size, uint32_t k_tiles, uint32_t k_tiles_per_slice)
       : rows(rows),
         cols(cols),
-        chunks(chunks),
-        strip(strip),
-        pieces(rows * cols * chunks * members),
-        steps(steps),
-        chunk_steps(chunk_steps),
+        split_k_slices(split_k_slices),
+        swizzle_size(swizzle_size),
+        work_tiles(rows * cols * split_k_slices * batch_count),
+        k_tiles(k_tiles),
+        k_tiles_per_slice(k_tiles_per_slice),
         by_tiles(rows * cols),
-        by_strip_tiles(strip * cols),
-        by_chunks(chunks),
-        by_strip(strip),
-        by_last_strip((rows - 1) % strip + 1) {}
+        by_band_tiles(swizzle_size * cols),
+        by_slices(split_k_slices),
+        by_band_rows(swizzle_size),
+        by_last_band_rows((rows - 1) % swizzle_size + 1) {}
 };
 
-/// A piece: cluster tile (row, col), steps [step, step + steps) along K.
-struct Piece {
-  int row, col, step, steps, chunk, batch;
+/// Cluster tile (row, col) of matrix `batch`, over k_tiles k-tiles from first_k_tile on.
+struct WorkTileInfo {
+  int row, col, first_k_tile, k_tiles, k_slice, batch;
 };
 
 inline namespace SMEM_BUILD {
 
-__device__ __forceinline__ Piece piece_at(const Schedule& s, uint32_t index) {
+__device__ __forceinline__ WorkTileInfo work_tile_at(const TileScheduler& s, uint32_t index) {
   const uint32_t matrix = quotient(index, s.by_tiles);
   const uint32_t tile = index - matrix * s.by_tiles.by;
-  const uint32_t strip = quotient(tile, s.by_strip_tiles);
-  const uint32_t within = tile - strip * s.by_strip_tiles.by, first = strip * s.strip;
-  const FastDivmod& height = s.rows - first < s.strip ? s.by_last_strip : s.by_strip;
-  const uint32_t col = quotient(within, height), row = within - col * height.by;
-  const uint32_t member = quotient(matrix, s.by_chunks), chunk = matrix - member * s.chunks;
-  const uint32_t step = chunk * s.chunk_steps, left = s.steps - step;
-  return {
-      static_cast<int>(first + row), static_cast<int>(col),
-      static_cast<int>(step),        static_cast<int>(left < s.chunk_steps ? left : s.chunk_steps),
-      static_cast<int>(chunk),       static_cast<int>(member)};
+  const uint32_t band = quotient(tile, s.by_band_tiles);
+  const uint32_t within = tile - band * s.by_band_tiles.by, first_row = band * s.swizzle_size;
+  const FastDivmod& band_rows =
+      s.rows - first_row < s.swizzle_size ? s.by_last_band_rows : s.by_band_rows;
+  const uint32_t col = quotient(within, band_rows), row = within - col * band_rows.by;
+  const uint32_t batch = quotient(matrix, s.by_slices), k_slice = matrix - batch * s.split_k_slices;
+  const uint32_t first = k_slice * s.k_tiles_per_slice, left = s.k_tiles - first;
+  return {static_cast<int>(first_row + row),
+          static_cast<int>(col),
+          static_cast<int>(first),
+          static_cast<int>(left < s.k_tiles_per_slice ? left : s.k_tiles_per_slice),
+          static_cast<int>(k_slice),
+          static_cast<int>(batch)};
 }
 
 }  // namespace SMEM_BUILD

@@ -1,21 +1,32 @@
-// wgmma: Hopper's tensor cores, fed by its TMA (sm_90a).
+// The row `wgmma` of the kernel table: GEMM by Hopper's wgmma and TMA (sm_90a). The kernel itself
+// is in kernel.h.
 //
-// Over tensor_core: a warpgroup of four warps multiplies 64 x 256 by one instruction that reads
-// both operands from shared memory itself, so that no register and no ldmatrix stands between. One
-// warp only tells TMA (TMA) what to load, stages ahead; two warpgroups multiply; blocks
-// live for many tiles, and those of a cluster load B once for both. gemm/sm90/ has the parts:
-// kernel.h (the kernel), pipeline.h (the stages), epilogue_op.h (from sums to elements), epilogue_tma.h and
-// epilogue_scalar.h (their ways to out), mainloop_tf32_rs.h and epilogue_tf32.h (what is different where operands are
-// floats, multiplied as tf32), tile_config.h and heuristics.h (which tile, and why), pack.h (operands that the
-// TMA cannot read).
+// What it adds to tensor_core: a warpgroup of four warps multiplies up to 64 x 256 by one
+// instruction that reads both operands from shared memory, without ldmatrix and without registers
+// for them. One warp issues TMA loads, stages ahead of the two warpgroups that multiply. Blocks are
+// persistent, and the blocks of a cluster load B once for all of them.
 //
-// Every sum is one chain of products with K ascending by 16 (of floats by 8), from zero, as
-// tensor_core's is; where N is at most 256 and K long (heuristics.cpp), the sums of chunks of K are added
-// in order. Reads: A ceil(N/256) times, B ceil(M/256) times, out of L2 mostly. Writes: out once.
+//   kernel.h             the kernel: the two roles, the mainloop, the pipeline diagram
+//   pipeline.h           shared memory stages and their barriers
+//   producer.h           TMA loads of an operand
+//   tile_scheduler.h     the order of the work tiles
+//   epilogue_op.h        what happens to accumulators: alpha, bias, activation, rounding
+//   epilogue_tma.h, epilogue_scalar.h     how they are stored
+//   mainloop_tf32_rs.h, epilogue_tf32.h   what is different for tf32
+//   tile_config.h        the table of tiles
+//   heuristics.h, cost_model.h            which tile a problem gets, and why
+//   launch.cu, pack.h, reduce_split_k.h   the launches: GEMM, packing before, split-K after
+//
+// Bits: each element of out is one chain of products with K ascending by 16 (tf32: by 8), from
+// zero, as tensor_core's is. If N is at most 256 and K is long, there is a chain for each
+// accumulation interval of K (heuristics.cpp), and their results are added in order.
+// Reads: A ceil(N/256) times, B ceil(M/256) times, mostly from L2. Writes: out once.
+#include <array>
 #include <string>
+#include <utility>
 
-#include "gemm/sm90/heuristics.h"
 #include "gemm/ladder.h"
+#include "gemm/sm90/heuristics.h"
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
@@ -23,17 +34,17 @@ inline namespace SMEM_BUILD {
 #ifdef __CUDACC__
 
 void launch_wgmma(const Problem& problem, const Device& device) {
-  // No products to make, or sizes beyond 32 bits.
-  if (!sm90::takes(problem, device)) return tensor_core.launch(problem, device);
-  sm90::launch(problem, sm90::remembered_plan(problem, device), problem.workspace, device);
+  // K is 0, or a size is beyond 32 bits.
+  if (!sm90::can_implement(problem, device)) return tensor_core.launch(problem, device);
+  sm90::launch(problem, sm90::cached_plan(problem, device), problem.workspace, device);
 }
 
 size_t wgmma_workspace_bytes(const Problem& problem, const Device& device) {
-  if (!sm90::takes(problem, device)) return 0;
-  return sm90::workspace_bytes(problem, sm90::remembered_plan(problem, device));
+  if (!sm90::can_implement(problem, device)) return 0;
+  return sm90::workspace_bytes(problem, sm90::cached_plan(problem, device));
 }
 
-/// That of a large problem whose operands lie along K.
+/// The kernel of a large problem with K-major operands.
 const void* wgmma_function(DType dtype) {
   Problem problem{};
   problem.dtype = dtype;
@@ -51,16 +62,24 @@ constexpr std::nullptr_t launch_wgmma = nullptr, wgmma_function = nullptr,
 #endif
 
 #ifdef SMEM_TRACED
-// Nobody asks for them where kernels are traced.
+// The traced build does not use them.
 constexpr std::nullptr_t wgmma_approach = nullptr, wgmma_has_variant = nullptr;
 #else
 constexpr auto wgmma_has_variant = sm90::has_tile;
 
 std::string wgmma_approach(const Problem& problem, const Device& device) {
-  if (!sm90::takes(problem, device)) return "left to tensor_core";
-  return sm90::text_of(sm90::plan(problem, device));
+  if (!sm90::can_implement(problem, device)) return "left to tensor_core";
+  return sm90::describe(sm90::plan(problem, device));
 }
 #endif
+
+template <int... INDEX>
+constexpr std::array<const char*, sm90::TILE_COUNT> names_of_tiles(
+    std::integer_sequence<int, INDEX...>) {
+  return {sm90::TILES[INDEX].name...};
+}
+constexpr std::array<const char*, sm90::TILE_COUNT> WGMMA_TILE_NAMES =
+    names_of_tiles(std::make_integer_sequence<int, sm90::TILE_COUNT>());
 
 const Kernel wgmma_row = {
     .name = "wgmma",
@@ -74,7 +93,7 @@ const Kernel wgmma_row = {
     .tensor_cores = {.capability = 90, .alone = true},
     .float32 = Precision::tf32,
     .workspace_bytes = wgmma_workspace_bytes,
-    .variants = sm90::TILE_NAMES,
+    .variants = WGMMA_TILE_NAMES.data(),
     .variant_count = sm90::TILE_COUNT,
     .has_variant = wgmma_has_variant,
     .approach = wgmma_approach,

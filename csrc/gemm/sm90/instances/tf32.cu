@@ -2,10 +2,10 @@
 
 namespace smem::gemm::sm90 {
 
-template const void* kernel_of_floats<7>(Exit, Major);
-template const void* kernel_of_floats<8>(Exit, Major);
-template const void* kernel_of_floats<11>(Exit, Major);
-template const void* kernel_of_floats<13>(Exit, Major);
-template const void* kernel_of_floats<14>(Exit, Major);
+template const void* find_kernel_tf32<tile_index("128x128")>(EpilogueKind, Major);
+template const void* find_kernel_tf32<tile_index("128x64")>(EpilogueKind, Major);
+template const void* find_kernel_tf32<tile_index("64x128")>(EpilogueKind, Major);
+template const void* find_kernel_tf32<tile_index("64x64")>(EpilogueKind, Major);
+template const void* find_kernel_tf32<tile_index("64x64_3cta")>(EpilogueKind, Major);
 
 }  // namespace smem::gemm::sm90

@@ -2,7 +2,7 @@
 
 namespace smem::gemm::sm90 {
 
-template const void* kernel_of_floats<0>(Exit, Major);
-template const void* kernel_of_floats<3>(Exit, Major);
+template const void* find_kernel_tf32<tile_index("128x256_cluster2")>(EpilogueKind, Major);
+template const void* find_kernel_tf32<tile_index("128x192_cluster2")>(EpilogueKind, Major);
 
 }  // namespace smem::gemm::sm90

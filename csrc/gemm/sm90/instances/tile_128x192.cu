@@ -1,4 +1,7 @@
 #include "gemm/sm90/instances.h"
 
-template const void* smem::gemm::sm90::kernel_of<4>(smem::gemm::sm90::Exit, smem::DType,
-                                                      smem::Major, smem::Major);
+namespace smem::gemm::sm90 {
+
+template const void* find_kernel<tile_index("128x192")>(EpilogueKind, DType, Major, Major);
+
+}  // namespace smem::gemm::sm90
