@@ -15,8 +15,8 @@
 #include "bindings/activation.h"
 #include "bindings/ceilings.h"
 #include "bindings/gemm.h"
-#include "bindings/split.h"
 #include "bindings/reduce.h"
+#include "bindings/split.h"
 #include "bindings/transpose.h"
 
 namespace smem::bindings {
