@@ -1,8 +1,8 @@
 // wgmma: a warpgroup multiplies two tiles in shared memory and adds the product to accumulators in
 // registers. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions". sm_90a.
 //
-// The tiles have the layout that TMA writes with 128-byte swizzle: rows of 128 bytes, of which
-// vector v (16 bytes) is stored at v ^ (row % 8). Eight rows are a swizzle atom of 1 KiB:
+// The tiles have the layout that TMA writes with 128-byte swizzle: rows of 128 bytes, whose
+// vector v (16 bytes) is stored at position v ^ (row % 8). Eight rows are a swizzle atom of 1 KiB:
 //
 //   position     0    1    2    3    4    5    6    7     (16 bytes each)
 //   row 0        0    1    2    3    4    5    6    7

@@ -122,7 +122,8 @@ __global__ void __launch_bounds__(THREADS, THREADS_PER_SM / THREADS)
   const ThreadMap thread(width);
   T* const column = block.out.data + (block.col0 + thread.col_begin) * block.out.row_stride;
   const int64_t period_stride = COLUMN_PERIOD<T> * block.out.row_stride;
-  // The vectors of the thread's columns begin so many elements above the tile's rows.
+  // The number of elements by which the vectors of the thread's columns begin above the tile's
+  // rows.
   const int lead =
       tile.halo_vectors == 0
           ? 0

@@ -79,7 +79,8 @@ __global__ void __launch_bounds__(FLAT_THREADS)
     const int col = (high >> log2_high) * LANES_N + others % LANES_N;
     if (col >= cols) continue;
     T* const column = block.out.data + col * block.out.row_stride;
-    // As in unaligned.cu: the column's vectors begin so many elements above the tile's rows.
+    // As in unaligned.cu: the number of elements by which the column's vectors begin above the
+    // tile's rows.
     const int lead = tile.halo_vectors == 0
                          ? 0
                          : static_cast<int>(reinterpret_cast<uintptr_t>(column) / sizeof(T) %

@@ -26,8 +26,8 @@ constexpr int max_tile_cols(size_t element_bytes, int threads) {
   const bool wide = element_bytes > 2 && threads == LARGE_TILE_THREADS;
   return static_cast<int>((wide ? 496 : 240) / element_bytes);
 }
-/// A tile is processed in stages of so many rows, while the copies of the next stage are in flight.
-/// Large tiles of 1-byte and 2-byte elements have two stages, all others one.
+/// The rows of a stage: one stage of a tile is transposed while the copies of the next are in
+/// flight. Large tiles of 1-byte and 2-byte elements have two stages, all others one.
 constexpr int STAGE_ROWS = 128;
 constexpr int large_tile_rows(size_t element_bytes) { return element_bytes <= 2 ? 256 : 128; }
 /// The part of an output column that a tile writes begins and ends at sectors of 32 bytes.
@@ -42,7 +42,7 @@ struct UnalignedTile {
   int rows, cols, threads;   ///< the tile and the block otherwise; rows = 0 if flat
   int64_t tiles_m, tiles_n;  ///< the number of these tiles
   int matrices_per_block;    ///< more than one only if flat_in and flat_out
-  int halo_vectors;          ///< a tile's output column may begin so many vectors above the tile
+  int halo_vectors;          ///< the most vectors by which an output column begins above the tile
   bool rotate_lanes;         ///< flat_in: lanes read the elements of a vector in different orders
   int smem_rows;             ///< rows in shared memory
   FastDivmod pitch_vectors;  ///< vectors from one of these rows to the next
