@@ -47,7 +47,7 @@ def test_table() -> None:
         "tensor_core wgmma fp16x3"
     )
     assert [row.name for row in smem.kernels("gemm")] == ladder.split()
-    transposes = "naive tiled padded swizzled runs gathered vectorized"
+    transposes = "naive tiled padded swizzled strided_copy unaligned vectorized"
     assert [row.name for row in smem.kernels("transpose")] == transposes.split()
     assert [row.name for row in smem.kernels("sum")][:2] == ["tree", "shuffle"]
     assert [row.name for row in smem.kernels() if not row.any_k] == ["panel"]
@@ -180,7 +180,12 @@ PLANS = [
     (torch.bfloat16, (512, 10240, 8192, 1), "wgmma", "; tiles 128x160 by 132 blocks"),
     (torch.float16, (4096, 4096, 4097, 1), "wgmma", ", a packed first"),
     # Rows that begin anywhere, written by a kernel of little code; rows that cut sectors.
-    (torch.bfloat16, (4095, 4097, 4099, 1), "wgmma", "; tiles 128x208_cluster2 by 132 blocks, a and b"),
+    (
+        torch.bfloat16,
+        (4095, 4097, 4099, 1),
+        "wgmma",
+        "; tiles 128x208_cluster2 by 132 blocks, a and b",
+    ),
     (torch.bfloat16, (1001, 1000, 1000, 1), "wgmma", "; tiles 64x128_cluster2 by 128 blocks"),
     (torch.bfloat16, (1024, 1024, 1024, 1), "wgmma", "; tiles 128x64 by 128 blocks"),
     (torch.bfloat16, (2048, 128, 6144, 1), "wgmma", "; tiles 64x64 by 64 blocks: "),
@@ -393,7 +398,7 @@ TILES = [
     (100003, 17, torch.uint8, 1, "unaligned", "tiles of 128x32"),
     (8, 1 << 20, torch.uint8, 1, "unaligned", "tiles of 8x2048"),  # flat to write
     (37, 200003, torch.float64, 1, "unaligned", "tiles of 64x64"),
-    (63, 65, torch.bfloat16, 4096, "unaligned", "4 matrices a block"),
+    (63, 65, torch.bfloat16, 4096, "unaligned", "4 matrices per block"),
 ]
 
 

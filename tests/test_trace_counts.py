@@ -140,7 +140,7 @@ def test_step_vectorized_moves_16_bytes_everywhere(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", EACH_SIZE[:4], ids=short)
-def test_squares_need_no_shared_memory(dtype: torch.dtype) -> None:
+def test_register_transpose_needs_no_shared_memory(dtype: torch.dtype) -> None:
     x = torch.ones(2048, 2048 // dtype.itemsize + 256, dtype=dtype)
     trace = smem.trace("transpose", x)
     assert trace.kernel == "vectorized"
@@ -151,7 +151,7 @@ def test_squares_need_no_shared_memory(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", EACH_SIZE[:4], ids=short)
-def test_gathered_moves_16_bytes_outside_wherever_rows_begin(dtype: torch.dtype) -> None:
+def test_unaligned_moves_16_bytes_outside_wherever_rows_begin(dtype: torch.dtype) -> None:
     """Single elements only at the ends of columns and of the tensor; no conflict there either."""
     m, n, width = 1031, 517, 16 // dtype.itemsize
     trace = transpose("unaligned", m, n, dtype)
@@ -166,7 +166,7 @@ def test_gathered_moves_16_bytes_outside_wherever_rows_begin(dtype: torch.dtype)
     assert sum(line.sectors for line in stores if line.bytes_a_lane == 16) < 1.02 * whole / 2
 
 
-def test_gathered_reads_sectors_once() -> None:
+def test_unaligned_reads_sectors_once() -> None:
     """But for those at the ends of a tile's rows: cp.async would read twice what it must halve."""
     for line in transpose("unaligned", 1031, 517, torch.float32).launches[0].lines:
         if line.action == "copy_from" and line.requests > 1000:
@@ -185,17 +185,17 @@ def test_gathered_reads_sectors_once() -> None:
         (63, 65, 300, 2),
     ],
 )
-def test_gathered_takes_flat_runs_almost_without_conflicts(
+def test_unaligned_takes_flat_segments_almost_without_conflicts(
     m: int, n: int, batch: int, ways_: int
 ) -> None:
     x = torch.ones(batch, m, n, dtype=torch.uint8)
     trace = smem.trace("transpose", x, kernel="unaligned")
-    (gather,) = [line for line in lines(trace, LOADS, "shared") if "elements" in line.text]
-    assert gather.wavefronts <= ways_ * gather.requests
+    (load,) = [line for line in lines(trace, LOADS, "shared") if "elements" in line.text]
+    assert load.wavefronts <= ways_ * load.requests
     assert not trace.faults
 
 
-def test_runs_need_no_shared_memory() -> None:
+def test_strided_copy_needs_no_shared_memory() -> None:
     x = torch.ones(2, 16, 6, 64)
     trace = smem.trace("transpose", x, 1, 2)
     assert trace.kernel == "strided_copy"

@@ -1,3 +1,4 @@
+// The binding of the ceilings that `bench` measures.
 #include "bindings/ceilings.h"
 
 #include "ceilings/ffma.h"
@@ -17,10 +18,10 @@ void ffma(const Tensor& out, int64_t rounds) {
     fail("smem._ffma: rounds is " + std::to_string(rounds) + ", expected 1 to " +
          std::to_string(INT32_MAX - 1));
   }
-  const OnDeviceOf place("_ffma", out);
+  const OnDeviceOf on_device("_ffma", out);
   ceilings::launch_ffma(
       {static_cast<float*>(out.mutable_data_ptr()), out.numel(), static_cast<int>(rounds)},
-      place.device());
+      on_device.device());
 }
 #else
 void ffma(const Tensor&, int64_t) { fail("smem._ffma: this build has no CUDA kernels"); }

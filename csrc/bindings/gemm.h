@@ -15,7 +15,7 @@ void gemm_out(const Tensor& a, const Tensor& b, const OptionalTensor& bias, cons
               double alpha, double beta, int64_t activation, int64_t precision, int64_t kernel,
               const OptionalType& out_dtype, const Tensor& out);
 
-/// gemm's result, and what the activation was applied to, in the dtype of `a`.
+/// gemm's result, and the preactivation (the activation's argument) in the dtype of `a`.
 std::tuple<Tensor, Tensor> gemm_with_preactivation(const Tensor& a, const Tensor& b,
                                                    const OptionalTensor& bias,
                                                    const OptionalTensor& c, double alpha,
@@ -23,10 +23,12 @@ std::tuple<Tensor, Tensor> gemm_with_preactivation(const Tensor& a, const Tensor
                                                    int64_t precision, int64_t kernel,
                                                    const OptionalType& out_dtype);
 
-/// M, N, K and batch of the problem that gemm(a, b) gives its kernel, whose choice depends on them.
+/// The problem that a kernel gets for gemm(a, b), as numbers: M, N, K; the row and column strides
+/// of a, b and out, in elements; the addresses of a and b modulo 16; then, for each batch
+/// dimension, its size and the strides of a, b and out. The choice of the kernel depends on them.
 std::vector<int64_t> gemm_problem(const Tensor& a, const Tensor& b);
 
-/// x (..., K) times weight (N, K) transposed.
+/// x (..., K) @ weight^T, with weight (N, K).
 Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias, int64_t activation,
               int64_t precision, const OptionalType& out_dtype);
 void linear_out(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,

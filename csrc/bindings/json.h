@@ -1,4 +1,4 @@
-// Enough JSON to hand tables to Python, which parses them.
+// Writes JSON, in which tables and reports are passed to Python.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline std::string json(int64_t number) { return std::to_string(number); }
 
 using JsonField = std::pair<const char*, std::string>;
 
-/// Values are JSON already.
+/// The values of the fields, and the items of an array, must be JSON already.
 inline std::string json_object(const std::vector<JsonField>& fields) {
   std::string text;
   for (const auto& [key, value] : fields)

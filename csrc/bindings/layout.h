@@ -1,4 +1,4 @@
-// Turns the dimensions that several tensors share into the fewest loops.
+// Merges the dimensions that several tensors share into as few as possible.
 #pragma once
 
 #include <array>
@@ -15,15 +15,17 @@ struct Dim {
   std::array<int64_t, TENSORS> stride;
 };
 
-/// Dimensions from the outermost in.
+/// Dimensions in order, from the outermost to the innermost.
 template <int TENSORS>
 struct Dims {
   int count = 0;
-  std::array<Dim<TENSORS>, MAX_DIMS + 1> at;  // one more: a complex number is a dimension of two
+  /// One more than a tensor has, because a complex number becomes a dimension of size two.
+  std::array<Dim<TENSORS>, MAX_DIMS + 1> at;
 
   void push(const Dim<TENSORS>& dim) { at[count++] = dim; }
 
-  /// Adds a dimension inside the present ones, merged with the last where one loop can do both.
+  /// Adds a dimension inside the present ones. It is merged with the innermost of them if one
+  /// stride per tensor covers both.
   void push_merged(const Dim<TENSORS>& dim) {
     if (dim.size == 1) return;
     if (count > 0) {
@@ -43,8 +45,8 @@ struct Dims {
     --count;
   }
 
-  /// The innermost MAX_RANK dimensions; there must be no more unless the caller loops over the
-  /// rest.
+  /// The innermost MAX_RANK dimensions. If there are more, the caller must iterate over the others
+  /// (for_each_outer).
   OffsetCalculator<TENSORS> loop() const {
     OffsetCalculator<TENSORS> result;
     const int first = std::max(0, count - MAX_RANK);
@@ -56,8 +58,8 @@ struct Dims {
     return result;
   }
 
-  /// Calls f(offsets) for each iteration of the dimensions that `loop` leaves out: once, with
-  /// zeros, unless there are more than MAX_RANK.
+  /// Calls f(offsets) for each index of the dimensions that are not in `loop()`: once, with zeros,
+  /// unless there are more than MAX_RANK.
   template <typename F>
   void for_each_outer(const F& f) const {
     std::array<int64_t, MAX_DIMS + 1> index{};

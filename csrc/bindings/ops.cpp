@@ -1,13 +1,14 @@
-// The schemas of torch.ops.smem.* and what serves them on CUDA and CPU tensors.
+// The schemas of torch.ops.smem.*, and their implementations for CUDA and CPU tensors.
 //
-// gemm, linear, transpose, sum, mean, amax, amin are the public ops: Python adds their autograd,
-// fake and vmap rules, and serves `kernel = 0` (auto) on CPU tensors by ATen. The same functions
-// stand under _gemm and so on without any of that: 3 us a call less, for Python code that has seen
-// that it needs none of it.
+// gemm, linear, transpose, sum, mean, amax and amin are the public ops: Python adds their autograd,
+// fake and vmap rules, and implements `kernel_id = 0` (auto) for CPU tensors with ATen. The same
+// functions are registered as _gemm and so on without any of that. Calling those saves 3 us, and
+// Python code does so if it has checked that none of it is needed.
 //
-// Tensors are positional (DTensor's sharding rules need that) and choices are integers: a string
-// argument costs an allocation that torch's stable ABI never frees. (kernel_id and not kernel:
-// torch.compile passes arguments on by name, beside one of its own that is called kernel.)
+// Tensors are positional arguments, because DTensor's sharding rules need that. Choices are
+// integers, because torch's stable ABI never frees the allocation of a string argument. The name is
+// kernel_id, because torch.compile passes arguments by name beside an argument of its own called
+// kernel.
 #include <torch/csrc/stable/library.h>
 
 #include <string>
@@ -15,8 +16,8 @@
 #include "bindings/activation.h"
 #include "bindings/ceilings.h"
 #include "bindings/gemm.h"
-#include "bindings/split.h"
 #include "bindings/reduce.h"
+#include "bindings/split.h"
 #include "bindings/transpose.h"
 
 namespace smem::bindings {
@@ -43,7 +44,8 @@ constexpr Schema SCHEMAS[] = {
     {"amin", "Tensor x, int[]? dim=None, bool keepdim=False, int kernel_id=0"},
 };
 
-/// gemm and linear that also give what their activation is applied to, which a gradient needs.
+/// The schema of gemm or linear that also returns the preactivation (the activation's argument),
+/// which the gradient needs.
 std::string with_preactivation(const Schema& schema, const std::string& prefix) {
   return prefix + schema.name + "_with_preactivation(" + schema.arguments + ") -> (Tensor, Tensor)";
 }

@@ -1,3 +1,4 @@
+// Dtypes, devices, allocation and error texts by torch's stable ABI.
 #include "bindings/tensors.h"
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -6,7 +7,7 @@
 
 #include "cpu_emulator/trace/session.h"
 
-// Which of the two a torch offers depends on its version and build, so both are looked up weakly.
+// A torch version and build has one of these two functions, so both are weak symbols.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t, void**);
 extern "C" __attribute__((weak)) AOTITorchError torch_stream_native_handle(StreamHandle, void**);
 
@@ -208,7 +209,7 @@ Tensor empty(const char* op, const Sizes& sizes, ScalarType type, const Tensor& 
 
 namespace {
 
-/// From a tensor's first element to its last.
+/// The bytes from a tensor's first element to its last.
 size_t bytes_spanned(const Tensor& tensor) {
   if (tensor.numel() == 0) return 0;
   const Sizes sizes = sizes_of(tensor), strides = strides_of(tensor);

@@ -1,5 +1,6 @@
-// What every op's binding needs of torch's stable ABI: dtypes, devices, allocation, error texts.
-// The Python side repeats the texts for fake tensors (ops/_checks.py); tests hold the two together.
+// What the bindings of all ops need from torch's stable ABI: dtypes, devices, allocation, error
+// texts. The Python side repeats the texts for fake tensors (ops/_checks.py); tests compare the
+// two.
 #pragma once
 
 #include <torch/csrc/stable/ops.h>
@@ -24,7 +25,7 @@ using OptionalType = std::optional<ScalarType>;
 
 constexpr int MAX_DIMS = 64;  // torch's own limit
 
-/// Sizes or strides of a tensor, or of a result to be.
+/// The sizes or the strides of a tensor, or of a result that is not allocated yet.
 struct Sizes {
   int count = 0;
   std::array<int64_t, MAX_DIMS> at;
@@ -41,20 +42,20 @@ inline Sizes sizes_of(const Tensor& tensor) { return Sizes(tensor.sizes()); }
 inline Sizes strides_of(const Tensor& tensor) { return Sizes(tensor.strides()); }
 Sizes contiguous_strides(const Sizes& sizes);
 
-/// "2x3x4"; "scalar" for no dimensions.
+/// "2x3x4", or "scalar" if there are no dimensions.
 std::string shape_text(const Sizes& sizes);
 std::string device_text(const Tensor& tensor);
 const char* dtype_text(ScalarType type);
 
 [[noreturn]] void fail(const std::string& message);
 
-/// The kernels' name for a dtype; nothing for one they do not know.
+/// The kernels' DType for a torch dtype; nothing if they have none.
 std::optional<DType> dtype_of(ScalarType type);
 
 /// Throws unless `code` is from 0 to `last`.
 void check_code(const char* op, const char* name, int64_t code, int64_t last);
 
-/// Throws unless the tensor has one of the dtypes that gemm takes.
+/// Throws unless gemm supports the dtype of the tensor.
 void check_gemm_dtype(const char* op, const char* name, const Tensor& tensor);
 
 /// Throws unless `tensor` has the dtype and the device of `like`.
@@ -68,40 +69,40 @@ void check_device(const char* op, const char* name, const Tensor& tensor, const 
 void check_out(const char* op, const Tensor& out, const Sizes& sizes, ScalarType type,
                const Tensor& like);
 
-/// An uninitialised contiguous tensor on the device of `like`. Says so where memory is lacking, so
-/// that the Python side can ask torch, whose error then is torch.OutOfMemoryError.
+/// An uninitialised contiguous tensor on the device of `like`. If memory is lacking, the error says
+/// so; the Python side then repeats the allocation with torch, which raises torch.OutOfMemoryError.
 Tensor empty(const char* op, const Sizes& sizes, ScalarType type, const Tensor& like);
 
-/// Whether two tensors' elements may lie in the same memory.
+/// Whether the address ranges of two tensors overlap.
 bool may_overlap(const Tensor& a, const Tensor& b);
 
-/// Calls `write(out)`; where what is still to be read overlaps `out`, on a tensor of its own that
-/// is then copied there.
+/// Calls `write(out)`. If `out` overlaps an input (`overlaps`), writes to a temporary tensor
+/// instead and copies that to `out`.
 template <typename Write>
 void write_out(const char* op, const Tensor& out, bool overlaps, const Write& write) {
   if (!overlaps) return write(out);
-  const Tensor apart = empty(op, sizes_of(out), out.scalar_type(), out);
-  write(apart);
+  const Tensor temporary = empty(op, sizes_of(out), out.scalar_type(), out);
+  write(temporary);
   Tensor target = out;
-  torch::stable::copy_(target, apart);
+  torch::stable::copy_(target, temporary);
 }
 
-/// The index in a kernel table that an op's `kernel_id` stands for; `automatic` for 0.
+/// The index in a kernel table for an op's `kernel_id`, which is the index + 1; `automatic` for 0.
 int kernel_index(const char* op, int64_t kernel_id, int kernels, int automatic);
 
-/// A kernel's variant v has its `kernel_id` plus (v + 1) times this.
+/// Variant v of a kernel has the `kernel_id` of the kernel plus (v + 1) * VARIANT_STEP.
 constexpr int64_t VARIANT_STEP = 256;
 
-/// Tells a trace in progress which memory the tensor has. Nothing where none is.
+/// Registers the tensor's memory with the trace in progress, if there is one.
 void trace_tensor(const char* name, const Tensor& tensor);
 
-/// Runs on the device of a tensor: makes it current, and gives its description and current stream.
-/// On the CPU: what cpu_emulator stands for.
+/// Makes the device of a tensor current, and holds its description and current stream. For CPU
+/// tensors it holds the description of the GPU that cpu_emulator emulates.
 class OnDeviceOf {
  public:
   explicit OnDeviceOf(const char* op, const Tensor& tensor);
   const Device& device() const { return device_; }
-  /// Whose kernels run there: cpu_emulator's are traced while a trace is in progress.
+  /// The build whose kernels run there; on the CPU the traced one while a trace is in progress.
   Build build() const;
 
  private:

@@ -1,3 +1,4 @@
+// The report of a trace as JSON.
 #include "bindings/trace.h"
 
 #include <memory>

@@ -1,3 +1,4 @@
+// transpose: the view that is copied, the problem that a kernel gets, and its launch.
 #include "bindings/transpose.h"
 
 #include "bindings/transpose_layout.h"
@@ -9,7 +10,8 @@ namespace {
 constexpr const char* OP = "transpose";
 
 int wrap_dim(const char* name, int64_t dim, int dims) {
-  const int64_t limit = std::max(dims, 1);  // a scalar may be said to have one dimension
+  const int64_t limit =
+      std::max(dims, 1);  // as torch, which accepts dimensions 0 and -1 of a scalar
   if (dim < -limit || dim >= limit) {
     fail(std::string("smem.transpose: ") + name + " is " + std::to_string(dim) + ", expected " +
          std::to_string(-limit) + " to " + std::to_string(limit - 1));
@@ -18,10 +20,11 @@ int wrap_dim(const char* name, int64_t dim, int dims) {
 }
 
 /// The view x.transpose(dim0, dim1).
-struct Turned {
+struct TransposedView {
   Sizes sizes, strides;
 
-  Turned(const Tensor& x, int64_t dim0, int64_t dim1) : sizes(sizes_of(x)), strides(strides_of(x)) {
+  TransposedView(const Tensor& x, int64_t dim0, int64_t dim1)
+      : sizes(sizes_of(x)), strides(strides_of(x)) {
     const int i = wrap_dim("dim0", dim0, sizes.count), j = wrap_dim("dim1", dim1, sizes.count);
     std::swap(sizes.at[i], sizes.at[j]);
     std::swap(strides.at[i], strides.at[j]);
@@ -33,45 +36,50 @@ struct Turned {
   }
 };
 
-TransposeLayout layout_of(const Tensor& x, const Turned& view, const Tensor& out) {
-  return {x.element_size(), x.const_data_ptr(), out.mutable_data_ptr(),
-          view.sizes,       view.strides,       strides_of(out)};
+TransposeLayout layout_of(const Tensor& x, const TransposedView& view, const Tensor& out) {
+  return {.element_bytes = x.element_size(),
+          .in = x.const_data_ptr(),
+          .out = out.mutable_data_ptr(),
+          .sizes = view.sizes,
+          .in_strides = view.strides,
+          .out_strides = strides_of(out)};
 }
 
-void run(const Tensor& x, const Turned& view, int64_t kernel_code, const Tensor& out) {
+void run_transpose(const Tensor& x, const TransposedView& view, int64_t kernel_id,
+                   const Tensor& out) {
   if (out.numel() == 0) return;
   const CollapsedTranspose collapsed = collapse(layout_of(x, view, out));
-  const OnDeviceOf place(OP, x);
-  const auto table = transpose::kernels(place.build());
+  const OnDeviceOf on_device(OP, x);
+  const auto table = transpose::kernels(on_device.build());
   const int automatic =
-      kernel_code == 0 ? transpose::choose(collapsed.problem, place.device()).kernel : 0;
-  const int index = kernel_index(OP, kernel_code, table.count, automatic);
+      kernel_id == 0 ? transpose::choose(collapsed.problem, on_device.device()).kernel : 0;
+  const int index = kernel_index(OP, kernel_id, table.count, automatic);
   trace_tensor("x", x);
   trace_tensor("out", out);
   collapsed.for_each_problem([&](const transpose::Problem& problem) {
-    table.kernels[index]->launch(problem, place.device());
+    table.kernels[index]->launch(problem, on_device.device());
   });
 }
 
 }  // namespace
 
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1, int64_t kernel) {
-  const Turned view(x, dim0, dim1);
+  const TransposedView view(x, dim0, dim1);
   const Tensor out = empty(OP, view.sizes, x.scalar_type(), x);
-  run(x, view, kernel, out);
+  run_transpose(x, view, kernel, out);
   return out;
 }
 
 void transpose_out(const Tensor& x, int64_t dim0, int64_t dim1, int64_t kernel, const Tensor& out) {
-  const Turned view(x, dim0, dim1);
+  const TransposedView view(x, dim0, dim1);
   check_out(OP, out, view.sizes, x.scalar_type(), x);
   write_out(OP, out, may_overlap(x, out),
-            [&](const Tensor& target) { run(x, view, kernel, target); });
+            [&](const Tensor& target) { run_transpose(x, view, kernel, target); });
 }
 
 std::vector<int64_t> transpose_problem(const Tensor& x, int64_t dim0, int64_t dim1,
                                        const Tensor& out) {
-  const Turned view(x, dim0, dim1);
+  const TransposedView view(x, dim0, dim1);
   check_out(OP, out, view.sizes, x.scalar_type(), x);
   const CollapsedTranspose collapsed = collapse(layout_of(x, view, out));
   const transpose::Problem& p = collapsed.problem;

@@ -10,9 +10,9 @@ namespace smem::bindings {
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1, int64_t kernel);
 void transpose_out(const Tensor& x, int64_t dim0, int64_t dim1, int64_t kernel, const Tensor& out);
 
-/// The problem that the kernels are given: element bytes, rows, columns; the steps in `in` and in
-/// `out` between rows and between columns, in elements; both addresses modulo 16; then size and
-/// both steps of each dimension of the batch.
+/// The problem that a kernel gets (transpose/transpose.h), as numbers: element bytes, rows,
+/// columns; the row and column strides of `in`, then of `out`, in elements; both addresses modulo
+/// 16; then the size and both strides of each dimension of the batch.
 std::vector<int64_t> transpose_problem(const Tensor& x, int64_t dim0, int64_t dim1,
                                        const Tensor& out);
 

@@ -1,4 +1,5 @@
-// The smallest problem that is the same transpose: fewest dimensions, largest elements.
+// Reduces a transpose to the equivalent problem with the fewest dimensions and the largest
+// elements.
 #pragma once
 
 #include "bindings/layout.h"
@@ -6,7 +7,7 @@
 
 namespace smem::bindings {
 
-/// What the tensors say: strides in elements, of the view x.transpose(dim0, dim1) and of out.
+/// The layouts of the view x.transpose(dim0, dim1) and of out; strides are in elements.
 struct TransposeLayout {
   size_t element_bytes;
   const void* in;
@@ -16,27 +17,28 @@ struct TransposeLayout {
 
 struct CollapsedTranspose {
   transpose::Problem problem;
-  Dims<transpose::TENSORS> batch;  ///< all of it; the problem's loop has the innermost MAX_RANK
+  /// All dimensions of the batch; problem.batch has the innermost MAX_RANK of them.
+  Dims<transpose::TENSORS> batch;
 
-  /// Calls f(problem) for each iteration of what does not fit into the problem's loop: once, most
-  /// often.
+  /// Calls f(problem) for each index of the batch dimensions that are not in problem.batch: usually
+  /// once.
   template <typename F>
   void for_each_problem(const F& f) const {
     batch.for_each_outer([&](const std::array<int64_t, transpose::TENSORS>& offsets) {
       const auto bytes = static_cast<int64_t>(problem.element_bytes);
-      transpose::Problem at = problem;
-      at.in = static_cast<const char*>(problem.in) + offsets[transpose::IN] * bytes;
-      at.out = static_cast<char*>(problem.out) + offsets[transpose::OUT] * bytes;
-      f(at);
+      transpose::Problem shifted = problem;
+      shifted.in = static_cast<const char*>(problem.in) + offsets[transpose::IN] * bytes;
+      shifted.out = static_cast<char*>(problem.out) + offsets[transpose::OUT] * bytes;
+      f(shifted);
     });
   }
 };
 
-/// Pure. Dimensions of one iteration vanish, dimensions that one loop can run through in both
-/// tensors become one, and runs that both tensors keep whole become larger elements, up to 16
-/// bytes. Rows are then the dimension that is densest in out, columns the one densest in x; where
-/// one dimension is both, it is the rows, and the columns are the longest of the others
-/// (Problem::keeps_runs).
+/// A pure function. Dimensions of size 1 are dropped, dimensions that have a common stride in both
+/// tensors are merged, and segments that are contiguous in both tensors become larger elements, of
+/// up to 16 bytes. The rows are then the dimension with the smallest stride in out, the columns the
+/// one with the smallest stride in x. If that is one dimension, it becomes the rows, and the
+/// longest of the others becomes the columns (Problem::is_strided_copy).
 CollapsedTranspose collapse(const TransposeLayout& layout);
 
 }  // namespace smem::bindings

@@ -1,5 +1,5 @@
-// How fast the chip makes float32 multiply-adds when nothing else is asked of it: the ceiling that
-// `bench` holds the GEMM kernels against.
+// The float32 FMA ceiling: how fast the GPU executes FFMA instructions when nothing else limits it.
+// `bench` compares the GEMM kernels with it.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace smem::ceilings {
 
-constexpr int FFMA_THREADS = 256;  ///< a block
-constexpr int FFMAS_A_ROUND = 64;  ///< a thread
+constexpr int FFMA_THREADS = 256;    ///< per block
+constexpr int FFMAS_PER_ROUND = 64;  ///< per thread
 
 struct FfmaProblem {
-  float* out;       ///< one element a thread: a sum that the compiler must not drop
+  float* out;       ///< one element per thread: a result, so that the compiler keeps the FFMAs
   int64_t threads;  ///< a multiple of FFMA_THREADS
   int rounds;
 };

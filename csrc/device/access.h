@@ -1,6 +1,6 @@
-// What one access to memory is: a plain load or store on the GPU and in the fast host build, a call
-// that checks and counts in the traced build. Every view is made of these, and nothing else differs
-// between the builds.
+// A single access to memory: a plain load or store on the GPU and in the fast host build, and a
+// call that checks and counts in the traced build. All views use these functions; nothing else
+// differs between the builds.
 #pragma once
 
 #include "device/numeric_types.h"
@@ -30,13 +30,13 @@ Accumulator<std::remove_const_t<T>> to_accumulator(Ref<T>&& element) {
 
 #else
 
-/// A line of the source, by which the tracer counts. Helpers that reach memory take one as their
-/// last argument, so that the line is their caller's; it is nothing where nobody traces.
+/// The source line that the tracer attributes an access to. Helpers that access memory take it as
+/// their last argument, with the caller's line as the default. It is empty in the other builds.
 struct Site {
   __device__ __forceinline__ static constexpr Site here() { return {}; }
 };
 
-/// An element in memory, to be read or assigned.
+/// A reference to an element in memory, which can be read or assigned.
 template <typename T>
 using Ref = T&;
 
@@ -55,16 +55,16 @@ __device__ __forceinline__ void store(T* to, T value, Site = Site::here()) {
   *to = value;
 }
 
-/// Tells the tracer that the block's shared memory holds `bytes` from `begin` on.
+/// Registers `bytes` from `begin` on as shared memory of the block. Only the tracer uses it.
 __device__ __forceinline__ void note_shared(const void* /*begin*/, size_t /*bytes*/,
                                             size_t /*element_bytes*/) {}
 
-/// Tells the tracer which rows and columns a view has.
+/// Reports an access outside the rows or columns of a view. Only the tracer uses it.
 __device__ __forceinline__ void expect_inside(int64_t /*row*/, int64_t /*rows*/, int64_t /*col*/,
                                               int64_t /*cols*/, Site) {}
 
 #ifndef __CUDACC__
-/// Starts a copy that lands at the next wait for it.
+/// Starts an asynchronous copy, which completes at the next wait for it.
 inline void copy_run(void* shared, const void* global, int bytes, int bytes_read, Site) {
   cpu_emulator::cp_async({shared, bytes}, global, bytes_read);
 }

@@ -1,19 +1,20 @@
-// Copies of the aligned vectors that runs lie in which begin and end anywhere: of the first and the
-// last of them only what belongs to the tensor may be read.
+// Copies of aligned 16-byte vectors, for segments that begin and end anywhere. The first and the
+// last vector of a tensor may extend beyond it; only the part inside the tensor is read.
 #pragma once
 
 #include "device/cp_async.h"
 
 namespace smem {
 
-/// The elements that may be read: from the problem's first to its last, and what lies between.
+/// The bytes that may be read: from the first element of a tensor to its last, gaps included.
 struct Span {
   const char *begin, *end;
 };
 
 inline namespace SMEM_BUILD {
 
-/// Copies a vector; of one that is not all readable, the elements that are, and zeros.
+/// Copies an aligned vector to shared memory by cp.async. If it is only partly readable, copies the
+/// readable elements one by one and writes zeros for the others.
 template <typename T>
 __device__ __forceinline__ void copy_readable(T* to, const T* from, const Span& readable,
                                               Site site = Site::here()) {
@@ -23,8 +24,8 @@ __device__ __forceinline__ void copy_readable(T* to, const T* from, const Span& 
   if (from >= begin && from + W <= end) return cp_async<W>(to, from, W, site);
 #pragma unroll 1
   for (int e = 0; e < W; ++e) {
-    const bool inside = from + e >= begin && from + e < end;
-    store(to + e, inside ? load(from + e, site) : T{}, site);
+    const bool is_readable = from + e >= begin && from + e < end;
+    store(to + e, is_readable ? load(from + e, site) : T{}, site);
   }
 }
 

@@ -1,5 +1,5 @@
-// Blocks that run at the same time on neighbouring SMs and reach each other's shared
-// memory. PTX ISA, "barrier.cluster" and "Special Registers: %cluster_ctarank". sm_90.
+// Thread block clusters: blocks that run at the same time in one GPC and can access each other's
+// shared memory. PTX ISA, "barrier.cluster" and "Special Registers: %cluster_ctarank". sm_90.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,15 @@
 namespace smem {
 inline namespace SMEM_BUILD {
 
+/// PTX %cluster_ctarank; cute::block_rank_in_cluster.
 __device__ __forceinline__ uint32_t block_rank_in_cluster() {
   uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
 
-/// All threads of all blocks of the cluster. What they wrote before is seen after.
+/// PTX barrier.cluster.arrive and .wait; cute::cluster_sync. Waits for all threads of all blocks of
+/// the cluster. Writes before it are visible to all of them after it.
 __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");

@@ -1,5 +1,6 @@
-// cp.async: a copy from global to shared memory that needs no register and does not wait (sm_80).
-// PTX ISA, "Data Movement and Conversion Instructions: cp.async".
+// cp.async: an asynchronous copy from global to shared memory, which needs no register (sm_80).
+// PTX ISA, "Data Movement and Conversion Instructions: cp.async". On the CPU, the emulator performs
+// the copy at the wait, so that a missing wait is found.
 #pragma once
 
 #include "device/vector.h"
@@ -7,12 +8,13 @@
 namespace smem {
 inline namespace SMEM_BUILD {
 
-/// Copies a run of N elements to shared memory, of which the first `inside` are read and the others
-/// become zero. They are there after `cp_async_wait_all` and a barrier. cp.async moves 4, 8 or 16
-/// bytes: two-byte elements, and chips before sm_80, go through registers instead.
+/// PTX cp.async.cg (16 bytes) or cp.async.ca (4 or 8 bytes), with zero fill. Copies N elements to
+/// shared memory: the first `num_valid` are read, the others become zero. They are visible to the
+/// block after `cp_async_wait_all` and a barrier. Copies of less than 4 bytes, and
+/// all copies on GPUs before sm_80, go through registers instead.
 template <int N, typename T>
-__device__ __forceinline__ void cp_async(T* shared, const T* global, int inside,
-                                           Site site = Site::here()) {
+__device__ __forceinline__ void cp_async(T* shared, const T* global, int num_valid,
+                                         Site site = Site::here()) {
   constexpr int BYTES = N * sizeof(T);
   static_assert(BYTES <= 16, "a thread copies at most 16 bytes at once");
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -21,9 +23,9 @@ __device__ __forceinline__ void cp_async(T* shared, const T* global, int inside,
   constexpr bool THROUGH_REGISTERS = BYTES < 4;
 #endif
   if constexpr (THROUGH_REGISTERS) {
-    store_vector<N>(shared, load_vector<N>(global, inside, site), site);
+    store_vector<N>(shared, load_vector<N>(global, num_valid, site), site);
   } else {
-    const int bytes_read = inside <= 0 ? 0 : inside < N ? inside * int{sizeof(T)} : BYTES;
+    const int bytes_read = num_valid <= 0 ? 0 : num_valid < N ? num_valid * int{sizeof(T)} : BYTES;
 #if defined(__CUDA_ARCH__)
     const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     if constexpr (BYTES == 16) {
@@ -41,7 +43,7 @@ __device__ __forceinline__ void cp_async(T* shared, const T* global, int inside,
   }
 }
 
-/// Closes the calling thread's current group of copies.
+/// PTX cp.async.commit_group: the calling thread's copies since the last commit become a group.
 __device__ __forceinline__ void cp_async_commit() {
 #if defined(__CUDA_ARCH__)
 #if __CUDA_ARCH__ >= 800
@@ -52,20 +54,20 @@ __device__ __forceinline__ void cp_async_commit() {
 #endif
 }
 
-/// Waits until of the calling thread's groups all but the GROUPS_LEFT newest have landed; a barrier
-/// shows them to the other threads.
-template <int GROUPS_LEFT>
+/// PTX cp.async.wait_group: waits until at most the MAX_PENDING newest groups of the calling thread
+/// are pending. Other threads see the copies after a barrier.
+template <int MAX_PENDING>
 __device__ __forceinline__ void cp_async_wait() {
 #if defined(__CUDA_ARCH__)
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(GROUPS_LEFT) : "memory");
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(MAX_PENDING) : "memory");
 #endif
 #elif !defined(__CUDACC__)
-  cpu_emulator::cp_async_wait(GROUPS_LEFT);
+  cpu_emulator::cp_async_wait(MAX_PENDING);
 #endif
 }
 
-/// Waits until all of the calling thread's copies have landed, committed or not.
+/// PTX cp.async.wait_all: waits for all copies of the calling thread, committed or not.
 __device__ __forceinline__ void cp_async_wait_all() {
 #if defined(__CUDA_ARCH__)
 #if __CUDA_ARCH__ >= 800

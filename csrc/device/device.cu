@@ -1,3 +1,4 @@
+// Queries of the CUDA runtime and driver about a GPU and about compiled kernels.
 #include <array>
 #include <mutex>
 #include <stdexcept>
@@ -14,13 +15,13 @@ void check(cudaError_t error, const char* what) {
   throw std::runtime_error(std::string("smem: ") + what + " failed: " + cudaGetErrorString(error));
 }
 
-/// Whether the error says that this binary holds no code of a kernel for the current GPU.
+/// Whether the error means that this binary has no code of a kernel for the current GPU.
 bool lacks_code(cudaError_t error) {
   if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction &&
       error != cudaErrorUnsupportedPtxVersion) {
     return false;
   }
-  static_cast<void>(cudaGetLastError());  // or the next call that asks would get it as well
+  static_cast<void>(cudaGetLastError());  // clears it, or the next query would return it again
   return true;
 }
 
@@ -32,9 +33,10 @@ int attribute(cudaDeviceAttr attr, int index) {
 
 __global__ void empty_kernel() {}
 
-/// The capability that the code was compiled for which the current GPU runs of this binary. The
-/// driver reports it for each kernel, compiled in advance or from PTX; CUB asks in the same way
-/// (cub/util_device.cuh, PtxVersion). All sources are compiled for the same list of GPUs.
+/// The compute capability of the code in this binary that the current GPU runs. The driver reports
+/// it for each kernel, whether compiled in advance or from PTX; CUB uses the same query
+/// (cub/util_device.cuh, PtxVersion). One kernel is enough, because all sources are compiled for
+/// the same list of GPUs.
 int current_code_capability() {
   const auto* const kernel = reinterpret_cast<const void*>(empty_kernel);
   cudaFuncAttributes attributes{};
@@ -57,14 +59,14 @@ Device cuda_device(int index) {
   static std::array<std::once_flag, MAX_DEVICES> once;
   static std::array<Device, MAX_DEVICES> devices;
   std::call_once(once.at(index), [&] {
-    devices[index] = {
-        10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
-            attribute(cudaDevAttrComputeCapabilityMinor, index),
-        attribute(cudaDevAttrMultiProcessorCount, index),
-        static_cast<size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)),
-        nullptr,
-        /*host=*/false,
-        current_code_capability()};
+    devices[index] = {.capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
+                                    attribute(cudaDevAttrComputeCapabilityMinor, index),
+                      .sm_count = attribute(cudaDevAttrMultiProcessorCount, index),
+                      .shared_bytes = static_cast<size_t>(
+                          attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)),
+                      .stream = nullptr,
+                      .host = false,
+                      .code_capability = current_code_capability()};
   });
   return devices[index];
 }
@@ -73,11 +75,15 @@ std::optional<KernelResources> cuda_kernel_resources(const void* function) {
   cudaFuncAttributes a{};
   const cudaError_t error = cudaFuncGetAttributes(&a, function);
   if (lacks_code(error) || (error == cudaSuccess && a.maxThreadsPerBlock == 1)) {
-    return std::nullopt;  // see device/target.h
+    return std::nullopt;  // an empty kernel has a launch bound of 1 (device/target.h)
   }
   check(error, "reading a kernel's attributes");
-  return KernelResources{a.numRegs, a.maxThreadsPerBlock, a.sharedSizeBytes, a.localSizeBytes,
-                         static_cast<size_t>(a.maxDynamicSharedSizeBytes)};
+  return KernelResources{
+      .registers = a.numRegs,
+      .max_threads = a.maxThreadsPerBlock,
+      .shared_bytes = a.sharedSizeBytes,
+      .local_bytes = a.localSizeBytes,
+      .max_dynamic_shared_bytes = static_cast<size_t>(a.maxDynamicSharedSizeBytes)};
 }
 
 std::vector<int> cuda_active_blocks(const void* function, int max_threads,

@@ -1,4 +1,5 @@
-// What the bindings must know of a GPU. Declared apart so that they need no CUDA header.
+// What the bindings need to know about a GPU. This header includes no CUDA header, so the bindings
+// also compile without CUDA.
 #pragma once
 
 #include <cstddef>
@@ -10,28 +11,28 @@
 
 namespace smem {
 
-/// As many GPUs as a process may see, for what is kept once per GPU.
+/// The most GPUs that a process can use: the size of tables with an entry per GPU.
 constexpr int MAX_DEVICES = 64;
 
-/// Makes the context of GPU `index` current for the calling thread, which may not have used a GPU
-/// before. `index` is the runtime's current device, but a thread that only inherited that device
-/// has no context, and calls of the driver, such as those that encode tensor maps, need one.
+/// Makes the context of GPU `index`, the runtime's current device, current for the calling thread.
+/// A thread that has not used a GPU yet has a current device but no context, and driver functions
+/// such as cuTensorMapEncodeTiled need one.
 void make_context_current(int index);
 
-/// Capability, SMs and shared memory of GPU `index`, and what this binary holds for it;
-/// read once per device, with the device's context current.
+/// The compute capability, SMs and shared memory of GPU `index`, and the capability of the code
+/// that this binary has for it. Read once per device; the device's context must be current.
 Device cuda_device(int index);
 
-/// What the compiler made of a kernel, as the driver of the current GPU reports it.
+/// The resources of a compiled kernel, as the driver of the current GPU reports them.
 struct KernelResources {
   int registers, max_threads;
   size_t shared_bytes, local_bytes, max_dynamic_shared_bytes;
 };
-/// None of a kernel that this build holds no code of for that GPU.
+/// Returns nothing if this build has no code of the kernel for the current GPU.
 std::optional<KernelResources> cuda_kernel_resources(const void* function);
 
-/// For block sizes 1 to `max_threads`: how many blocks of the kernel an SM of the
-/// current GPU holds at once, as the driver computes it.
+/// For block sizes from 1 to `max_threads`: how many blocks of the kernel are resident on an SM of
+/// the current GPU at once, by cudaOccupancyMaxActiveBlocksPerMultiprocessor.
 std::vector<int> cuda_active_blocks(const void* function, int max_threads,
                                     size_t dynamic_shared_bytes);
 

@@ -1,4 +1,4 @@
-// What `auto` chooses from the kernel table of an op.
+// The result of choosing a kernel from an op's table for `kernel="auto"`.
 #pragma once
 
 #include <cstring>
@@ -7,13 +7,13 @@
 
 namespace smem {
 
-/// A kernel and why.
+/// A kernel, and the reason for it in words.
 struct Choice {
   int kernel;  ///< index in the op's table, the same in all builds
   std::string reason;
 };
 
-/// The index of the kernel `name`, which the table must hold.
+/// The index of the kernel `name`; throws if the table has none.
 template <typename KernelTable>
 int index_of(const KernelTable& table, const char* name) {
   for (int i = 0; i < table.count; ++i) {

@@ -1,5 +1,5 @@
-// Functions of the CUDA driver. They are asked for at run time: the extension must load where there
-// is no driver.
+// Functions of the CUDA driver, looked up at run time, because the extension must also load on a
+// machine without a driver.
 #pragma once
 
 #include <cuda.h>
@@ -10,14 +10,15 @@
 
 namespace smem {
 
-/// The driver's function of that name, as CUDA 12.0 defines it; `Function` is its type.
+/// Wraps cudaGetDriverEntryPointByVersion: the driver's function `name`, of type `Function`, in its
+/// CUDA 12.0 version.
 template <typename Function>
 Function* driver_function(const char* name) {
-  constexpr unsigned CUDA_VERSION_ASKED = 12000;
+  constexpr unsigned CUDA_VERSION_REQUESTED = 12000;
   void* function = nullptr;
   cudaDriverEntryPointQueryResult result{};
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &function, CUDA_VERSION_ASKED,
-                                                             cudaEnableDefault, &result);
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(
+      name, &function, CUDA_VERSION_REQUESTED, cudaEnableDefault, &result);
   if (error != cudaSuccess || result != cudaDriverEntryPointSuccess || !function) {
     throw std::runtime_error(std::string("smem: this GPU driver has no ") + name);
   }

@@ -1,4 +1,4 @@
-// Element types as the bindings pass them to launches: no torch header needed.
+// The element types of tensors, as the bindings pass them to launches. Needs no torch header.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// Division by a number that the host knows: a multiplication and a shift instead of some thirty
-// instructions. Granlund and Montgomery, "Division by Invariant Integers using Multiplication".
+// Division by a divisor that the host knows: a multiplication and a shift instead of about thirty
+// instructions. As cutlass::FastDivmod. Granlund and Montgomery, "Division by Invariant Integers
+// using Multiplication".
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace smem {
 
-/// Divides numbers below 2^31.
+/// A divisor, for dividends below 2^31.
 struct FastDivmod {
   uint32_t by = 1, multiplier = 1, shift = 0;
 
@@ -22,19 +23,19 @@ struct FastDivmod {
 
 inline namespace SMEM_BUILD {
 
-__device__ __forceinline__ uint32_t quotient(uint32_t number, const FastDivmod& divisor) {
-  const auto high = static_cast<uint32_t>(uint64_t{number} * divisor.multiplier >> 32);
-  return (high + number) >> divisor.shift;
+__device__ __forceinline__ uint32_t quotient(uint32_t dividend, const FastDivmod& divisor) {
+  const auto high = static_cast<uint32_t>(uint64_t{dividend} * divisor.multiplier >> 32);
+  return (high + dividend) >> divisor.shift;
 }
 
 struct Division {
-  int quotient, rest;
+  int quotient, rest;  ///< rest: the remainder
 };
 
-__device__ __forceinline__ Division divide(int number, const FastDivmod& divisor) {
-  const uint32_t whole = quotient(static_cast<uint32_t>(number), divisor);
+__device__ __forceinline__ Division divide(int dividend, const FastDivmod& divisor) {
+  const uint32_t whole = quotient(static_cast<uint32_t>(dividend), divisor);
   return {static_cast<int>(whole),
-          static_cast<int>(static_cast<uint32_t>(number) - whole * divisor.by)};
+          static_cast<int>(static_cast<uint32_t>(dividend) - whole * divisor.by)};
 }
 
 }  // namespace SMEM_BUILD

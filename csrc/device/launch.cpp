@@ -1,3 +1,4 @@
+// The errors of a launch.
 #include "device/launch.h"
 
 #include <stdexcept>
@@ -5,13 +6,13 @@
 
 namespace smem {
 
-void refuse_grid(const char* kernel, int64_t blocks) {
+void throw_grid_too_large(const char* kernel, int64_t blocks) {
   throw std::runtime_error(std::string("smem: kernel '") + kernel + "' would need " +
                            std::to_string(blocks) + " blocks, the limit is " +
                            std::to_string(MAX_BLOCKS));
 }
 
-void refuse_launch(const char* kernel, const char* error, bool lacks_code) {
+void throw_launch_failed(const char* kernel, const char* error, bool lacks_code) {
   throw std::runtime_error(
       std::string("smem: launching kernel '") + kernel + "' failed: " + error +
       (lacks_code ? "; this build holds no code for this GPU: rebuild with TORCH_CUDA_ARCH_LIST "

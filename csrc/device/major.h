@@ -1,9 +1,9 @@
-// How a matrix of a product lies in memory.
+// The memory layout of a GEMM operand, as cute::UMMA::Major and cute::GMMA::Major.
 #pragma once
 
 namespace smem {
 
-/// Which index of an operand is contiguous: K, or the other one (M of A, N of B).
+/// The contiguous index of an operand: K, or the other one (M for A, N for B).
 enum class Major : int { K, MN };
 
 }  // namespace smem

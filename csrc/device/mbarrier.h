@@ -1,4 +1,5 @@
-// mbarrier: a barrier in shared memory on which threads, and copies by their bytes, arrive.
+// mbarrier: a barrier object in shared memory. Threads arrive on it, and so do asynchronous copies,
+// by the number of their bytes. As cutlass::arch::ClusterTransactionBarrier.
 // PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier". sm_90.
 #pragma once
 
@@ -9,26 +10,29 @@
 namespace smem {
 inline namespace SMEM_BUILD {
 
-/// The address by which PTX knows a place in this block's shared memory.
+/// The address of an object in the shared state space (PTX cvta.to.shared);
+/// cute::cast_smem_ptr_to_uint.
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// A phase ends when `count` arrivals and all the bytes announced have come; the next one begins
-/// by itself. Whoever waits says which parity the phase has: 0, 1, 0, 1 ...
+/// A phase completes after `count` arrivals and all expected bytes; then the next phase begins. A
+/// waiting thread names the phase by its parity: 0, 1, 0, 1 ...
 struct alignas(8) Barrier {
   uint64_t state;
 
-  /// By one thread; others see it after `fence_barrier_init` and a barrier of the block or cluster.
+  /// PTX mbarrier.init. One thread calls it; the others see the barrier after `fence_barrier_init`
+  /// and a barrier of the block or cluster.
   __device__ __forceinline__ void init(uint32_t count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(count));
   }
 
+  /// PTX mbarrier.arrive.
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
   }
 
-  /// Arrives, and makes the phase wait for so many bytes of copies.
+  /// PTX mbarrier.arrive.expect_tx: arrives, and makes the phase expect `bytes` of copies.
   __device__ __forceinline__ void arrive_and_expect_tx(uint32_t bytes) {
     asm volatile(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
@@ -36,9 +40,9 @@ struct alignas(8) Barrier {
         : "memory");
   }
 
-  /// Arrives on the barrier at the same place in another block of the cluster. Says nothing about
-  /// what this thread wrote: a release at the scope of a cluster costs a fence of the whole GPU,
-  /// seen to take 30% of a GEMM's speed.
+  /// PTX mapa and mbarrier.arrive.relaxed.cluster: arrives on the barrier at the same address in
+  /// block `block_rank` of the cluster. It does not publish this thread's writes: a release at
+  /// cluster scope costs a fence of the whole GPU, which took 30% of a GEMM's speed.
   __device__ __forceinline__ void arrive_in(uint32_t block_rank) {
     asm volatile(
         "{\n"
@@ -50,7 +54,7 @@ struct alignas(8) Barrier {
         : "memory");
   }
 
-  /// Returns once the phase of this parity has ended.
+  /// PTX mbarrier.try_wait.parity in a loop: returns once the phase of this parity has completed.
   __device__ __forceinline__ void wait(uint32_t parity) {
     asm volatile(
         "{\n"
@@ -66,7 +70,8 @@ struct alignas(8) Barrier {
   }
 };
 
-/// Lets other blocks of the cluster and TMA see what `init` wrote.
+/// PTX fence.mbarrier_init and fence.proxy.async; cutlass::arch::fence_barrier_init. Makes `init`
+/// visible to other blocks of the cluster and to TMA.
 __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

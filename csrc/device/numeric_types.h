@@ -1,4 +1,4 @@
-// The number types of the kernels, and the type in which each is summed.
+// The element types of the kernels, their accumulator types, and conversions between the two.
 #pragma once
 
 #include <cmath>
@@ -26,19 +26,19 @@ inline namespace SMEM_BUILD {
 using half = __half;
 using bfloat16 = __nv_bfloat16;
 #else
-// Number formats only: nothing below bindings/ sees a tensor.
+// These torch headers define number formats only; no file below bindings/ uses torch's tensors.
 using half = torch::headeronly::Half;
 using bfloat16 = torch::headeronly::BFloat16;
 #endif
 
-// So that a plain `fma(a, b, c)` takes the overload of its arguments' type.
+// So that an unqualified `fma(a, b, c)` selects the overload for its argument types.
 using std::erf;
 using std::exp;
 using std::fma;
 using std::tanh;
 
 #ifdef SMEM_TRACED
-/// float or double whose arithmetic is counted.
+/// float or double whose arithmetic the tracer counts.
 template <typename T>
 using Real = cpu_emulator::trace::Counted<T>;
 using cpu_emulator::trace::number_of;
@@ -52,7 +52,8 @@ __device__ __forceinline__ T number_of(T value) {
 }
 #endif
 
-/// float for float, half and bfloat16; double for double; int64_t for integers and bool.
+/// The accumulator type: float for float, half and bfloat16; double for double; int64_t for
+/// integers and bool.
 template <typename T>
 using Accumulator =
     std::conditional_t<std::is_integral_v<T>, int64_t,
@@ -75,7 +76,8 @@ __device__ __forceinline__ Accumulator<T> to_accumulator(T value) {
   }
 }
 
-/// a * b, rounded: no compiler makes one fma of it and an addition that follows.
+/// PTX mul.rn: a * b, rounded. The compiler must not contract it and a following addition to an
+/// fma.
 template <typename Acc>
 __device__ __forceinline__ Acc rounded_product(Acc a, Acc b) {
 #ifdef __CUDA_ARCH__
@@ -85,8 +87,9 @@ __device__ __forceinline__ Acc rounded_product(Acc a, Acc b) {
   return a * b;
 }
 
-/// exp(x) and 1 / x for results that are rounded to two bytes: on the GPU an instruction or two,
-/// with errors of a few 2^-23 (of exp: of |x| 2^-23), and what is subnormal becomes zero.
+/// PTX ex2.approx.ftz and rcp.approx.ftz: exp(x) and 1 / x for results that are then rounded to two
+/// bytes. They take one or two instructions; the relative error is a few 2^-23 (for exp, |x|
+/// 2^-23), and subnormal numbers become zero.
 template <typename Acc>
 __device__ __forceinline__ Acc approximate_exp(Acc x) {
 #ifdef __CUDA_ARCH__
@@ -109,7 +112,7 @@ __device__ __forceinline__ Acc approximate_reciprocal(Acc x) {
 #endif
 }
 
-/// Rounds to nearest, ties to even; integers wrap as torch's do.
+/// Rounds to nearest, ties to even. Integers wrap around, as torch's do.
 template <typename T>
 __device__ __forceinline__ T from_accumulator(Accumulator<T> value) {
 #ifdef __CUDACC__
@@ -124,7 +127,7 @@ __device__ __forceinline__ T from_accumulator(Accumulator<T> value) {
   }
 }
 
-/// The type of a dtype, as a value that a generic lambda can take: `decltype(t)::type`.
+/// A type as a value that a generic lambda can receive: `decltype(tag)::type`.
 template <typename T>
 struct TypeTag {
   using type = T;

@@ -1,4 +1,5 @@
-// A nest of loops over the leading dimensions that several tensors share, flattened to one index.
+// Offsets of several tensors from one linear index over the dimensions that they share, such as the
+// dimensions of a batch. As ATen's OffsetCalculator.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@ namespace smem {
 
 constexpr int MAX_RANK = 8;
 
-/// `rank` loops, the last one fastest; stride[t][d] is tensor t's step in elements along loop d.
+/// `rank` dimensions, the last one varies fastest; stride[t][d] is the stride of tensor t along
+/// dimension d, in elements.
 template <int TENSORS>
 struct OffsetCalculator {
   int rank = 0;
@@ -30,10 +32,11 @@ struct Offsets {
   int64_t of[TENSORS];
 };
 
-/// Each tensor's offset in elements at iteration `index` of the nest. A single loop, by far the
-/// most frequent nest, costs no division.
+/// Each tensor's offset in elements at linear index `index`. One dimension, by far the most
+/// frequent case, costs no division.
 template <int TENSORS>
-__device__ __forceinline__ Offsets<TENSORS> offsets_at(const OffsetCalculator<TENSORS>& loop, int64_t index) {
+__device__ __forceinline__ Offsets<TENSORS> offsets_at(const OffsetCalculator<TENSORS>& loop,
+                                                       int64_t index) {
   Offsets<TENSORS> offsets{};
   const auto step = [&](int d, int64_t i) {
 #pragma unroll
@@ -41,7 +44,7 @@ __device__ __forceinline__ Offsets<TENSORS> offsets_at(const OffsetCalculator<TE
   };
   for (int d = loop.rank - 1; d > 0; --d) {
     int64_t quotient = 0;
-    if ((index | loop.size[d]) >> 32 == 0) {  // a third of the instructions
+    if ((index | loop.size[d]) >> 32 == 0) {  // 32-bit division: a third of the instructions
       quotient = static_cast<uint32_t>(index) / static_cast<uint32_t>(loop.size[d]);
     } else {
       quotient = index / loop.size[d];
@@ -53,19 +56,20 @@ __device__ __forceinline__ Offsets<TENSORS> offsets_at(const OffsetCalculator<TE
   return offsets;
 }
 
-/// The same as a call. For kernels that unroll their loads: a division takes some hundred
-/// instructions, and each load would have its own.
+/// The same, not inlined. For kernels that unroll their loads: a division takes about a hundred
+/// instructions, and each unrolled load would get a copy of them.
 template <int TENSORS>
-__device__ __noinline__ Offsets<TENSORS> call_offsets_at(const OffsetCalculator<TENSORS>& loop, int64_t index) {
+__device__ __noinline__ Offsets<TENSORS> call_offsets_at(const OffsetCalculator<TENSORS>& loop,
+                                                         int64_t index) {
   return offsets_at(loop, index);
 }
 
-/// Where iteration `index` of a nest is, and how many iterations of the innermost loop are left.
+/// The offset at a linear index, and how many indices are left in the innermost dimension.
 struct Run {
   int64_t offset, left;
 };
 
-/// As a call, too: for kernels that ask once a run.
+/// Not inlined either: for kernels that need it once per innermost dimension.
 __device__ __noinline__ inline Run call_run_at(const OffsetCalculator<1>& loop, int64_t index) {
   const int64_t size = loop.rank > 0 ? loop.size[loop.rank - 1] : 1;
   return {offsets_at(loop, index).of[0], size - index % size};

@@ -1,5 +1,6 @@
-// Holds a value in its register. Left to itself, nvcc computes addresses anew in every step, or
-// walks along with several pointers where one is enough.
+// Hides a value's origin from the compiler, by an empty asm statement that could change it. The
+// value then stays in its register: nvcc would otherwise recompute addresses in every step of a
+// loop, or keep several pointers where one is enough.
 #pragma once
 
 #include <type_traits>

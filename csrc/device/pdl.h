@@ -1,11 +1,11 @@
-// Programmatic dependent launch: a kernel launched with `launch_with_pdl` may begin when all blocks of the
-// one before it in the stream have said that it may, or have ended, instead of when their results
-// have reached memory. PTX ISA, "griddepcontrol". sm_90; elsewhere kernels begin one after the
-// other.
+// Programmatic dependent launch (PDL): a kernel that is launched with `launch_with_pdl` may begin
+// once every block of the kernel before it in the stream has called launch_dependent_grids or
+// ended. It need not wait until that kernel's results are in memory. PTX ISA, "griddepcontrol".
+// sm_90; on other GPUs kernels run one after the other.
 //
-// Every kernel of a chain waits, be it at its end: so when the wait of one returns, all before it
-// have ended. Kernels must not read what others of the chain have written before they have waited;
-// what was in memory before the chain they may.
+// Every kernel in the chain must call wait_on_dependent_grids, even if it does so last: when the
+// call of one kernel returns, all kernels before it have ended. Before the call a kernel may read
+// only what was in memory before the chain began.
 #pragma once
 
 #include "device/platform.h"
@@ -13,14 +13,16 @@
 namespace smem {
 inline namespace SMEM_BUILD {
 
-/// Lets the next kernel begin, if all blocks of this one have come as far.
+/// PTX griddepcontrol.launch_dependents; cutlass::arch::launch_dependent_grids. The next kernel may
+/// begin once all blocks of this one have called it.
 __device__ __forceinline__ void launch_dependent_grids() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/// Until the kernels before have ended and what they wrote can be read.
+/// PTX griddepcontrol.wait; cutlass::arch::wait_on_dependent_grids. Waits until the kernels before
+/// have ended and their writes are visible.
 __device__ __forceinline__ void wait_on_dependent_grids() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

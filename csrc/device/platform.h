@@ -1,8 +1,8 @@
-// One kernel source, three builds: nvcc compiles it for the GPU; a plain C++ compiler for cpu_emulator,
-// once to be fast and once to be traced.
+// One kernel source, three builds: nvcc compiles it for the GPU, and a C++ compiler compiles it
+// twice for cpu_emulator, for speed and with tracing.
 //
-// The builds instantiate the same templates, so each lives in an inline namespace of its own:
-// without it the linker would merge a kernel's host stub with its cpu_emulator functions.
+// The builds instantiate the same templates, so each has its own inline namespace, SMEM_BUILD.
+// Otherwise the linker would merge a kernel's host stub with its cpu_emulator functions.
 #pragma once
 
 #ifdef __CUDACC__
@@ -22,7 +22,7 @@
 
 namespace smem {
 
-/// Which of the three a kernel table belongs to.
+/// The three builds; each has its own kernel tables.
 enum class Build { device, host, traced };
 
 }  // namespace smem

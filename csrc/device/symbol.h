@@ -1,4 +1,4 @@
-// The name of a kernel's function, as a debugger or the compiler's reports have it.
+// The name of a kernel's function, as debuggers and compiler reports show it.
 #pragma once
 
 #include "device/platform.h"
@@ -6,9 +6,10 @@
 namespace smem {
 inline namespace SMEM_BUILD {
 
-/// A text in which the name follows "KERNEL = ": "smem::gemm::device_build::tiled_kernel<float, 32,
-/// 0>", say. Who reads it cuts it out (bindings/module.cpp): <string_view> would be a quarter of a
-/// kernel's front end.
+/// A text in which the name follows "KERNEL = ", such as
+/// "smem::gemm::device_build::tiled_kernel<float, 32, 0>". The reader extracts the name
+/// (bindings/kernel_info.cpp): including <string_view> here would take a quarter of the compiler's
+/// front-end time for a kernel.
 template <auto KERNEL>
 constexpr const char* symbol_of() {
   return __PRETTY_FUNCTION__;

@@ -1,7 +1,7 @@
-// Which instructions the code being compiled may use. One build compiles a kernel for several GPUs;
-// where the target lacks its instructions, the kernel's body is empty, and dispatch does not choose
-// it (Device::code_capability). Its launch bound is one thread there, so that a launch by mistake
-// fails with an error instead of doing nothing.
+// Which instructions the target of the current compilation has. One build compiles a kernel for
+// several GPUs; for a target without the kernel's instructions its body is empty, and dispatch does
+// not choose it (Device::code_capability). Its launch bound is one thread there, so a launch by
+// mistake fails with an error instead of doing nothing.
 #pragma once
 
 #include "device/platform.h"
@@ -20,7 +20,7 @@ constexpr bool TARGET_HAS_SM90A = false;
 constexpr bool TARGET_HAS_SM90A = true;
 #endif
 
-/// A kernel's launch bound.
+/// A kernel's __launch_bounds__.
 constexpr int launch_bound(bool target_has_code, int threads) {
   return target_has_code ? threads : 1;
 }

@@ -1,4 +1,4 @@
-// Thin views: a tile in shared memory and a matrix in global memory. On the GPU `operator()` is a
+// Views of a tile in shared memory and of a matrix in global memory. On the GPU `operator()` is a
 // plain load or store; the traced build checks and counts it (device/access.h).
 #pragma once
 
@@ -9,8 +9,9 @@
 namespace smem {
 inline namespace SMEM_BUILD {
 
-/// ROWS x PITCH elements in shared memory. A PITCH above the used columns is padding: it moves
-/// each row by (PITCH * sizeof(T) / 4) mod 32 banks. Trivial, so that `__shared__` may hold it.
+/// ROWS x PITCH elements in shared memory. Each row begins (PITCH * sizeof(T) / 4) mod 32 banks
+/// after the row before; columns above those in use are padding. A trivial type, as `__shared__`
+/// requires.
 template <typename T, int ROWS, int PITCH>
 struct alignas(16) Tile {
   T data[ROWS * PITCH];
@@ -23,7 +24,7 @@ struct alignas(16) Tile {
     return element(at(row, col, site), site);
   }
 
-  /// The address of an element, for accesses that move several at once.
+  /// The address of an element, for accesses to several elements at once.
   __device__ __forceinline__ T* at(int row, int col, Site site = Site::here()) {
     return data + index(row, col, site);
   }
@@ -39,7 +40,7 @@ struct alignas(16) Tile {
   }
 };
 
-/// A matrix in dynamic shared memory, whose size is known at launch only.
+/// A matrix in dynamic shared memory, whose size is known only at launch.
 template <typename T>
 struct Panel {
   T* data;
@@ -51,7 +52,7 @@ struct Panel {
   }
 };
 
-/// A line of a matrix in global memory, read element after element.
+/// An iterator over a row or a column of a matrix in global memory.
 template <typename T>
 struct Walk {
   T* at;
@@ -74,7 +75,7 @@ struct Matrix {
                                                Site site = Site::here()) const {
     return element(at(row, col, site), site);
   }
-  /// The address of an element, for accesses that move several at once.
+  /// The address of an element, for accesses to several elements at once.
   __device__ __forceinline__ T* at(int64_t row, int64_t col, Site site = Site::here()) const {
     expect_inside(row, rows, col, cols, site);
     return data + row * row_stride + col * col_stride;
@@ -97,7 +98,7 @@ struct Matrix {
   }
 };
 
-/// The block's dynamic shared memory, whose size the launch gave.
+/// The block's dynamic shared memory; its size is a launch parameter.
 template <typename T>
 __device__ __forceinline__ T* dynamic_shared() {
 #ifdef __CUDACC__

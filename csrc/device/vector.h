@@ -1,4 +1,4 @@
-// Accesses of several elements at once: one 16-byte instruction instead of four of 4 bytes.
+// Vectorized accesses: one instruction of up to 16 bytes for several elements.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@ struct alignas(N * sizeof(T)) SMEM_MAY_ALIAS Vector {
   T lane[N];
 };
 
-/// Elements in 16 bytes, the widest access a thread can make.
+/// The number of elements in 16 bytes, the widest access of a thread.
 template <typename T>
 constexpr int VECTOR_WIDTH = 16 / sizeof(T);
 
@@ -23,8 +23,9 @@ __device__ __forceinline__ Vector<T, N> load_vector(const T* from, Site site = S
   return load(reinterpret_cast<const Vector<T, N>*>(from), site);
 }
 
-/// N elements as the registers that a load fills: nvcc takes a vector of small elements apart where
-/// it is loaded on a condition, and a kernel of 16 bytes a load then moves bytes about.
+/// N elements as the 32-bit registers that a load fills. If a vector of small elements is loaded on
+/// a condition, nvcc splits it into its elements and adds instructions that move bytes; it does not
+/// split registers.
 template <typename T, int N>
 struct Loaded {
   using Word = std::conditional_t<N * sizeof(T) % 4 == 0, uint32_t, T>;
@@ -42,14 +43,14 @@ __device__ __forceinline__ Loaded<T, N> load_words(const T* from, Site site = Si
   return {load(reinterpret_cast<const Words*>(from), site)};
 }
 
-/// The first `inside` of N elements; zeros for the others, which are not read.
+/// Loads the first `num_valid` of N elements. The others are zeros and are not read.
 template <int N, typename T>
-__device__ __forceinline__ Vector<T, N> load_vector(const T* from, int inside,
+__device__ __forceinline__ Vector<T, N> load_vector(const T* from, int num_valid,
                                                     Site site = Site::here()) {
-  if (inside >= N) return load_vector<N>(from, site);
+  if (num_valid >= N) return load_vector<N>(from, site);
   Vector<T, N> values;
 #pragma unroll
-  for (int i = 0; i < N; ++i) values.lane[i] = i < inside ? load(from + i, site) : T(0.0f);
+  for (int i = 0; i < N; ++i) values.lane[i] = i < num_valid ? load(from + i, site) : T(0.0f);
   return values;
 }
 
@@ -59,8 +60,8 @@ __device__ __forceinline__ void store_vector(T* to, const Vector<T, N>& value,
   store(reinterpret_cast<Vector<T, N>*>(to), value, site);
 }
 
-/// To global memory. Left to itself, nvcc takes a wide store apart where the elements are also
-/// stored one by one on another path.
+/// Stores to global memory by one instruction (PTX st.global.wb). nvcc would otherwise split a wide
+/// store if another path of the kernel stores the elements one by one.
 template <int N, typename T>
 __device__ __forceinline__ void store_global_vector(T* to, const Vector<T, N>& value,
                                                     Site site = Site::here()) {
@@ -81,14 +82,14 @@ __device__ __forceinline__ bool is_aligned(const T* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % (N * sizeof(T)) == 0;
 }
 
-/// Whether every run of N elements along a row, starting at a column that N divides, can be read
-/// by one N-element access.
+/// Whether N contiguous elements of any row, from a column that is a multiple of N, can be accessed
+/// as one aligned vector.
 template <int N, typename T>
 __device__ __forceinline__ bool rows_are_vectors(const Matrix<T>& matrix) {
   return matrix.col_stride == 1 && matrix.row_stride % N == 0 && is_aligned<N>(matrix.data);
 }
 
-/// W neighbours in a row of `matrix`; zeros outside.
+/// Loads W contiguous elements of a row; zeros outside the matrix. `wide`: rows_are_vectors<W>.
 template <int W, typename T>
 __device__ __forceinline__ Vector<T, W> row_run(const Matrix<const T>& matrix, int64_t row,
                                                 int64_t col, bool wide, Site site = Site::here()) {
@@ -101,7 +102,7 @@ __device__ __forceinline__ Vector<T, W> row_run(const Matrix<const T>& matrix, i
   return run;
 }
 
-/// Writes W neighbours in a row of `matrix`; nothing outside.
+/// Stores W contiguous elements of a row, except those outside the matrix.
 template <int W, typename T>
 __device__ __forceinline__ void store_row_run(const Matrix<T>& matrix, int64_t row, int64_t col,
                                               const Vector<T, W>& run, bool wide,

@@ -1,4 +1,4 @@
-// A warpgroup: four consecutive warps, the unit that wgmma and setmaxnreg speak of. sm_90a.
+// Warpgroups: four consecutive warps, the unit of wgmma and setmaxnreg. sm_90a.
 #pragma once
 
 #include "device/platform.h"
@@ -8,9 +8,9 @@ inline namespace SMEM_BUILD {
 
 constexpr int WARP = 32, WARPGROUP = 128;
 
-/// Give registers back to the SM, or take more. All warps of the warpgroup; the counts
-/// are multiples of 8 and the sum over the block's threads must stay within what it started with.
-/// PTX ISA, "setmaxnreg".
+/// PTX setmaxnreg.dec and .inc; cutlass::arch::warpgroup_reg_dealloc and warpgroup_reg_alloc. Set
+/// the registers per thread; all warps of the warpgroup must call them. The counts are multiples of
+/// 8, and the sum over the block's threads must not exceed the registers that it was launched with.
 template <int REGISTERS>
 __device__ __forceinline__ void warpgroup_reg_dealloc() {
   static_assert(REGISTERS % 8 == 0 && REGISTERS >= 24 && REGISTERS <= 256, "a limit of setmaxnreg");
@@ -22,8 +22,9 @@ __device__ __forceinline__ void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-/// A barrier of the block that THREADS take part in: whole warps that wait for all of them, or are
-/// counted and go on. PTX ISA, "barrier".
+/// PTX barrier.cta.sync and .arrive on barrier 1; cutlass::arch::NamedBarrier. THREADS threads of
+/// the block, in whole warps, take part: a warp that calls sync waits for all of them, a warp that
+/// calls arrive does not wait.
 template <int THREADS>
 __device__ __forceinline__ void named_barrier_sync() {
   asm volatile("barrier.cta.sync.aligned 1, %0;" ::"n"(THREADS) : "memory");
@@ -33,7 +34,7 @@ __device__ __forceinline__ void named_barrier_arrive() {
   asm volatile("barrier.cta.arrive.aligned 1, %0;" ::"n"(THREADS) : "memory");
 }
 
-/// One thread of a converged warp, always the same.
+/// PTX elect.sync; cute::elect_one_sync. True for one thread of a converged warp, always the same.
 __device__ __forceinline__ bool elect_one() {
   uint32_t elected;
   asm volatile(

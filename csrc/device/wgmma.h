@@ -1,8 +1,15 @@
-// wgmma: a warpgroup multiplies two tiles in shared memory and adds the product to registers.
-// PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions". sm_90a.
+// wgmma: a warpgroup multiplies two tiles in shared memory and adds the product to accumulators in
+// registers. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions". sm_90a.
 //
-// Tiles lie in shared memory as TMA writes them with 128-byte swizzle: rows of 128 bytes, whose
-// 16-byte pieces change places by (piece ^ row % 8), and eight rows make an atom of 1 KiB.
+// The tiles have the layout that TMA writes with 128-byte swizzle: rows of 128 bytes, whose
+// vector v (16 bytes) is stored at position v ^ (row % 8). Eight rows are a swizzle atom of 1 KiB:
+//
+//   position     0    1    2    3    4    5    6    7     (16 bytes each)
+//   row 0        0    1    2    3    4    5    6    7
+//   row 1        1    0    3    2    5    4    7    6
+//   row 2        2    3    0    1    6    7    4    5
+//    ...
+//   row 7        7    6    5    4    3    2    1    0
 #pragma once
 
 #include "device/major.h"
@@ -12,49 +19,56 @@
 namespace smem {
 inline namespace SMEM_BUILD {
 
-/// The two words that describe a tile to wgmma: the low one holds its address, in units of 16
-/// bytes, and may be moved by adding. K-major: a row of 128 bytes is 64 k of one m or n. MN-major:
-/// it is 64 neighbours m or n of one k, and a panel of 64 lies right after the one before.
+/// The shared memory matrix descriptor of wgmma has two 32-bit words. The low word holds the tile's
+/// address in units of 16 bytes; adding to it moves the tile. K-major (2-byte elements): a row of
+/// 128 bytes is 64 consecutive k of one m or n. MN-major: it is 64 consecutive m or n of one k, and
+/// the panels of 64 follow each other without gaps.
 constexpr uint32_t ATOM_BYTES = 1024, PANEL_BYTES = 64 * 128;
 
 constexpr uint32_t descriptor_units(uint32_t bytes) { return bytes >> 4; }
 
 __device__ __forceinline__ uint32_t descriptor_at(uint32_t shared_address) {
-  constexpr uint32_t WITHIN_BLOCK = (1 << 18) - 1;  // above it, the block's rank in its cluster
-  return descriptor_units(PANEL_BYTES) << 16 | descriptor_units(shared_address & WITHIN_BLOCK);
+  constexpr uint32_t BLOCK_MASK = (1 << 18) - 1;  // the bits above: the block's rank in its cluster
+  return descriptor_units(PANEL_BYTES) << 16 | descriptor_units(shared_address & BLOCK_MASK);
 }
+/// Both words; `low` is that of descriptor_at, possibly advanced.
 __device__ __forceinline__ uint64_t tile_descriptor(uint32_t low) {
   constexpr uint32_t SWIZZLE_128 = 1u << 30, HIGH = SWIZZLE_128 | descriptor_units(ATOM_BYTES);
   return uint64_t{HIGH} << 32 | low;
 }
 
-/// What moves a tile on by 16 along K (of floats by 8), in the same unit.
+/// Added to the low word, it advances the tile by 16 along K (by 8 for floats).
 template <Major MAJOR>
 constexpr uint32_t K16_STEP = descriptor_units(MAJOR == Major::K ? 32 : 2048);
 
-/// A value that all lanes have, in a uniform register, from which wgmma takes descriptors: left to
-/// itself the compiler moves four words for every wgmma, which held narrow tiles back to a third.
+/// PTX redux.sync.or, for a value that all lanes have: the result is in a uniform register, from
+/// which wgmma takes descriptors. Otherwise the compiler moves four words to uniform registers for
+/// every wgmma, and narrow tiles ran at a third of their speed.
 __device__ __forceinline__ uint32_t warp_uniform(uint32_t value) {
   uint32_t result;
   asm("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(result) : "r"(value));
   return result;
 }
 
-/// Orders the warpgroup's earlier accesses to the accumulators before the products that follow.
+/// PTX wgmma.fence; cute::warpgroup_arrive. Orders the warpgroup's earlier accesses to the
+/// accumulators before the wgmmas that follow.
 __device__ __forceinline__ void warpgroup_arrive() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
+/// PTX wgmma.commit_group; cute::warpgroup_commit_batch.
 __device__ __forceinline__ void warpgroup_commit_batch() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Until at most GROUPS of the latest groups of products still run.
-template <int GROUPS>
+/// PTX wgmma.wait_group; cute::warpgroup_wait. Waits until at most the MAX_PENDING newest groups of
+/// wgmmas are pending.
+template <int MAX_PENDING>
 __device__ __forceinline__ void warpgroup_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(MAX_PENDING) : "memory");
 }
 
-/// Reads of `registers` after this see what was last written to them, also by the tensor cores, of
-/// which the compiler does not know; and writes before it are not moved behind it.
+/// cute::warpgroup_fence_operand; no instruction. The compiler does not know that wgmma writes
+/// registers asynchronously: it must not move reads of `registers` before this call, nor writes
+/// behind it.
 template <typename Register, int COUNT>
 __device__ __forceinline__ void warpgroup_fence_operand(Register (&registers)[COUNT]) {
 #pragma unroll
@@ -67,7 +81,7 @@ __device__ __forceinline__ void warpgroup_fence_operand(Register (&registers)[CO
   }
 }
 
-// Register lists of the instruction, which takes each accumulator as an operand of its own.
+// The instruction's register lists: each accumulator is an operand of its own.
 // clang-format off
 #define SMEM_REGISTERS_0 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define SMEM_REGISTERS_1 "%8,%9,%10,%11,%12,%13,%14,%15"
@@ -121,35 +135,36 @@ __device__ __forceinline__ void warpgroup_fence_operand(Register (&registers)[CO
 #define SMEM_OPERANDS_N256(d) SMEM_OPERANDS_N240(d), SMEM_OPERANDS(d, 120)
 // clang-format on
 
-#define SMEM_WGMMA(N, KIND, A, B, ACCUMULATE, TURNS, ...)                  \
+#define SMEM_WGMMA(N, KIND, A, B, ACCUMULATE, TRANSPOSES, ...)             \
   asm volatile(                                                            \
       "{\n"                                                                \
       ".reg .pred accumulate;\n"                                           \
       "setp.ne.b32 accumulate, " ACCUMULATE                                \
       ", 0;\n"                                                             \
       "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" SMEM_REGISTERS_N##N \
-      "}, " A ", " B ", accumulate, 1, 1" TURNS                            \
+      "}, " A ", " B ", accumulate, 1, 1" TRANSPOSES                       \
       ";\n"                                                                \
       "}"                                                                  \
       : SMEM_OPERANDS_N##N(d)                                              \
       : __VA_ARGS__)
 
-/// d += A (64 x 16) @ B (16 x N), of floats (as tf32) 8 along K, or d = A @ B where `accumulate` is
-/// 0. Lane l of warp w holds, in d[4j] and d[4j + 1], row 16w + l / 4 and columns 8j + 2 (l % 4)
-/// and the next; in d[4j + 2] and d[4j + 3] the row eight below. Only the first N / 2 of d.
+/// PTX wgmma.mma_async, both operands in shared memory: d += A (64 x 16) @ B (16 x N), or d = A @ B
+/// if `accumulate` is 0. K is 8 for floats, which are multiplied as tf32. Lane l of warp w has, in
+/// d[4j] and d[4j + 1], row 16w + l / 4 and columns 8j + 2 (l % 4) and the next; in d[4j + 2] and
+/// d[4j + 3], the same columns of the row eight below. The first N / 2 elements of d are used.
 template <typename T, Major A_MAJOR_, Major B_MAJOR_, int N, int COUNT>
-__device__ __forceinline__ void wgmma(float (&d)[COUNT], uint64_t a, uint64_t b,
-                                               int accumulate) {
-  static_assert(N % 16 == 0 && N <= 256 && N / 2 <= COUNT, "a width listed here");
+__device__ __forceinline__ void wgmma(float (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {
+  static_assert(N % 16 == 0 && N <= 256 && N / 2 <= COUNT, "a value of N listed here");
   constexpr int A_MAJOR = A_MAJOR_ == Major::MN, B_MAJOR = B_MAJOR_ == Major::MN;
-  static_assert(!std::is_same_v<T, float> || (!A_MAJOR && !B_MAJOR), "floats lie along K");
-#define SMEM_WGMMA_OF_WIDTH(WIDTH, A, B, ACCUMULATE, TURN_A, TURN_B)                              \
+  static_assert(!std::is_same_v<T, float> || (!A_MAJOR && !B_MAJOR),
+                "tf32 operands must be K-major");
+#define SMEM_WGMMA_OF_WIDTH(WIDTH, A, B, ACCUMULATE, TRANSPOSE_A, TRANSPOSE_B)                    \
   if constexpr (N == WIDTH && std::is_same_v<T, half>) {                                          \
-    SMEM_WGMMA(WIDTH, "k16.f32.f16.f16", A, B, ACCUMULATE, ", " TURN_A ", " TURN_B, "l"(a),       \
-               "l"(b), "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR));                              \
+    SMEM_WGMMA(WIDTH, "k16.f32.f16.f16", A, B, ACCUMULATE, ", " TRANSPOSE_A ", " TRANSPOSE_B,     \
+               "l"(a), "l"(b), "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR));                      \
   } else if constexpr (N == WIDTH && std::is_same_v<T, bfloat16>) {                               \
-    SMEM_WGMMA(WIDTH, "k16.f32.bf16.bf16", A, B, ACCUMULATE, ", " TURN_A ", " TURN_B, "l"(a),     \
-               "l"(b), "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR));                              \
+    SMEM_WGMMA(WIDTH, "k16.f32.bf16.bf16", A, B, ACCUMULATE, ", " TRANSPOSE_A ", " TRANSPOSE_B,   \
+               "l"(a), "l"(b), "r"(accumulate), "n"(A_MAJOR), "n"(B_MAJOR));                      \
   } else if constexpr (N == WIDTH && std::is_same_v<T, float>) {                                  \
     SMEM_WGMMA(WIDTH, "k8.f32.tf32.tf32", A, B, ACCUMULATE, "", "l"(a), "l"(b), "r"(accumulate)); \
   }
@@ -172,13 +187,13 @@ __device__ __forceinline__ void wgmma(float (&d)[COUNT], uint64_t a, uint64_t b,
 #undef SMEM_WGMMA_OF_WIDTH
 }
 
-/// The same of floats (as tf32), A in registers: lane l of warp w holds k = l % 4 of rows 16w + l /
-/// 4 and eight below in a[0] and a[1], and k + 4 of them in a[2] and a[3]. They must stay as they
-/// are until the products have been waited for.
+/// PTX wgmma.mma_async with A in registers, for floats (as tf32). Lane l of warp w has k = l % 4 of
+/// row 16w + l / 4 and of the row eight below in a[0] and a[1], and k + 4 of the two rows in a[2]
+/// and a[3]. The registers of `a` must not change until warpgroup_wait has returned.
 template <int N>
-__device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const uint32_t (&a)[4],
-                                                   uint64_t b, int accumulate) {
-  static_assert(N == 64 || N == 128 || N == 192 || N == 256, "a width listed here");
+__device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b,
+                                         int accumulate) {
+  static_assert(N == 64 || N == 128 || N == 192 || N == 256, "a value of N listed here");
 #define SMEM_WGMMA_OF_REGISTERS(N, A, B, ACCUMULATE)                                       \
   SMEM_WGMMA(N, "k8.f32.tf32.tf32", A, B, ACCUMULATE, "", "r"(a[0]), "r"(a[1]), "r"(a[2]), \
              "r"(a[3]), "l"(b), "r"(accumulate))

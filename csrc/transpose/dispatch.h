@@ -6,7 +6,7 @@
 
 namespace smem::transpose {
 
-/// What `auto` runs, and why. A pure function; all kernels write the same bits.
+/// The kernel that `auto` runs, and why. A pure function; all kernels write the same bits.
 Choice choose(const Problem& problem, const Device& device);
 
 }  // namespace smem::transpose

@@ -1,5 +1,6 @@
-// The rows of the kernel table, in the order of the ladder; after them what `auto` chooses from. A
-// new kernel is a file, in ladder/ or beside it, and its name here, twice.
+// The rows of the kernel table: first the ladder, from the simplest kernel up, then the kernels
+// that `auto` chooses from. To add a kernel, write its file, in ladder/ or beside it, and add its
+// name to both lists below.
 #pragma once
 
 #include "transpose/transpose.h"
@@ -9,8 +10,8 @@ inline namespace SMEM_BUILD {
 
 extern const Kernel naive, tiled, padded, swizzled, strided_copy, unaligned, vectorized;
 
-inline constexpr const Kernel* KERNELS[] = {&naive, &tiled,    &padded,    &swizzled,
-                                            &strided_copy,  &unaligned, &vectorized};
+inline constexpr const Kernel* KERNELS[] = {&naive,        &tiled,     &padded,    &swizzled,
+                                            &strided_copy, &unaligned, &vectorized};
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::transpose

@@ -1,63 +1,75 @@
-// strided_copy: copies runs of elements that stay side by side, from where they are to where they belong.
+// strided_copy: copies contiguous segments from their place in `in` to their place in `out`.
 //
-// That is what a transpose is which leaves the last dimension in place: (B, S, H, D) to (B, H, S,
-// D) moves whole rows of D. Nothing must be turned, so there is no shared memory and no barrier: a
-// thread has a few elements under way, neighbours have neighbours of a run. Runs that consist of
-// 16-byte pieces arrive here as elements of 16 bytes.
+// The problem: a transpose that leaves the last dimension in place, such as (B, S, H, D) to
+// (B, H, S, D), moves whole rows of D elements. The rows of the problem are the elements of a
+// segment, its columns are the segments. No data is transposed, so the path is
+//
+//   global --> registers --> global
+//
+// without shared memory and without a barrier. Each thread loads a few elements before it stores
+// them, and neighbouring threads have neighbouring elements of a segment. The bindings pass
+// segments that are a multiple of 16 bytes as 16-byte elements (bindings/transpose_layout.h).
+//
+// What may be changed safely: STRIDED_COPY_THREADS and STRIDED_COPY_ELEMENTS_PER_THREAD
+// (transpose/tiling.h), both powers of two.
 #include "transpose/block.h"
 #include "transpose/tiling.h"
 
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
-/// The rows of the problem are the run, its columns are the runs.
-struct RunsProblem {
+struct StridedCopyParams {
   Problem problem;
-  int log2_run;  ///< elements of a run that a block copies
+  int log2_segment;  ///< elements of one segment that a block copies
 };
 
-constexpr int LOG2_RUNS_ELEMENTS = log2_of(RUNS_THREADS * RUNS_A_THREAD);
+constexpr int LOG2_STRIDED_COPY_ELEMENTS =
+    log2_of(STRIDED_COPY_THREADS * STRIDED_COPY_ELEMENTS_PER_THREAD);
 
 template <typename T>
-__global__ void __launch_bounds__(RUNS_THREADS)
-    runs_kernel(const __grid_constant__ RunsProblem arguments) {
-  const int length = 1 << arguments.log2_run;
-  // Blocks that follow each other go on along the run.
-  const Block<T> block(arguments.problem, tiles_of(arguments.problem, arguments.log2_run,
-                                                   LOG2_RUNS_ELEMENTS - arguments.log2_run));
+__global__ void __launch_bounds__(STRIDED_COPY_THREADS)
+    strided_copy_kernel(const __grid_constant__ StridedCopyParams params) {
+  const int segment = 1 << params.log2_segment;
+  // Consecutive blocks continue along the segment.
+  const BlockTile<T> block(params.problem,
+                           make_tile_grid(params.problem, params.log2_segment,
+                                          LOG2_STRIDED_COPY_ELEMENTS - params.log2_segment));
   const auto row_of = [&](int i) {
-    return block.row0 + ((threadIdx.x + i * RUNS_THREADS) & (length - 1));
+    return block.row0 + ((threadIdx.x + i * STRIDED_COPY_THREADS) & (segment - 1));
   };
   const auto col_of = [&](int i) {
-    return block.col0 + ((threadIdx.x + i * RUNS_THREADS) >> arguments.log2_run);
+    return block.col0 + ((threadIdx.x + i * STRIDED_COPY_THREADS) >> params.log2_segment);
   };
-  T values[RUNS_A_THREAD];
+  T values[STRIDED_COPY_ELEMENTS_PER_THREAD];
 #pragma unroll
-  for (int i = 0; i < RUNS_A_THREAD; ++i) {
+  for (int i = 0; i < STRIDED_COPY_ELEMENTS_PER_THREAD; ++i) {
     if (block.in.contains(row_of(i), col_of(i))) values[i] = block.in(row_of(i), col_of(i));
   }
 #pragma unroll
-  for (int i = 0; i < RUNS_A_THREAD; ++i) {
+  for (int i = 0; i < STRIDED_COPY_ELEMENTS_PER_THREAD; ++i) {
     if (block.in.contains(row_of(i), col_of(i))) block.out(col_of(i), row_of(i)) = values[i];
   }
 }
 
-struct Runs {
+struct StridedCopy {
   static constexpr const char* NAME = "strided_copy";
   template <typename T>
   static constexpr auto kernel() {
-    return runs_kernel<T>;
+    return strided_copy_kernel<T>;
   }
   template <typename T>
   static void run(const Problem& problem, const Device& device) {
-    const int log2 = log2_run(problem);
+    const int log2_segment = log2_segment_elements(problem);
     launch(NAME, kernel<T>(),
-           cover(problem, 1 << log2, 1 << (LOG2_RUNS_ELEMENTS - log2), {RUNS_THREADS}), device,
-           RunsProblem{problem, log2});
+           one_block_per_tile(problem, 1 << log2_segment,
+                              1 << (LOG2_STRIDED_COPY_ELEMENTS - log2_segment),
+                              {STRIDED_COPY_THREADS}),
+           device, StridedCopyParams{.problem = problem, .log2_segment = log2_segment});
   }
 };
 
-const Kernel strided_copy = make_kernel<Runs>("copies runs, for a transpose that leaves them whole");
+const Kernel strided_copy =
+    make_kernel<StridedCopy>("copies contiguous segments that the transpose leaves whole");
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::transpose

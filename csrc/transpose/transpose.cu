@@ -1,4 +1,5 @@
-// The kernel table of the CUDA build.
+// The kernel table of the CUDA build. Each kernel is in a file of its own: start with
+// ladder/naive.cu and follow the order of ladder.h.
 #include <iterator>
 
 #include "transpose/ladder.h"

@@ -1,6 +1,6 @@
 // The transpose problem, and the table of kernels that solve it.
 //
-//   out(col, row) = in(row, col)     for every member of a batch
+//   out(col, row) = in(row, col)     for every matrix of a batch
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,9 @@ namespace smem::transpose {
 
 enum Tensor : int { IN, OUT, TENSORS };
 
-/// A rows x cols matrix to turn; strides in elements. `in_row_stride` is the step in `in` from one
-/// row to the next, `out_row_stride` the step in `out` that belongs to it (1 where out is dense).
+/// A batch of rows x cols matrices. Strides are in elements and belong to the indices of `in`:
+/// `in_row_stride` is the step in `in` from one row to the next, `out_row_stride` the step in `out`
+/// for the same pair of elements (1 where out is dense).
 struct Problem {
   size_t element_bytes;  ///< 1, 2, 4, 8 or 16
   int64_t rows, cols;
@@ -24,9 +25,9 @@ struct Problem {
   int64_t out_row_stride, out_col_stride;
   OffsetCalculator<TENSORS> batch;
 
-  /// Whether what lies closest together in a column of `in` does so in a row of `out` as well: then
-  /// nothing must be turned, and each column is copied as a run.
-  bool keeps_runs() const {
+  /// Whether the rows index has the smallest stride in both tensors. Then no data is transposed:
+  /// each column of `in` is one contiguous (or densest) segment in both, and is copied as such.
+  bool is_strided_copy() const {
     return cols == 1 || in_col_stride == 0 || (in_row_stride != 0 && in_row_stride < in_col_stride);
   }
 };
@@ -47,8 +48,8 @@ struct KernelTable {
   int count;
 };
 
-/// The tables of the three builds hold the same rows, in the order of the ladder. Without CUDA
-/// there is none for the device.
+/// The tables of the three builds hold the same rows, in the order of the ladder. A build without
+/// CUDA has no device table.
 KernelTable device_kernels();
 KernelTable host_kernels();
 KernelTable traced_kernels();

@@ -4,11 +4,11 @@
 
 #include <iterator>
 
-#include "transpose/unaligned.cu"
 #include "transpose/ladder/naive.cu"
 #include "transpose/ladder/swizzled.cu"
 #include "transpose/ladder/tiled.cu"
 #include "transpose/strided_copy.cu"
+#include "transpose/unaligned.cu"
 #include "transpose/vectorized.cu"
 
 namespace smem::transpose {

@@ -1,10 +1,21 @@
-// What `unaligned` brings to shared memory: rows of a matrix, as whole vectors.
+// The loads of `unaligned`: the aligned vectors that rows of the matrix touch, to shared memory.
+//
+// A row that begins anywhere touches aligned vectors of 16 bytes; the first and the last of them
+// also hold elements of the neighbouring rows. cp.async copies them as they are, so that each
+// vector of global memory is read once and needs no register (float, W = 4; x: an element of the
+// row):
+//
+//   global, row r      | . . x x | x x x x | x x x . |      misalignment 2
+//   shared, row r      | . . x x | x x x x | x x x . |      the same offset in its first vector
+//
+// At the ends of the tensor a vector may be only partly readable: `copy_readable` then copies the
+// elements that are (device/bounded_copy.h).
 #pragma once
 
 #include "device/bounded_copy.h"
 #include "transpose/block.h"
-#include "transpose/unaligned_tile.h"
 #include "transpose/tiling.h"
+#include "transpose/unaligned_tile.h"
 #include "transpose/vec128.h"
 
 namespace smem::transpose {
@@ -15,155 +26,178 @@ constexpr int log2_width() {
   return log2_of(VECTOR_WIDTH<T>);
 }
 
+/// A cache line.
 constexpr int LINE_BYTES = 128;
 
-struct GatherProblem {
+struct UnalignedParams {
   Problem problem;
-  GatherTile tile;
+  UnalignedTile tile;
   Span readable;
 };
 
-/// Elements by which an address lies above a multiple of 128 bytes.
+/// The number of elements between the last multiple of 128 bytes and an address.
 template <typename T>
-__device__ __forceinline__ int elements_past_line(const T* address) {
+__device__ __forceinline__ int offset_in_line(const T* address) {
   return static_cast<int>(reinterpret_cast<uintptr_t>(address) % LINE_BYTES / sizeof(T));
 }
 
-/// Brings a run of elements: the vectors that it lies in, each once. It begins as far past a line
-/// in shared memory as outside: a copy whose sectors are halved on their way moves them twice.
+/// Loads a contiguous segment: the vectors that it touches, each once. Its first element gets the
+/// same offset in a line of 128 bytes in shared memory as in global memory, because a copy whose
+/// sectors are split differently on both sides moves them twice.
 template <typename T>
-__device__ __forceinline__ void load_run(T* shared, const T* run, int elements,
-                                         const Span& readable) {
+__device__ __forceinline__ void load_segment(T* shared, const T* segment, int elements,
+                                             const Span& readable) {
   constexpr int W = VECTOR_WIDTH<T>;
-  const int past = elements_past_line(run), end = (past + elements + W - 1) & -W;
-  const int begin = past & -W, mine = begin + static_cast<int>(threadIdx.x) * W;
-  const T* const from = run - past;
+  const int offset = offset_in_line(segment), end = (offset + elements + W - 1) & -W;
+  const int begin = offset & -W, mine = begin + static_cast<int>(threadIdx.x) * W;
+  const T* const from = segment - offset;
   if (reinterpret_cast<const char*>(from + begin) >= readable.begin &&
       reinterpret_cast<const char*>(from + end) <= readable.end) {
 #pragma unroll 4
-    for (int e = mine; e < end; e += GATHER_THREADS * W) cp_async<W>(shared + e, from + e, W);
+    for (int e = mine; e < end; e += FLAT_THREADS * W) cp_async<W>(shared + e, from + e, W);
   } else {
 #pragma unroll 1
-    for (int e = mine; e < end; e += GATHER_THREADS * W) {
+    for (int e = mine; e < end; e += FLAT_THREADS * W) {
       copy_readable(shared + e, from + e, readable);
     }
   }
 }
 
-/// Rows of a tile in shared memory, in slots: either in their order, or first all that are a
-/// multiple of W below the first, then all one further, ... Rows of one such class begin equally
-/// far past a vector and lie an odd number of vectors apart: in different banks.
+/// The layout of a tile's rows in shared memory. Row r = W * group + residue of the tile is stored
+/// as row residue * groups + group:
+///
+///   W = 4, 3 groups     stored row    0  1  2    3  4  5    6  7  8    9 10 11
+///                       tile row      0  4  8    1  5  9    2  6 10    3  7 11
+///                       residue       0  0  0    1  1  1    2  2  2    3  3  3
+///
+/// Rows of one residue have the same misalignment, and they are an odd number of vectors apart, so
+/// that 8 of them are in 8 different groups of 4 banks. With one group the order is that of the
+/// tile.
 template <typename T>
-struct Slots {
+struct SmemRows {
   static constexpr int W = VECTOR_WIDTH<T>;
 
-  int pitch, stacks;    ///< elements from slot to slot; rows of a class
-  int past, past_step;  ///< how far past a vector the tile's first row begins, and the next
-  int mask = W - 1;     ///< how much of that a slot keeps
+  int pitch, groups;  ///< elements from one stored row to the next; rows of a residue
+  /// The misalignment of the tile's row r is misalignment + r * misalignment_step, modulo W.
+  int misalignment, misalignment_step;
+  int mask = W - 1;  ///< the bits of the global address that the stored row's offset keeps
 
-  __device__ __forceinline__ explicit Slots(const GatherTile& tile)
-      : pitch(static_cast<int>(tile.pitch.by) * W), stacks(static_cast<int>(tile.stacks.by)) {
-    past = past_step = 0;
+  __device__ __forceinline__ explicit SmemRows(const UnalignedTile& tile)
+      : pitch(static_cast<int>(tile.pitch_vectors.by) * W),
+        groups(static_cast<int>(tile.row_groups.by)) {
+    misalignment = misalignment_step = 0;
   }
 
-  /// A copy whose sectors are halved on their way moves them twice, so a row is to begin as far
-  /// past a sector as it does outside. That costs no bank where rows W apart begin in different
-  /// halves of a sector, as they do if the step from row to row is odd.
-  __device__ __forceinline__ void begin_like(const Matrix<const T>& in, int64_t row, int64_t col) {
+  /// Gives each stored row the misalignment of the row in global memory, which begins at `row` and
+  /// `col`. If possible, the offset in a sector of 32 bytes is kept too, because a copy whose
+  /// sectors are split differently on both sides moves them twice. That causes no bank conflict if
+  /// the row stride is odd, because rows that are W apart then begin in different halves of a
+  /// sector.
+  __device__ __forceinline__ void keep_misalignment(const Matrix<const T>& in, int64_t row,
+                                                    int64_t col) {
     const auto address = reinterpret_cast<uintptr_t>(in.data + row * in.row_stride + col);
-    past = static_cast<int>(address / sizeof(T) % (2 * W));
-    past_step = static_cast<int>(in.row_stride & (2 * W - 1));
-    mask = past_step % 2 != 0 ? 2 * W - 1 : W - 1;
+    misalignment = static_cast<int>(address / sizeof(T) % (2 * W));
+    misalignment_step = static_cast<int>(in.row_stride & (2 * W - 1));
+    mask = misalignment_step % 2 != 0 ? 2 * W - 1 : W - 1;
   }
-  __device__ __forceinline__ int past_vector(int row) const {
-    return (past + row * past_step) & (W - 1);
+  __device__ __forceinline__ int offset_in_vector(int row) const {
+    return (misalignment + row * misalignment_step) & (W - 1);
   }
 
-  /// Where a row's slot begins, and in it the row's first element; rows are W * stack + class.
-  __device__ __forceinline__ int slot(int stack, int of_class) const {
-    return (of_class * stacks + stack) * pitch;
+  /// The offset in shared memory of a stored row, and of the first element in it.
+  __device__ __forceinline__ int row_offset(int group, int residue) const {
+    return (residue * groups + group) * pitch;
   }
-  __device__ __forceinline__ int place(int stack, int of_class) const {
-    const int begin = slot(stack, of_class);
-    return begin + ((past + (stack * W + of_class) * past_step - begin) & mask);
+  __device__ __forceinline__ int element_offset(int group, int residue) const {
+    const int begin = row_offset(group, residue);
+    return begin + ((misalignment + (group * W + residue) * misalignment_step - begin) & mask);
   }
-  __device__ __forceinline__ int place(int row) const {
-    return stacks == 1 ? place(0, row) : place(row / W, row % W);
+  __device__ __forceinline__ int element_offset(int row) const {
+    return groups == 1 ? element_offset(0, row) : element_offset(row / W, row % W);
   }
-  __device__ __forceinline__ int row(const GatherTile& tile, int slot) const {
-    const Division found = divide(slot, tile.stacks);
-    return stacks == 1 ? slot : found.rest * W + found.quotient;
+  /// The tile's row that is stored as row `stored_row`.
+  __device__ __forceinline__ int tile_row(const UnalignedTile& tile, int stored_row) const {
+    const Division found = divide(stored_row, tile.row_groups);
+    return groups == 1 ? stored_row : found.rest * W + found.quotient;
   }
 };
 
-/// Brings `width` elements from column `col0` on of each slot's row: the vectors that they lie in,
-/// each once. Rows outside the matrix are left out.
+/// Loads `width` elements of each stored row, from column `col0` on: the vectors that they touch,
+/// each once. Rows outside the matrix are skipped.
 template <typename T>
 __device__ __forceinline__ void load_rows(T* shared, const Matrix<const T>& in,
-                                          const GatherTile& tile, const Slots<T>& slots,
+                                          const UnalignedTile& tile, const SmemRows<T>& smem_rows,
                                           const Span& readable, int64_t row0, int64_t col0,
                                           int width) {
   constexpr int W = VECTOR_WIDTH<T>;
 #pragma unroll 1
-  for (int unit = threadIdx.x; unit < tile.slots * static_cast<int>(tile.pitch.by);
-       unit += GATHER_THREADS) {
-    const Division slot = divide(unit, tile.pitch);
-    const int row = slots.row(tile, slot.quotient), past = slots.past_vector(row);
-    if (row0 + row < 0 || row0 + row >= in.rows || slot.rest * W >= past + width) continue;
-    copy_readable(shared + (slots.place(row) - past + slot.rest * W),
-                  in.data + (row0 + row) * in.row_stride + col0 - past + slot.rest * W, readable);
+  for (int v = threadIdx.x; v < tile.smem_rows * static_cast<int>(tile.pitch_vectors.by);
+       v += FLAT_THREADS) {
+    const Division stored = divide(v, tile.pitch_vectors);  // row, and vector in that row
+    const int row = smem_rows.tile_row(tile, stored.quotient);
+    const int misalignment = smem_rows.offset_in_vector(row);
+    if (row0 + row < 0 || row0 + row >= in.rows || stored.rest * W >= misalignment + width) {
+      continue;
+    }
+    copy_readable(shared + (smem_rows.element_offset(row) - misalignment + stored.rest * W),
+                  in.data + (row0 + row) * in.row_stride + col0 - misalignment + stored.rest * W,
+                  readable);
   }
 }
 
-/// The same for the rows of a tile: 16 or 32 lanes have a row, as many as it has vectors. A
-/// thread's rows lie a multiple of W apart: what it knows of one, it knows of all, and a vector
-/// costs a few additions. At the very ends of what may be read, where some vectors may not, each is
-/// looked at by itself.
+/// The same for the tiles of unaligned.cu: 16 or 32 threads copy a row, one vector each. The rows
+/// of a thread are a multiple of W apart, so they have the same misalignment, and each further
+/// vector costs a few additions. Vectors are checked one by one only if some of the tile's vectors
+/// are not wholly readable, which happens at the very ends of the tensor.
 template <typename T, int THREADS>
-struct TileLoad {
-  static constexpr int W = VECTOR_WIDTH<T>, VECTORS = tile_cols(sizeof(T), THREADS) / W + 1;
-  static constexpr int AT_ONCE = THREADS / VECTORS;
-  static_assert(AT_ONCE % W == 0);
+struct TileLoader {
+  static constexpr int W = VECTOR_WIDTH<T>;
+  static constexpr int VECTORS_PER_ROW = max_tile_cols(sizeof(T), THREADS) / W + 1;
+  static constexpr int ROWS_PER_PASS = THREADS / VECTORS_PER_ROW;
+  static_assert(ROWS_PER_PASS % W == 0);
 
   const T* from;
   T* to;
   int64_t from_step;
-  int row, to_step, first, end;  ///< rows before `first` and from `end` on are not in the matrix
-  bool any, inside;
+  int row, to_step;
+  int first_row, end_row;  ///< the rows of the tile that are in the matrix
+  bool has_elements, all_readable;
 
-  __device__ __forceinline__ TileLoad(T* shared, const Matrix<const T>& in, const GatherTile& tile,
-                                      const Slots<T>& slots, const Span& readable, int64_t row0,
-                                      int64_t col0, int width) {
-    row = static_cast<int>(threadIdx.x) / VECTORS;
-    const int past = slots.past_vector(row), at = static_cast<int>(threadIdx.x) % VECTORS * W;
+  __device__ __forceinline__ TileLoader(T* shared, const Matrix<const T>& in,
+                                        const UnalignedTile& tile, const SmemRows<T>& smem_rows,
+                                        const Span& readable, int64_t row0, int64_t col0,
+                                        int width) {
+    row = static_cast<int>(threadIdx.x) / VECTORS_PER_ROW;
+    const int misalignment = smem_rows.offset_in_vector(row);
+    const int offset = static_cast<int>(threadIdx.x) % VECTORS_PER_ROW * W;
     const T* const begin = in.data + row0 * in.row_stride + col0;
-    from = begin + row * in.row_stride - past + at;
-    to = shared + (slots.place(row) - past + at);
-    from_step = AT_ONCE * in.row_stride;
-    to_step = AT_ONCE / W * slots.pitch;
-    first = row0 < 0 ? static_cast<int>(-row0) : 0;
-    end = in.rows - row0 < tile.slots ? static_cast<int>(in.rows - row0) : tile.slots;
-    any = at < past + width;
-    const T* const last = begin + (end - 1) * in.row_stride + width;
-    inside =
-        reinterpret_cast<const char*>(begin + first * in.row_stride - (W - 1)) >= readable.begin &&
-        reinterpret_cast<const char*>(last + (W - 1)) <= readable.end;
+    from = begin + row * in.row_stride - misalignment + offset;
+    to = shared + (smem_rows.element_offset(row) - misalignment + offset);
+    from_step = ROWS_PER_PASS * in.row_stride;
+    to_step = ROWS_PER_PASS / W * smem_rows.pitch;
+    first_row = row0 < 0 ? static_cast<int>(-row0) : 0;
+    end_row = in.rows - row0 < tile.smem_rows ? static_cast<int>(in.rows - row0) : tile.smem_rows;
+    has_elements = offset < misalignment + width;
+    const T* const last = begin + (end_row - 1) * in.row_stride + width;
+    all_readable = reinterpret_cast<const char*>(begin + first_row * in.row_stride - (W - 1)) >=
+                       readable.begin &&
+                   reinterpret_cast<const char*>(last + (W - 1)) <= readable.end;
   }
 
-  /// The next rows, up to `until`.
-  __device__ __forceinline__ void start(int until, const Span& readable) {
-    const int stop = until < end ? until : end;
-    if (any && inside) {
+  /// Issues the copies of the next rows, up to `until`, as one group of cp.async.
+  __device__ __forceinline__ void issue(int until, const Span& readable) {
+    const int stop = until < end_row ? until : end_row;
+    if (has_elements && all_readable) {
 #pragma unroll 4
-      for (; row < stop; row += AT_ONCE) {
-        if (row >= first) cp_async<W>(to, from, W);
+      for (; row < stop; row += ROWS_PER_PASS) {
+        if (row >= first_row) cp_async<W>(to, from, W);
         from += from_step;
         to += to_step;
       }
     } else {
 #pragma unroll 1
-      for (; row < stop; row += AT_ONCE) {
-        if (any && row >= first) copy_readable(to, from, readable);
+      for (; row < stop; row += ROWS_PER_PASS) {
+        if (has_elements && row >= first_row) copy_readable(to, from, readable);
         from += from_step;
         to += to_step;
       }
@@ -172,15 +206,17 @@ struct TileLoad {
   }
 };
 
-/// The same where the elements of a row lie apart: each row begins at its first element.
+/// The same for a matrix whose rows are not contiguous: element by element. `smem_rows` has no
+/// misalignment then.
 template <typename T>
 __device__ __forceinline__ void load_elements(T* shared, const Matrix<const T>& in,
-                                              const GatherTile& tile, const Slots<T>& slots,
-                                              int64_t row0, int64_t col0, int width) {
-  for (int i = threadIdx.x; i < tile.slots * width; i += static_cast<int>(blockDim.x)) {
-    const int row = slots.row(tile, i / width), e = i % width;
+                                              const UnalignedTile& tile,
+                                              const SmemRows<T>& smem_rows, int64_t row0,
+                                              int64_t col0, int width) {
+  for (int i = threadIdx.x; i < tile.smem_rows * width; i += static_cast<int>(blockDim.x)) {
+    const int row = smem_rows.tile_row(tile, i / width), e = i % width;
     if (row0 + row < 0 || row0 + row >= in.rows) continue;
-    store(shared + (slots.place(row) + e), load(in.at(row0 + row, col0 + e)));
+    store(shared + (smem_rows.element_offset(row) + e), load(in.at(row0 + row, col0 + e)));
   }
 }
 

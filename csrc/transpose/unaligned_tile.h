@@ -1,58 +1,64 @@
-// How `unaligned` cuts a problem: what of the input a block keeps in shared memory, and how.
+// How `unaligned` tiles a problem, and how a block keeps its part of the input in shared memory.
+//
+// What may be changed safely: the constants below, except VECTORS_PER_SECTOR, which is the
+// hardware's; unaligned_tile.cpp checks that the blocks fit in shared memory. A tile may have any
+// number of rows that is a multiple of VECTORS_PER_SECTOR * W, and any number of columns up to
+// max_tile_cols.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "device/fast_divmod.h"
 #include "device/bounded_copy.h"
+#include "device/fast_divmod.h"
 #include "transpose/transpose.h"
 
 namespace smem::transpose {
 
-/// Of a block that reads or writes one flat run.
-constexpr int GATHER_THREADS = 256;
-/// Threads of a block that has a tile: 4 such blocks fit on an SM. Where a matrix is
-/// large enough, twice as many have a tile twice as large, of 61 KiB, and read less twice.
-constexpr int TILE_THREADS = 256, LARGE_TILE_THREADS = 512, TILES_THREADS = 1024;
-/// The most columns of a tile. Rows that begin anywhere lie in 16 vectors then, or in 32.
-constexpr int tile_cols(size_t element_bytes, int threads) {
+/// Threads of a block that reads or writes one contiguous segment (flat_in or flat_out).
+constexpr int FLAT_THREADS = 256;
+/// Threads of a block that has a tile, and of all such blocks of an SM. A matrix that is large
+/// enough takes blocks of twice the threads with a tile of twice the size, 61 KiB, because larger
+/// tiles read fewer rows twice.
+constexpr int TILE_THREADS = 256, LARGE_TILE_THREADS = 512, THREADS_PER_SM = 1024;
+/// The widest tile. Its rows, which may begin anywhere, are in 16 vectors, or in 32.
+constexpr int max_tile_cols(size_t element_bytes, int threads) {
   const bool wide = element_bytes > 2 && threads == LARGE_TILE_THREADS;
   return static_cast<int>((wide ? 496 : 240) / element_bytes);
 }
-/// The rows that are gathered at once, while those below them may still be on their way: all of a
-/// tile's, but half of a large one's where elements are small.
-constexpr int CHUNK_ROWS = 128;
+/// The rows of a stage: one stage of a tile is transposed while the copies of the next are in
+/// flight. Large tiles of 1-byte and 2-byte elements have two stages, all others one.
+constexpr int STAGE_ROWS = 128;
 constexpr int large_tile_rows(size_t element_bytes) { return element_bytes <= 2 ? 256 : 128; }
-/// A tile's part of a column begins and ends at sectors of 32 bytes, so many vectors.
-constexpr int SECTOR_VECTORS = 2;
+/// The part of an output column that a tile writes begins and ends at sectors of 32 bytes.
+constexpr int VECTORS_PER_SECTOR = 2;
 
-/// What a block of `unaligned` turns. Its part of the input lies in shared memory as it lies in
-/// global memory, cut at multiples of 16 bytes: row after row, each padded to whole vectors, or as
-/// one flat run.
-struct GatherTile {
-  bool flat_in;              ///< the input's rows follow each other without gaps and are short
-  bool flat_out;             ///< so do the rows of the output
-  int log2_rows, log2_cols;  ///< where something is flat
-  int rows, cols, threads;   ///< where nothing is
-  int64_t down, across;      ///< so many of these tiles below each other and side by side
-  int members;               ///< matrices of the batch a block; more than one where all is flat
-  int before;                ///< vectors by which a column's part may begin before the tile
-  bool rotate;               ///< flat_in: lanes must take their elements in different order
-  int slots;                 ///< rows in shared memory
-  FastDivmod pitch;             ///< vectors from one to the next
-  FastDivmod stacks;            ///< rows that lie W apart follow each other, so many of them
-  FastDivmod turned_rows, turned_elements;  ///< flat_out: of a matrix
-  /// Only flat_out: vectors a column's number of vectors apart that a thread takes, and how many
-  /// threads share those.
-  int repeats, parts;
+/// The work of a block, and the layout of its input in shared memory: row after row, each padded to
+/// whole vectors, or as one contiguous segment. W = 16 / element_bytes.
+struct UnalignedTile {
+  bool flat_in;              ///< the rows of `in` are short and contiguous: read as one segment
+  bool flat_out;             ///< the rows of `out` are short and contiguous: written as one segment
+  int log2_rows, log2_cols;  ///< the tile if flat_in or flat_out
+  int rows, cols, threads;   ///< the tile and the block otherwise; rows = 0 if flat
+  int64_t tiles_m, tiles_n;  ///< the number of these tiles
+  int matrices_per_block;    ///< more than one only if flat_in and flat_out
+  int halo_vectors;          ///< the most vectors by which an output column begins above the tile
+  bool rotate_lanes;         ///< flat_in: lanes read the elements of a vector in different orders
+  int smem_rows;             ///< rows in shared memory
+  FastDivmod pitch_vectors;  ///< vectors from one of these rows to the next
+  FastDivmod row_groups;     ///< groups of W rows; shared memory has the rows ordered by row % W
+  FastDivmod rows_divmod, matrix_divmod;  ///< flat_out: by problem.rows, and by rows * cols
+  /// flat_out and not flat_in: how many vectors with the same row indices a thread writes, and in
+  /// how many groups the threads share such vectors (unaligned_flat.h).
+  int vectors_per_thread, thread_groups;
 
   int64_t blocks(const Problem& problem) const;
-  size_t shared_bytes() const { return size_t{16} * slots * pitch.by; }
+  size_t shared_bytes() const { return size_t{16} * smem_rows * pitch_vectors.by; }
 };
 
-GatherTile gather_tile(const Problem& problem, const Device& device);
+UnalignedTile unaligned_tile(const Problem& problem, const Device& device);
 
-Span readable(const Problem& problem);
+/// The bytes that may be read: from the first element of `in` to the last one.
+Span readable_span(const Problem& problem);
 
 }  // namespace smem::transpose

@@ -1,14 +1,27 @@
-// The kernel of `vectorized` for bytes, and for narrow matrices of small elements.
+// The kernel of `vectorized` for 1-byte elements, and for narrow matrices of 2-byte elements.
 //
-// A square of bytes is 256 bytes: threads that hold so much in registers while they wait are few.
-// Here rows come to shared memory as they are (cp.async: no register, no wait, 32 KiB a block on
-// their way); then a thread takes a square, turns it and writes its columns from registers, 128
-// bytes in a row by 8 lanes. And whatever the matrix' width, lanes read what lies side by side.
+//   global --cp.async--> shared --> registers --prmt--> registers --> global
+//           rows of in, swizzled     register tile      columns      rows of out
 //
-// Unit q = row * (units a row) + (column / W) of the tile lies at place q ^ x, where x comes from
-// row / W. The 8 lanes that the banks serve together read a unit of each of up to 8 squares below
-// each other: from one place without the XOR, from 8 with it. They copy 8 units in a row, in
-// another order.
+// A register tile of 1-byte elements is 256 bytes: few threads fit on an SM if each holds that much
+// in registers while its loads are in flight. Here the rows are copied to shared memory as they are
+// (cp.async uses no register and does not wait; 32 KiB per block in flight). Then each thread reads
+// its register tile, transposes it and writes its columns from registers; 8 lanes write 128
+// contiguous bytes. The copies are contiguous however narrow the matrix is.
+//
+// Shared memory holds the tile as vectors of 16 bytes, v = row * 2^log2_n + col / W. Vector v is
+// stored at v ^ x, where x is the index of the register tile along M, modulo 8. In the second step
+// 8 lanes of a wavefront read row i of 8 register tiles below each other:
+//
+//   1-byte elements, log2_n = 3 (128 columns), row 0 of 8 register tiles
+//   register tile m        0    1    2    3    4    5    6    7
+//   v = 128 m              0  128  256  384  512  640  768  896     v % 8 = 0: one bank group
+//   stored at v ^ m        0  129  258  387  516  645  774  903     8 bank groups: no conflict
+//
+// The copies store 8 consecutive vectors of one row, in an order permuted by the XOR: 8 bank
+// groups.
+//
+// What may be changed safely: as in vectorized.cu.
 #pragma once
 
 #include "device/cp_async.h"
@@ -19,92 +32,100 @@
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
-struct VectorizedProblem {
+struct VectorizedParams {
   Problem problem;
-  TileShape shape;
+  VectorizedTile tile;
 };
 
-/// The tile in dynamic shared memory, in units of W elements of a row.
+/// The tile in dynamic shared memory: vectors of W elements of a row.
 template <typename T>
-struct UnitTile {
+struct SmemTile {
   T* data;
-  int log2_across;  ///< units a row
-  int shift, lift;  ///< which bits of a square's row are XORed into its units' places
+  int log2_n;  ///< log2 of the vectors per row
+  /// The swizzle: vector v of register tile m is stored at v ^ (m >> right_shift << left_shift &
+  /// mask).
+  int right_shift, left_shift;
   int mask;
 
   static constexpr int W = VECTOR_WIDTH<T>;
   static constexpr int LOG2_W = log2_of(W);
 
-  __device__ __forceinline__ explicit UnitTile(const TileShape& shape)
-      : data(dynamic_shared<T>()), log2_across(shape.log2_across) {
-    // Squares so many units apart begin in other banks by themselves.
-    const int log2_square_row = LOG2_W + shape.log2_across;
-    shift = log2_square_row < 3 ? 3 - log2_square_row : 0;
-    lift = shape.log2_down < 3 ? 3 - shape.log2_down : 0;
-    mask = log2_square_row < 3 ? (1 << log2_square_row) - 1 : 7;
+  __device__ __forceinline__ explicit SmemTile(const VectorizedTile& tile)
+      : data(dynamic_shared<T>()), log2_n(tile.log2_n) {
+    // The W rows of a register tile are 2^log2_vectors vectors. Where that is fewer than 8,
+    // register tiles below each other begin in different banks already.
+    const int log2_vectors = LOG2_W + tile.log2_n;
+    right_shift = log2_vectors < 3 ? 3 - log2_vectors : 0;
+    left_shift = tile.log2_m < 3 ? 3 - tile.log2_m : 0;
+    mask = log2_vectors < 3 ? (1 << log2_vectors) - 1 : 7;
   }
 
-  __device__ __forceinline__ T* unit(int row, int number) const {
-    const int q = row << log2_across | number, x = row / W >> shift << lift & mask;
-    return data + (q ^ x) * W;
+  /// The address of vector `index` of a row.
+  __device__ __forceinline__ T* vector(int row, int index) const {
+    const int v = row << log2_n | index, x = row / W >> right_shift << left_shift & mask;
+    return data + (v ^ x) * W;
   }
-  __device__ __forceinline__ T* at(int row, int col) const { return unit(row, col / W) + col % W; }
+  __device__ __forceinline__ T* at(int row, int col) const {
+    return vector(row, col / W) + col % W;
+  }
 };
 
-/// A thread's square of a tile. Lanes: up to 16 squares below each other, whose columns they write
-/// 256 bytes in a row; then squares side by side.
-struct Square {
-  int down, across;
+/// The coordinates of a register tile in the block's tile. Up to 16 consecutive lanes have register
+/// tiles below each other, whose columns they write as 256 contiguous bytes; the other lanes of the
+/// warp have tiles beside them.
+struct RegisterTileCoord {
+  int m, n;
 
-  __device__ __forceinline__ Square(const TileShape& shape, int number) {
-    Bits bits{number};
-    const int low = shape.log2_down < 4 ? shape.log2_down : 4;
-    const int lanes_across = shape.log2_across < 5 - low ? shape.log2_across : 5 - low;
-    down = bits.take(low);
-    across = bits.take(lanes_across);
-    down |= bits.take(shape.log2_down - low) << low;
-    across |= bits.left << lanes_across;
+  __device__ __forceinline__ RegisterTileCoord(const VectorizedTile& tile, int index) {
+    BitFields fields{index};
+    const int log2_lanes_m = tile.log2_m < 4 ? tile.log2_m : 4;
+    const int log2_lanes_n = tile.log2_n < 5 - log2_lanes_m ? tile.log2_n : 5 - log2_lanes_m;
+    m = fields.take(log2_lanes_m);
+    n = fields.take(log2_lanes_n);
+    m |= fields.take(tile.log2_m - log2_lanes_m) << log2_lanes_m;
+    n |= fields.remaining << log2_lanes_n;
   }
 };
 
 template <typename T>
-__global__ void __launch_bounds__(MAX_THREADS)
-    vectorized_copies_kernel(const __grid_constant__ VectorizedProblem arguments) {
-  constexpr int W = VECTOR_WIDTH<T>, BLOCKS = blocks_a_thread(sizeof(T));
-  const TileShape& shape = arguments.shape;
+__global__ void __launch_bounds__(VECTORIZED_MAX_THREADS)
+    vectorized_cp_async_kernel(const __grid_constant__ VectorizedParams params) {
+  constexpr int W = VECTOR_WIDTH<T>, TILES = register_tiles_per_thread(sizeof(T));
+  const VectorizedTile& tile = params.tile;
   const int threads = blockDim.x;
-  const UnitTile<T> tile(shape);
-  const Block<T> block(arguments.problem,
-                       tiles_of(arguments.problem, UnitTile<T>::LOG2_W + shape.log2_down,
-                                UnitTile<T>::LOG2_W + shape.log2_across));
+  const SmemTile<T> smem_tile(tile);
+  const BlockTile<T> block(params.problem,
+                           make_tile_grid(params.problem, SmemTile<T>::LOG2_W + tile.log2_m,
+                                          SmemTile<T>::LOG2_W + tile.log2_n));
 
 #pragma unroll
-  for (int i = 0; i < BLOCKS * W; ++i) {
-    const int number = static_cast<int>(threadIdx.x) + i * threads;
-    const int row = number >> shape.log2_across, unit = number & ((1 << shape.log2_across) - 1);
-    const int64_t r = block.row0 + row, c = block.col0 + unit * W;
+  for (int i = 0; i < TILES * W; ++i) {
+    const int v = static_cast<int>(threadIdx.x) + i * threads;
+    const int row = v >> tile.log2_n, index = v & ((1 << tile.log2_n) - 1);
+    const int64_t r = block.row0 + row, c = block.col0 + index * W;
     if (!block.in.contains(r, c)) continue;
-    const int inside = block.in.cols - c < W ? static_cast<int>(block.in.cols - c) : W;
-    cp_async<W>(tile.unit(row, unit), block.in.data + r * block.in.row_stride + c, inside);
+    const int num_valid = block.in.cols - c < W ? static_cast<int>(block.in.cols - c) : W;
+    cp_async<W>(smem_tile.vector(row, index), block.in.data + r * block.in.row_stride + c,
+                num_valid);
   }
   cp_async_wait_all();
   __syncthreads();
 
 #pragma unroll
-  for (int b = 0; b < BLOCKS; ++b) {
-    const Square square(shape, static_cast<int>(threadIdx.x) + b * threads);
-    const int row = square.down * W, col = square.across * W;
+  for (int t = 0; t < TILES; ++t) {
+    const RegisterTileCoord coord(tile, static_cast<int>(threadIdx.x) + t * threads);
+    const int row = coord.m * W, col = coord.n * W;
     const int64_t rows = block.in.rows - block.row0 - row, cols = block.in.cols - block.col0 - col;
     if (rows <= 0 || cols <= 0) continue;
     if (rows >= W) {
-      Words runs[W], turned[W];
+      Vec128 rows_in[W], columns_out[W];
 #pragma unroll
-      for (int i = 0; i < W; ++i) runs[i] = load_words(tile.unit(row + i, square.across));
-      turn<T>(runs, turned);
+      for (int i = 0; i < W; ++i) rows_in[i] = load_vec128(smem_tile.vector(row + i, coord.n));
+      transpose_in_registers<T>(rows_in, columns_out);
       T* to = block.out.data + (block.col0 + col) * block.out.row_stride + block.row0 + row;
 #pragma unroll
       for (int j = 0; j < W; ++j) {
-        if (j < cols) store_global_vector<4>(reinterpret_cast<uint32_t*>(to), turned[j]);
+        if (j < cols) store_global_vec128(to, columns_out[j]);
         to += block.out.row_stride;
       }
     } else {
@@ -113,7 +134,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
         const int i = e % W, j = e / W;
         if (i >= rows || j >= cols) continue;
         store(block.out.at(block.col0 + col + j, block.row0 + row + i),
-              load(tile.at(row + i, col + j)));
+              load(smem_tile.at(row + i, col + j)));
       }
     }
   }

@@ -1,8 +1,10 @@
-// naive: each thread reads an element and writes it where it belongs.
+// naive: each thread reads an element and writes it to its transposed position.
 //
-// A warp reads 32 neighbours of a row (4 sectors of 32 bytes, for float) and writes them down a
-// column, each into a sector of its own: 32 sectors, of which it fills an eighth. The write moves
-// up to 8 times the bytes of the read; the caches merge a part of it.
+//   global --> register --> global
+//
+// A warp reads 32 contiguous elements of a row (4 sectors of 32 bytes, for float) and writes them
+// down a column, each into a different sector: 32 sectors, and it fills an eighth of each. The
+// write moves up to 8 times the bytes of the read; the caches merge a part of that.
 #include "transpose/ladder/tile32.h"
 
 namespace smem::transpose {
@@ -10,9 +12,9 @@ inline namespace SMEM_BUILD {
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS) naive_kernel(const __grid_constant__ Problem problem) {
-  const Block<T> block(problem, TILE, TILE);
+  const BlockTile<T> block(problem, TILE, TILE);
   const int64_t col = block.col0 + threadIdx.x;
-  for (int i = threadIdx.y; i < TILE; i += TILE_ROWS_A_STEP) {
+  for (int i = threadIdx.y; i < TILE; i += BLOCK_ROWS) {
     const int64_t row = block.row0 + i;
     if (block.in.contains(row, col)) block.out(col, row) = block.in(row, col);
   }

@@ -1,12 +1,27 @@
-// swizzled: free of bank conflicts without a spare column, so that rows stay 16-byte vectors.
+// swizzled: free of bank conflicts without padding, so that rows of the tile stay 16-byte vectors.
 //
-// Over padded: pitch 33 leaves no row but the first aligned, so that padded moves single elements.
-// Here each access to global memory, and each store to the tile, moves 16 bytes: for float a
-// quarter of padded's requests. A row of the tile is 128 bytes, 8 vectors in the 32 banks. A
-// column of vectors would lie in 4 banks; but row r keeps its vector v at place v ^ (r / W), with
-// W elements a vector. A thread collects W elements of a column for its 16 bytes of the turned
-// tile: at each step the lanes of a warp look at 8 rows that lie W apart, whose XORs differ, so
-// that they meet all 8 places, and at 4 neighbours in each: 32 words in 32 banks.
+//   global --16 bytes--> shared, swizzled --W elements of a column--> registers --16 bytes-->
+//   global
+//
+// Over padded: at pitch 33 no row but the first is aligned to 16 bytes, so padded moves single
+// elements. Here each access to global memory, and each store to the tile, moves 16 bytes: for
+// float a quarter of padded's requests.
+//
+// A row of the tile is 128 bytes: 8 vectors of W = 16 / sizeof(T) elements, in all 32 banks. Row r
+// stores its vector v at position v ^ (r / W). For float (W = 4), the vector at each position:
+//
+//   position    0    1    2    3    4    5    6    7      (position p is the banks 4p to 4p + 3)
+//   rows 0-3    0    1    2    3    4    5    6    7
+//   rows 4-7    1    0    3    2    5    4    7    6
+//   rows 8-11   2    3    0    1    6    7    4    5
+//     ...
+//
+// Each thread collects W elements of a column for one vector of the transposed tile. In each step
+// the lanes of a warp read 8 rows that are W rows apart, so vector v is at 8 different positions,
+// and the 4 columns of one vector in each: 32 words in 32 banks.
+//
+// What may be changed safely: nothing without the others; the tile is a square of one vector per
+// thread, and the XOR needs 8 vectors per row.
 #include "device/vector.h"
 #include "transpose/block.h"
 
@@ -14,32 +29,32 @@ namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
 /// Vectors in a row of the tile: 128 bytes, one word of each bank.
-constexpr int PLACES = 8;
+constexpr int VECTORS_PER_ROW = 8;
 
 /// The tile is a square, and each thread has one vector of it.
 template <typename T>
-constexpr int SWIZZLED_SIDE = PLACES * VECTOR_WIDTH<T>;
+constexpr int SWIZZLED_SIDE = VECTORS_PER_ROW * VECTOR_WIDTH<T>;
 template <typename T>
-constexpr int SWIZZLED_THREADS = PLACES * SWIZZLED_SIDE<T>;
+constexpr int SWIZZLED_THREADS = VECTORS_PER_ROW * SWIZZLED_SIDE<T>;
 
 template <typename T>
 __global__ void __launch_bounds__(SWIZZLED_THREADS<T>)
     swizzled_kernel(const __grid_constant__ Problem problem) {
   constexpr int SIDE = SWIZZLED_SIDE<T>, W = VECTOR_WIDTH<T>;
   __shared__ Tile<T, SIDE, SIDE> tile;
-  const Block<T> block(problem, SIDE, SIDE);
-  const int place = threadIdx.x % PLACES, line = threadIdx.x / PLACES;
+  const BlockTile<T> block(problem, SIDE, SIDE);
+  const int vec = threadIdx.x % VECTORS_PER_ROW, line = threadIdx.x / VECTORS_PER_ROW;
 
-  const auto in = row_run<W>(block.in, block.row0 + line, block.col0 + place * W,
-                             rows_are_vectors<W>(block.in));
-  store_vector<W>(tile.at(line, (place ^ line / W) * W), in);
+  const auto in =
+      row_run<W>(block.in, block.row0 + line, block.col0 + vec * W, rows_are_vectors<W>(block.in));
+  store_vector<W>(tile.at(line, (vec ^ line / W) * W), in);
   __syncthreads();
-  Vector<T, W> turned{};
+  Vector<T, W> column{};
 #pragma unroll
   for (int i = 0; i < W; ++i) {
-    turned.lane[i] = tile(place * W + i, (line / W ^ place) * W + line % W);
+    column.lane[i] = tile(vec * W + i, (line / W ^ vec) * W + line % W);
   }
-  store_row_run<W>(block.out, block.col0 + line, block.row0 + place * W, turned,
+  store_row_run<W>(block.out, block.col0 + line, block.row0 + vec * W, column,
                    rows_are_vectors<W>(block.out));
 }
 
@@ -52,12 +67,13 @@ struct Swizzled {
   template <typename T>
   static void run(const Problem& problem, const Device& device) {
     constexpr int SIDE = SWIZZLED_SIDE<T>;
-    launch(NAME, kernel<T>(), cover(problem, SIDE, SIDE, {SWIZZLED_THREADS<T>}), device, problem);
+    launch(NAME, kernel<T>(), one_block_per_tile(problem, SIDE, SIDE, {SWIZZLED_THREADS<T>}),
+           device, problem);
   }
 };
 
 const Kernel swizzled = make_kernel<Swizzled>(
-    "vectors at places XORed with the row: no spare column, 16-byte accesses");
+    "XOR-swizzled vectors instead of padding: no spare column, 16-byte accesses");
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::transpose

@@ -1,4 +1,5 @@
-// What naive, tiled and padded share: 32 x 8 threads turn a 32 x 32 tile, four rows of it a thread.
+// What naive, tiled and padded share: a block of 32 x 8 threads transposes a tile of 32 x 32
+// elements, four elements per thread.
 #pragma once
 
 #include "transpose/block.h"
@@ -7,14 +8,14 @@ namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
 constexpr int TILE = 32;
-constexpr int TILE_ROWS_A_STEP = 8;
-constexpr int THREADS = TILE * TILE_ROWS_A_STEP;
+constexpr int BLOCK_ROWS = 8;  ///< rows of the tile that the block handles at once
+constexpr int THREADS = TILE * BLOCK_ROWS;
 
-/// Launches the kernel of a rung over 32 x 32 tiles.
-template <typename Rung, typename T>
+/// Launches the kernel of `Implementation` (transpose/block.h) over 32 x 32 tiles.
+template <typename Implementation, typename T>
 void run_on_tiles(const Problem& problem, const Device& device) {
-  launch(Rung::NAME, Rung::template kernel<T>(),
-         cover(problem, TILE, TILE, {TILE, TILE_ROWS_A_STEP}), device, problem);
+  launch(Implementation::NAME, Implementation::template kernel<T>(),
+         one_block_per_tile(problem, TILE, TILE, {TILE, BLOCK_ROWS}), device, problem);
 }
 
 }  // namespace SMEM_BUILD

@@ -1,35 +1,47 @@
-// tiled and padded: a 32 x 32 tile is turned in shared memory, so that global memory sees rows
-// only.
+// tiled and padded: a 32 x 32 tile is transposed through shared memory, so that global memory is
+// read and written along rows only.
 //
-// Over naive: a warp reads a row of the tile and writes a row of the turned tile, both as whole
-// sectors. The turn itself happens where it is cheap: a warp stores a row of the tile and reads a
-// column of it. At pitch 32 (tiled) the 32 words of a column of floats lie in one bank, so that
-// this read takes 32 turns instead of one. At pitch 33 (padded) each row begins one bank further
-// and a column lies in 32 banks: no conflict, for one unused column a tile (two or four of them
-// where an element is less than a bank's 4 bytes).
+//   global --row of in--> shared --column of the tile--> global
+//                                                        row of out
+//
+// Over naive: a warp reads a row of the tile and writes a row of the transposed tile, both as whole
+// sectors. The strided access is to shared memory: a warp stores a row of the tile and reads a
+// column of it. The bank of element (row, col) of a tile of floats:
+//
+//   pitch 32 (tiled)               pitch 33 (padded)
+//            col 0  1  2  ... 31            col 0  1  2  ... 31  pad
+//   row 0      0  1  2  ... 31     row 0      0  1  2  ... 31   0
+//   row 1      0  1  2  ... 31     row 1      1  2  3  ...  0   1
+//   row 2      0  1  2  ... 31     row 2      2  3  4  ...  1   2
+//
+//   column 0 is in one bank:       column 0 is in 32 banks:
+//   32 wavefronts                  1 wavefront
+//
+// The padding costs one unused column per tile (two or four columns where an element is smaller
+// than the 4 bytes of a bank).
 #include "transpose/ladder/tile32.h"
 
 namespace smem::transpose {
 inline namespace SMEM_BUILD {
 
-/// Elements by which padding must shift a row for it to begin in another bank.
+/// The elements of padding that move the next row by one bank.
 template <typename T>
-constexpr int elements_of_a_bank() {
+constexpr int elements_per_bank() {
   return sizeof(T) < 4 ? 4 / sizeof(T) : 1;
 }
 
 template <typename T, bool PADDED>
 __global__ void __launch_bounds__(THREADS) tiled_kernel(const __grid_constant__ Problem problem) {
-  __shared__ Tile<T, TILE, TILE + (PADDED ? elements_of_a_bank<T>() : 0)> tile;
-  const Block<T> block(problem, TILE, TILE);
+  __shared__ Tile<T, TILE, TILE + (PADDED ? elements_per_bank<T>() : 0)> tile;
+  const BlockTile<T> block(problem, TILE, TILE);
   const int tx = threadIdx.x;
 
-  for (int i = threadIdx.y; i < TILE; i += TILE_ROWS_A_STEP) {
+  for (int i = threadIdx.y; i < TILE; i += BLOCK_ROWS) {
     const int64_t row = block.row0 + i, col = block.col0 + tx;
     if (block.in.contains(row, col)) tile(i, tx) = block.in(row, col);
   }
   __syncthreads();
-  for (int i = threadIdx.y; i < TILE; i += TILE_ROWS_A_STEP) {
+  for (int i = threadIdx.y; i < TILE; i += BLOCK_ROWS) {
     const int64_t row = block.row0 + tx, col = block.col0 + i;
     if (block.in.contains(row, col)) block.out(col, row) = tile(tx, i);
   }
@@ -48,7 +60,8 @@ struct Tiled {
   }
 };
 
-const Kernel tiled = make_kernel<Tiled<false>>("turned in shared memory, column reads in one bank");
+const Kernel tiled =
+    make_kernel<Tiled<false>>("transposed in shared memory, column reads in one bank");
 const Kernel padded = make_kernel<Tiled<true>>("the same at pitch 33, free of bank conflicts");
 
 }  // namespace SMEM_BUILD

@@ -1,0 +1,208 @@
+// The kernel tables and the build, described in JSON.
+#include "bindings/kernel_info.h"
+
+#include <stdexcept>
+
+#include "bindings/json.h"
+#include "device/device.h"
+#include "gemm/gemm.h"
+#include "reduce/reduce.h"
+#include "smem_build_config.h"
+#include "transpose/transpose.h"
+
+namespace smem::bindings {
+namespace {
+
+constexpr DType GEMM_DTYPES[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+
+bool takes_any_k(const gemm::Kernel& kernel) { return !kernel.largest_k; }
+bool takes_any_k(const transpose::Kernel&) { return true; }
+bool takes_any_k(const reduce::Kernel&) { return true; }
+
+bool takes_any_operator(const gemm::Kernel&) { return true; }
+bool takes_any_operator(const transpose::Kernel&) { return true; }
+bool takes_any_operator(const reduce::Kernel& kernel) { return kernel.any_operator; }
+
+const char* float32_precision_of(const gemm::Kernel& kernel) {
+  return gemm::name_of(kernel.float32);
+}
+const char* float32_precision_of(const transpose::Kernel&) { return "ieee"; }
+const char* float32_precision_of(const reduce::Kernel&) { return "ieee"; }
+
+gemm::TensorCores tensor_cores_of(const gemm::Kernel& kernel) { return kernel.tensor_cores; }
+gemm::TensorCores tensor_cores_of(const transpose::Kernel&) { return {}; }
+gemm::TensorCores tensor_cores_of(const reduce::Kernel&) { return {}; }
+
+std::vector<std::string> variants_of(const gemm::Kernel& kernel) {
+  std::vector<std::string> names;
+  for (int i = 0; i < kernel.variant_count; ++i) names.push_back(json(kernel.variants[i]));
+  return names;
+}
+std::vector<std::string> variants_of(const transpose::Kernel&) { return {}; }
+std::vector<std::string> variants_of(const reduce::Kernel&) { return {}; }
+
+/// The dtypes (or element sizes) that a kernel is compiled for: the name of each, and the key that
+/// the kernel's `function` and `symbol` take for it.
+template <typename Key>
+using Instances = std::vector<std::pair<std::string, Key>>;
+
+Instances<DType> instances(const gemm::Kernel& kernel) {
+  Instances<DType> found;
+  for (const DType dtype : GEMM_DTYPES) {
+    if (kernel.takes(dtype)) found.emplace_back(name_of(dtype), dtype);
+  }
+  return found;
+}
+Instances<size_t> instances(const transpose::Kernel&) {
+  Instances<size_t> found;
+  for (const size_t bytes : {1, 2, 4, 8, 16}) {
+    found.emplace_back(std::to_string(bytes) + "-byte", bytes);
+  }
+  return found;
+}
+Instances<DType> instances(const reduce::Kernel&) {
+  Instances<DType> found;
+  for (int code = 0; code <= static_cast<int>(DType::boolean); ++code) {
+    const auto dtype = static_cast<DType>(code);
+    found.emplace_back(name_of(dtype), dtype);
+  }
+  return found;
+}
+
+template <typename Table>
+void describe(const char* op, const Table& table, std::vector<std::string>& rows) {
+  for (int i = 0; i < table.count; ++i) {
+    const auto& kernel = *table.kernels[i];
+    std::vector<std::string> dtypes;
+    for (const auto& [name, key] : instances(kernel)) dtypes.push_back(json(name));
+    const auto [capability, alone] = tensor_cores_of(kernel);
+    rows.push_back(json_object({{"op", json(op)},
+                                {"name", json(kernel.name)},
+                                {"summary", json(kernel.summary)},
+                                {"requires", json(kernel.requires_)},
+                                {"dtypes", json_array(dtypes)},
+                                {"variants", json_array(variants_of(kernel))},
+                                {"capability", json(int64_t{capability})},
+                                {"capability_alone", alone ? "true" : "false"},
+                                {"float32_precision", json(float32_precision_of(kernel))},
+                                {"any_k", takes_any_k(kernel) ? "true" : "false"},
+                                {"any_operator", takes_any_operator(kernel) ? "true" : "false"}}));
+  }
+}
+
+/// Calls f(op, kernel, name of the dtype, key of the dtype) for each instance of each kernel of the
+/// three tables.
+template <typename F>
+void for_each_instance(const gemm::KernelTable& gemms, const transpose::KernelTable& transposes,
+                       const reduce::KernelTable& reductions, const F& f) {
+  const auto visit = [&](const char* op, const auto& table) {
+    for (int i = 0; i < table.count; ++i) {
+      const auto& kernel = *table.kernels[i];
+      for (const auto& [name, key] : instances(kernel)) f(op, kernel, name, key);
+    }
+  };
+  visit("gemm", gemms);
+  visit("transpose", transposes);
+  visit("sum", reductions);
+}
+
+/// Extracts the name, such as "tiled_kernel<float, 32>", from the text of symbol_of
+/// (device/symbol.h).
+std::string symbol_in(const std::string& text) {
+  const std::string prefix = "KERNEL = ";
+  const size_t begin = text.find(prefix) + prefix.size();
+  return text.substr(begin, text.find_first_of(";]", begin) - begin);
+}
+
+#ifdef SMEM_WITH_CUDA
+template <typename Table, typename Key>
+std::string active_blocks_in(const Table& table, int64_t kernel, Key key, int64_t max_threads,
+                             int64_t dynamic_shared_bytes) {
+  return json_numbers(cuda_active_blocks(table.kernels[kernel]->function(key),
+                                         static_cast<int>(max_threads),
+                                         static_cast<size_t>(dynamic_shared_bytes)));
+}
+#endif
+
+}  // namespace
+
+std::string kernel_table() {
+  std::vector<std::string> rows;
+  describe("gemm", gemm::host_kernels(), rows);
+  describe("transpose", transpose::host_kernels(), rows);
+  describe("sum", reduce::host_kernels(), rows);
+  return json_array(rows);
+}
+
+std::string build_info() {
+  return json_object({{"cuda", json(build::kCudaVersion)},
+                      {"archs", json(build::kCudaArchs)},
+                      {"torch_target", json(build::kTorchTarget)},
+                      {"torch_built", json(build::kTorchBuiltWith)},
+                      {"compiler", json(build::kCompiler)}});
+}
+
+std::string kernel_symbols() {
+  std::vector<std::string> rows;
+  for_each_instance(
+      gemm::host_kernels(), transpose::host_kernels(), reduce::host_kernels(),
+      [&](const char* op, const auto& kernel, const std::string& dtype, auto key) {
+        if (!kernel.symbol) return;
+        rows.push_back(json_object({{"op", json(op)},
+                                    {"name", json(kernel.name)},
+                                    {"dtype", json(dtype)},
+                                    {"symbol", json(symbol_in(kernel.symbol(key)))}}));
+      });
+  return json_array(rows);
+}
+
+#ifdef SMEM_WITH_CUDA
+int64_t code_capability(int64_t index) {
+  make_context_current(static_cast<int>(index));
+  return cuda_device(static_cast<int>(index)).code_capability;
+}
+
+std::string active_blocks(int64_t op, int64_t kernel, int64_t key, int64_t max_threads,
+                          int64_t dynamic_shared_bytes) {
+  const auto dtype = static_cast<DType>(key);
+  if (op == 0) {
+    return active_blocks_in(gemm::device_kernels(), kernel, dtype, max_threads,
+                            dynamic_shared_bytes);
+  }
+  if (op == 1) {
+    return active_blocks_in(transpose::device_kernels(), kernel, static_cast<size_t>(key),
+                            max_threads, dynamic_shared_bytes);
+  }
+  return active_blocks_in(reduce::device_kernels(), kernel, dtype, max_threads,
+                          dynamic_shared_bytes);
+}
+
+std::string kernel_resources() {
+  std::vector<std::string> rows;
+  for_each_instance(
+      gemm::device_kernels(), transpose::device_kernels(), reduce::device_kernels(),
+      [&](const char* op, const auto& kernel, const std::string& dtype, auto key) {
+        const auto found = cuda_kernel_resources(kernel.function(key));
+        if (!found) return;
+        const KernelResources& r = *found;
+        rows.push_back(json_object({{"op", json(op)},
+                                    {"name", json(kernel.name)},
+                                    {"dtype", json(dtype)},
+                                    {"registers", json(int64_t{r.registers})},
+                                    {"shared_bytes", json(static_cast<int64_t>(r.shared_bytes))},
+                                    {"local_bytes", json(static_cast<int64_t>(r.local_bytes))},
+                                    {"max_threads", json(int64_t{r.max_threads})}}));
+      });
+  return json_array(rows);
+}
+#else
+int64_t code_capability(int64_t) { return 0; }
+std::string kernel_resources() {
+  throw std::runtime_error("torch_smem_gemm: this build has no CUDA kernels");
+}
+std::string active_blocks(int64_t, int64_t, int64_t, int64_t, int64_t) {
+  return kernel_resources();
+}
+#endif
+
+}  // namespace smem::bindings
