@@ -11,8 +11,8 @@ namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 
 using sm90::ROW_BYTES;
-using TileScheduler = sm90::Schedule;
-using WorkTileInfo = sm90::Piece;
+using sm90::TileScheduler;
+using sm90::WorkTileInfo;
 
 constexpr int TILE_M = 128, TILE_K = split::K_BLOCK, STAGES = 5;
 constexpr int CONSUMERS = 2, CONSUMER_THREADS = CONSUMERS * WARPGROUP;

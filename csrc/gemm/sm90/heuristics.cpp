@@ -293,7 +293,7 @@ Plan plan(const Problem& original, const Device& device) {
 const Plan& cached_plan(const Problem& problem, const Device& device) {
   // Everything that a plan depends on.
   const Problem& p = problem;
-  Key<18 + 4 * MAX_RANK> key;
+  PlanKey<18 + 4 * MAX_RANK> key;
   for (const int64_t number :
        {p.M, p.N, p.K, int64_t{p.variant}, int64_t{device.sm_count}, int64_t{device.capability}}) {
     key.push(number);
@@ -312,7 +312,7 @@ const Plan& cached_plan(const Problem& problem, const Device& device) {
     key.push(p.batch.size[d]);
     for (const Tensor tensor : {A, B, OUT}) key.push(p.batch.stride[tensor][d]);
   }
-  return remembered(key, [&] { return plan(problem, device); });
+  return cached(key, [&] { return plan(problem, device); });
 }
 
 std::string describe(const Plan& plan) {
