@@ -1,7 +1,7 @@
 """Put the sources of docs/examples into the pages that explain them.
 
-    PYTHONPATH=. python docs/write_examples.py            # rewrite the pages
-    PYTHONPATH=. python docs/write_examples.py --check    # exit with 1 if that would change them
+PYTHONPATH=. python docs/write_examples.py            # rewrite the pages
+PYTHONPATH=. python docs/write_examples.py --check    # exit with 1 if that would change them
 """
 
 from __future__ import annotations
