@@ -180,7 +180,12 @@ PLANS = [
     (torch.bfloat16, (512, 10240, 8192, 1), "wgmma", "; tiles 128x160 by 132 blocks"),
     (torch.float16, (4096, 4096, 4097, 1), "wgmma", ", a packed first"),
     # Rows that begin anywhere, written by a kernel of little code; rows that cut sectors.
-    (torch.bfloat16, (4095, 4097, 4099, 1), "wgmma", "; tiles 128x208_cluster2 by 132 blocks, a and b"),
+    (
+        torch.bfloat16,
+        (4095, 4097, 4099, 1),
+        "wgmma",
+        "; tiles 128x208_cluster2 by 132 blocks, a and b",
+    ),
     (torch.bfloat16, (1001, 1000, 1000, 1), "wgmma", "; tiles 64x128_cluster2 by 128 blocks"),
     (torch.bfloat16, (1024, 1024, 1024, 1), "wgmma", "; tiles 128x64 by 128 blocks"),
     (torch.bfloat16, (2048, 128, 6144, 1), "wgmma", "; tiles 64x64 by 64 blocks: "),

@@ -17,7 +17,7 @@ from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm._trace_size import MAX_ACCESSES, accesses
 from torch_smem_gemm.ops._arguments import check_dims, check_dtype, check_tensors, real_number
 from torch_smem_gemm.ops._autocast import autocast
-from torch_smem_gemm.ops._codes import AUTO, activation_code, precision_code
+from torch_smem_gemm.ops._codes import activation_code, precision_code
 from torch_smem_gemm.ops._dispatch import raise_interruption
 from torch_smem_gemm.ops.extrema import amax, amin
 from torch_smem_gemm.ops.gemm import beta_or_default, gemm
@@ -167,24 +167,8 @@ def _on_cpu(value: Any, storages: set[int]) -> Any:
 
 
 def _run_gemm(kernel: str, arguments: Mapping[str, Any]) -> None:
-    def chosen(
-        a: Tensor,
-        b: Tensor,
-        *,
-        bias: Tensor | None = None,
-        activation: str | None = None,
-        c: Tensor | None = None,
-        alpha: float = 1.0,
-        beta: float | None = None,
-        out_dtype: torch.dtype | None = None,
-        precision: str | None = None,
-    ) -> None:
-        numbers = real_number("gemm", "alpha", alpha), beta_or_default(beta, c)
-        codes = activation_code("gemm", activation), precision_code("gemm", precision)
-        torch.ops.smem._gemm(a, b, bias, c, *numbers, *codes, AUTO, out_dtype)
-
     if kernel == "auto":
-        chosen(**arguments)
+        torch.ops.smem._gemm(**_with_codes("gemm", arguments))
     else:
         gemm(**arguments, kernel=kernel)
 
@@ -192,20 +176,18 @@ def _run_gemm(kernel: str, arguments: Mapping[str, Any]) -> None:
 def _run_linear(kernel: str, arguments: Mapping[str, Any]) -> None:
     if kernel != "auto":
         raise TypeError("smem.trace: linear chooses its kernel itself, trace gemm for a named one")
+    torch.ops.smem._linear(**_with_codes("linear", arguments))
 
-    def chosen(
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        *,
-        activation: str | None = None,
-        out_dtype: torch.dtype | None = None,
-        precision: str | None = None,
-    ) -> None:
-        codes = activation_code("linear", activation), precision_code("linear", precision)
-        torch.ops.smem._linear(x, weight, bias, *codes, out_dtype)
 
-    chosen(**arguments)
+def _with_codes(op: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the Python function as the op's schema takes them."""
+    coded = dict(arguments)
+    if op == "gemm":
+        coded["alpha"] = real_number(op, "alpha", coded.get("alpha", 1.0))
+        coded["beta"] = beta_or_default(coded.get("beta"), coded.get("c"))
+    for name, code in (("activation", activation_code), ("precision", precision_code)):
+        coded[name] = code(op, coded.get(name))
+    return coded
 
 
 def _run_transpose(kernel: str, arguments: Mapping[str, Any]) -> None:

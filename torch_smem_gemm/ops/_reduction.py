@@ -18,14 +18,23 @@ def define_reduction(
     name: str,
     *,
     cpu: Op,
-    setup: Callable[[Any, tuple, Tensor], None],
     backward: Callable,
     jvp: Callable[..., Tensor],
+    save_result: bool = False,
 ) -> Callable[..., Tensor]:
     """Define ``smem::name``; return ``call(x, dim, keepdim, kernel, out, *dtype)``.
 
-    ``dtype`` is there for the ops that have one: sum and mean.
+    Only sum and mean take ``dtype``. The context of ``backward`` has the ``shape`` and ``dtype`` of
+    the input, the ``reduced`` dimensions and ``keepdim``; with ``save_result`` it has saved the
+    input and the result.
     """
+
+    def setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        x, dim, keepdim, *_ = inputs
+        ctx.shape, ctx.dtype, ctx.keepdim = x.shape, x.dtype, keepdim
+        ctx.reduced = reduced_dims(name, x, dim)
+        if save_result:
+            ctx.save_for_backward(x, output)
 
     def vmap(
         op: Op,
@@ -92,13 +101,6 @@ def _describe(name: str) -> Describe:
         return check_reduction(name, x, dim, keepdim, dtype), reduction_dtype(name, x, dtype)
 
     return describe
-
-
-def remember_shape(name: str, ctx: Any, inputs: tuple) -> None:
-    """Save what ``spread`` needs."""
-    x, dim, keepdim, *_ = inputs
-    ctx.shape, ctx.dtype, ctx.keepdim = x.shape, x.dtype, keepdim
-    ctx.reduced = reduced_dims(name, x, dim)
 
 
 def with_reduced_dims(ctx: Any, reduced: Tensor) -> Tensor:

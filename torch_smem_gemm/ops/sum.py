@@ -9,12 +9,7 @@ from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._dispatch import Op
-from torch_smem_gemm.ops._reduction import (
-    Dims,
-    define_reduction,
-    remember_shape,
-    with_reduced_dims,
-)
+from torch_smem_gemm.ops._reduction import Dims, define_reduction, with_reduced_dims
 
 
 def sum(
@@ -100,17 +95,9 @@ def _autocast_dtype(x: Tensor) -> torch.dtype | None:
     return torch.float32 if casts and x.dtype in (torch.float16, torch.bfloat16) else None
 
 
-def _setup_sum(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    remember_shape("sum", ctx, inputs)
-
-
 def _sum_backward(ctx: Any, grad: Tensor) -> tuple:
     grad = with_reduced_dims(ctx, grad).to(ctx.dtype)
     return grad.expand(ctx.shape), None, None, None, None
-
-
-def _setup_mean(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    remember_shape("mean", ctx, inputs)
 
 
 def _mean_backward(ctx: Any, grad: Tensor) -> tuple:
@@ -124,7 +111,5 @@ def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
     return op(tangents[0], *args[1:])
 
 
-_sum = define_reduction("sum", cpu=_aten.sum, setup=_setup_sum, backward=_sum_backward, jvp=_jvp)
-_mean = define_reduction(
-    "mean", cpu=_aten.mean, setup=_setup_mean, backward=_mean_backward, jvp=_jvp
-)
+_sum = define_reduction("sum", cpu=_aten.sum, backward=_sum_backward, jvp=_jvp)
+_mean = define_reduction("mean", cpu=_aten.mean, backward=_mean_backward, jvp=_jvp)
