@@ -175,7 +175,7 @@ MUTANTS = {
     "register_tiled, first barrier": Mutant(*REGISTER_TILED, BARRIER, UNORDERED, "As.at("),
     "register_tiled, second barrier": Mutant(*REGISTER_TILED, BARRIER, RACE, "next(As)", nth=1),
     "double_buffered, wait": Mutant(
-        *DOUBLE_BUFFERED, "wait_for_copies();", WAIT, "As.at(", header=TWO_STAGES
+        *DOUBLE_BUFFERED, "cp_async_wait_all();", WAIT, "As.at(", header=TWO_STAGES
     ),
     "double_buffered, barrier": Mutant(
         *DOUBLE_BUFFERED, BARRIER, UNORDERED, "As.at(", header=TWO_STAGES
