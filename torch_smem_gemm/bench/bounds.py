@@ -1,7 +1,7 @@
 """How far a float32 product may be from the exact one: proven bounds, for every input.
 
-docs/accuracy.md has the proofs. Constants and rules are those of csrc/gemm/accumulation_order.h (the SIMT
-kernels), csrc/gemm/fp16x3/promotion.h and csrc/gemm/fp16x3/split_k.cu (`fp16x3`).
+docs/accuracy.md has the proofs. Constants and rules are those of csrc/gemm/accumulation_order.h
+(the SIMT kernels), csrc/gemm/fp16x3/promotion.h and csrc/gemm/fp16x3/split_k.cu (`fp16x3`).
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def plan_problem(
     problem: GemmProblem,
     *,
     capability: tuple[int, int] = (9, 0),
-    multiprocessors: int = 132,
+    sms: int = 132,
     shared_bytes: int = 227 * 1024,
     code: tuple[int, int] | None = None,
     precision: str = "fp32",
@@ -73,20 +73,20 @@ def plan_problem(
     p = problem
     nested = (p.m, p.n, p.k), *p.strides, p.misaligned, *p.batch
     numbers = list(chain.from_iterable(nested))
-    chip = _chip(capability, multiprocessors, shared_bytes, code)
+    chip = _chip(capability, sms, shared_bytes, code)
     kept = precision_code("plan", precision) - 1  # C++ has none for None
     return Plan(**json.loads(_C.plan_gemm(numbers, chip, _DTYPE_CODES[dtype], kept)))
 
 
 def _chip(
     capability: tuple[int, int],
-    multiprocessors: int,
+    sms: int,
     shared_bytes: int,
     code: tuple[int, int] | None = None,
 ) -> tuple[int, ...]:
     """What C++ describes a GPU by."""
     of_gpu, of_code = (10 * major + minor for major, minor in (capability, code or capability))
-    return of_gpu, multiprocessors, shared_bytes, of_code
+    return of_gpu, sms, shared_bytes, of_code
 
 
 def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
@@ -101,7 +101,7 @@ def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
         a.dtype,
         gemm_problem(a, b),
         capability=(device.major, device.minor),
-        multiprocessors=device.multi_processor_count,
+        sms=device.multi_processor_count,
         shared_bytes=device.shared_memory_per_block_optin,  # type: ignore[attr-defined]
         code=code_capability(a.device),
         precision=next(name for name, value in PRECISIONS.items() if name and value == (code or 1)),
@@ -143,12 +143,12 @@ def plan_transpose(
     *,
     out: Tensor | None = None,
     capability: tuple[int, int] = (9, 0),
-    multiprocessors: int = 132,
+    sms: int = 132,
     shared_bytes: int = 227 * 1024,
 ) -> Plan:
     """Return the plan for tensors laid out so on such a GPU (default: H200). Needs no GPU."""
     numbers = _transpose_numbers(x, dim0, dim1, out)
-    text = _C.plan_transpose(numbers, _chip(capability, multiprocessors, shared_bytes))
+    text = _C.plan_transpose(numbers, _chip(capability, sms, shared_bytes))
     return Plan(**json.loads(text))
 
 
