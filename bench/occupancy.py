@@ -37,10 +37,10 @@ PROBLEMS = (
     ("sum", (64, 16384), "float32"),
     ("sum", (64, 16384), "bfloat16"),
 )
-TEXT = """# How the kernels fit a multiprocessor
+TEXT = """# Occupancy of the kernels
 
 Written by `python bench/occupancy.py`, which needs no GPU: the launches and their traffic are those
-that `smem.trace` counts, registers are ptxas's for sm_90a, and blocks a multiprocessor follow by
+that `smem.trace` counts, registers are ptxas's for sm_90a, and blocks per SM follow by
 `torch_smem_gemm.analysis.occupancy`, which a test on the GPU holds against
 `cudaOccupancyMaxActiveBlocksPerMultiprocessor`. The floor is the longest of the least times that
 the problem's bytes take on an H200, and its arithmetic and the kernel's passes through shared

@@ -1,16 +1,17 @@
-"""Sharding rules: what the ops do with a DTensor, for tensor parallel and FSDP2.
+"""Sharding rules for DTensor inputs, for tensor parallel and FSDP2.
 
 There is nothing to call. The first DTensor that reaches an op imports this module, which registers
-the rules: so ``import torch_smem_gemm`` does not import torch.distributed.tensor, which a program
-on one device never needs, and no call pays for the question (see ``_learn_dtensor``).
+the rules. So ``import torch_smem_gemm`` does not import torch.distributed.tensor, which a program
+on one device never needs, and calls without a DTensor have no overhead (see ``_learn_dtensor``).
 
-A rule lists, for one dimension of the mesh, how the result may lie and how the inputs must lie for
-it; DTensor takes what costs the least to reach, over all dimensions of the mesh. Where K is sharded
-each process has a part of every sum, so that the result is Partial, and the addends too. An
-activation must not be applied to a part: with one there is no such rule, and DTensor gathers.
+For one dimension of the mesh, a rule lists the possible placements of the result, each with the
+placements of the inputs that it requires; DTensor selects the cheapest over all dimensions of the
+mesh. If K is sharded, each process computes a partial sum, so the result is Partial, and so are the
+addends. An activation cannot be applied to a partial sum: with an activation there is no such rule,
+and DTensor gathers.
 
-amax and amin gather a sharded dimension that they reduce: an all-reduce by maximum, which torch's
-own use, may lose a NaN.
+amax and amin gather a sharded dimension that they reduce. The all-reduce by maximum that torch's
+own ops use can lose a NaN.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from torch.distributed.tensor.experimental import register_sharding
 
 from torch_smem_gemm.ops._schema import arguments_type
 
-# Placements of the result, and of every tensor argument: None where there is none.
+# Placements of the result, and of every tensor argument; None for an argument that is None.
 Layout = tuple[list[Placement], list[Placement | None]]
 # Returns the layouts that a call allows; it takes the op's arguments by name (``arguments_type``).
 Rule = Callable[[Any], list[Layout]]
@@ -39,7 +40,7 @@ def _given(x: DTensorSpec | None, placement: Placement) -> Placement | None:
 
 
 def _broadcast(x: DTensorSpec | None, from_end: int, size: int) -> Placement | None:
-    """How ``x``, which broadcasts to the result, lies where that is sharded.
+    """Return the placement of ``x``, which broadcasts to the result, if the result is sharded.
 
     The result has ``size`` elements in the sharded dimension, the ``from_end``-th from its end.
     """
@@ -153,8 +154,8 @@ def _register(name: str, rule: Rule) -> None:
     arguments = arguments_type(name)
     register_sharding(overloads)(lambda *args, **options: rule(arguments(*args, **options)))
     if overloads[0]._schema.arguments[1].name == "dim":
-        # DTensor remembers what it found by the arguments from the first int on, and does not
-        # count a list of them.
+        # DTensor caches its decisions by the arguments from the first int on. A list of ints does
+        # not count as an int, so `dim` has to be declared.
         known = DTensor._op_dispatcher.sharding_propagator.op_to_schema_info
         known.update(dict.fromkeys(overloads, RuntimeSchemaInfo(static_argnum=1)))
 

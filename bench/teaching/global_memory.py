@@ -122,7 +122,7 @@ def panel_reads(evidence: Evidence) -> Claim:
         + "\n\nBoth panels take 2·16·K elements of shared memory, so for float32 on the "
         f"{evidence.gpu.name} K is at most {limits[0]:,}, or {limits[1]:,} after opting in. "
         f"At 4096 × 4096 × 1024 `panel` takes {ms['panel']:.2f} ms and `tiled16` "
-        f"{ms['tiled16']:.2f}: a multiprocessor then holds {held} of its blocks at a time, so that "
+        f"{ms['tiled16']:.2f}: an SM then holds {held} of its blocks at a time, so that "
         "nothing hides its loads, and a warp reads two rows of A's panel, in one bank where K is "
         f"a multiple of 32 (at {_cubed((m, n, k))} {conflicts.trace:,} conflicts by the trace, "
         f"{conflicts.ncu:,} by ncu).",

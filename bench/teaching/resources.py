@@ -36,7 +36,7 @@ def occupancy(evidence: Evidence) -> Claim:
     return Claim(
         title="Occupancy",
         says="Two tiles of 32 × 32 floats are 8 KB a block, so that 164 / 8 = 20 blocks fit an "
-        "A100's multiprocessor by shared memory alone. With 32 KB and 256 threads 5 blocks fit: "
+        "A100's SM by shared memory alone. With 32 KB and 256 threads 5 blocks fit: "
         "1280 of 2048 threads, 62%.",
         parts=(
             Part(
@@ -78,7 +78,7 @@ def capacity(evidence: Evidence) -> Claim:
         )
     return Claim(
         title="Capacity",
-        says="A multiprocessor of P100 has 64 KB of shared memory, of which a block may have 48, "
+        says="An SM of P100 has 64 KB of shared memory, of which a block may have 48, "
         "V100 96 and 96, A100 164 and 163.",
         parts=tuple(
             Part(

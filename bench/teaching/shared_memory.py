@@ -269,17 +269,17 @@ def shared_bandwidth(evidence: Evidence) -> Claim:
     ]
     return Claim(
         title="Bandwidth of shared memory",
-        says="Shared memory of an A100's multiprocessor delivers about 15 to 19 TB/s.",
+        says="Shared memory of an A100's SM delivers about 15 to 19 TB/s.",
         parts=(
             Part(
-                "one multiprocessor delivers so much",
+                "one SM delivers that much",
                 int(one) in texts_say,
                 f"all {a100.sms} together do: 32 banks × 4 B × {a100.clock_ghz:g} GHz are "
                 f"{one:.2f} TB/s each, {together:.1f} TB/s in all",
                 int(together) in texts_say,
             ),
         ),
-        figures=f"The {gpu.name}'s {gpu.sms} multiprocessors have {gpu.shared_gbs / 1000:.1f} "
+        figures=f"The {gpu.name}'s {gpu.sms} SMs have {gpu.shared_gbs / 1000:.1f} "
         f"TB/s in all. Of these the GEMMs draw (ncu's passes of {PASS} B, scaled up to the timed "
         "size):\n\n" + table(["GEMM at 4096³", "TB/s", "of all"], rows),
     )

@@ -28,18 +28,18 @@ HIGHLIGHTS = (
 )
 
 HOW_TO_READ = (
-    "How to read it: a line of a set is one problem, computed by the kernel that this package "
-    "chooses. × torch 2.00 says that it takes half of torch's time, 0.50 that it takes twice as "
-    "long; an empty cell was not measured. The floor is the time that the work would take at the "
-    "named ceiling, if nothing else took any, and the share is that part of the time taken: all "
-    "calls begin and end in some microseconds, so that short ones stay far from it. The floor of "
-    "float32 is that of FMAs: `fp16x3`, which computes it on tensor cores, takes less. WRONG is a "
-    "result further from float64's than the roundings that it may take explain: it has no time."
+    "How to read it: each line is one problem, computed by the kernel that this package selects. × "
+    "torch 2.00 means that we take half of torch's time, 0.50 that we take twice as long; an empty "
+    "cell was not measured. The floor is the time of the work at the named ceiling, and the share is "
+    "the floor divided by the measured time. Every call has a fixed cost of some microseconds, "
+    "so short calls stay far from the floor. The float32 floor assumes FMA units; `fp16x3` uses "
+    "tensor cores and can be faster than that. WRONG marks a result whose error exceeds what "
+    "rounding explains; it has no time."
 )
 
 
 def between(text: str, marker: str, inside: str) -> str:
-    """``text`` with ``inside`` between the lines of a marker.
+    """Return ``text`` with ``inside`` between the lines of a marker.
 
     Raises:
         ValueError: a line of the marker is missing; the message has both.
@@ -53,7 +53,7 @@ def between(text: str, marker: str, inside: str) -> str:
 
 
 def write_or_check(document: Path, wanted: str, source: str, *, check: bool) -> int:
-    """Write a document; or only say if it does not show its source. Returns the exit status."""
+    """Write a document, or only check that it is up to date. Returns the exit status."""
     if not check:
         document.parent.mkdir(parents=True, exist_ok=True)
         document.write_text(wanted, encoding="utf-8")
@@ -64,7 +64,7 @@ def write_or_check(document: Path, wanted: str, source: str, *, check: bool) -> 
 
 
 def readme(text: str, found: Mapping[str, Any]) -> str:
-    """README's ``text`` with the highlights of ``found``.
+    """Return README's ``text`` with the highlights of ``found``.
 
     Raises:
         ValueError: a marker is missing.
@@ -73,7 +73,7 @@ def readme(text: str, found: Mapping[str, Any]) -> str:
 
 
 def highlights(found: Mapping[str, Any]) -> str:
-    """A line for each of ``HIGHLIGHTS`` that was measured, and what they were measured on."""
+    """Return a line for each measured one of ``HIGHLIGHTS``, and the machine."""
     by_key = {(each.op, each.set, each.dtype): each for each in summaries(found["rows"])}
     lines = []
     for op, of_set, dtype, what in HIGHLIGHTS:
@@ -90,7 +90,7 @@ def highlights(found: Mapping[str, Any]) -> str:
 
 
 def performance(found: Mapping[str, Any]) -> str:
-    """The whole of docs/performance.md."""
+    """Return docs/performance.md."""
     rows = found["rows"]
     parts = [
         "# Performance",
@@ -260,7 +260,7 @@ def _run(found: Mapping[str, Any]) -> str:
     if state is None:
         return f"{text}\nClocks, power and temperature were not recorded."
     names = {
-        "sm_mhz": ("multiprocessor clock", "MHz"),
+        "sm_mhz": ("SM clock", "MHz"),
         "memory_mhz": ("memory clock", "MHz"),
         "watts": ("power", "W"),
         "celsius": ("temperature", "°C"),
@@ -277,7 +277,7 @@ def _run(found: Mapping[str, Any]) -> str:
 
 
 def _others(rows: Sequence[Row]) -> list[str]:
-    """What the names of peers and bounds stand for: a list, or nothing."""
+    """Return a list that explains the names of peers and bounds, or nothing."""
     found: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows:
         if row.kind != "kernel":
@@ -290,7 +290,7 @@ def _others(rows: Sequence[Row]) -> list[str]:
 
 
 def _faults(members: Sequence[Sequence[Row]]) -> list[str]:
-    """What is wrong or not available, and why: a list, or nothing."""
+    """Return a list of wrong or unavailable contenders with the reasons, or nothing."""
     shapes: dict[tuple[str, str, str], list[str]] = {}
     for row in (row for found in members for row in found if row.status != "ok"):
         shapes.setdefault((row.name, row.verdict, row.detail), []).append(_shape(row))
@@ -325,7 +325,7 @@ def _figure(value: float | None, form: str) -> str:
 
 
 def _shape(row: Row) -> str:
-    """For people: the problem without op and dtype, which stand beside it."""
+    """Return the problem's text without op and dtype, which other columns show."""
     return _times_signs(row.problem.removeprefix(f"{row.op} ").removesuffix(f" {row.dtype}"))
 
 
@@ -334,7 +334,7 @@ def _times_signs(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """For a line, also of a table: compilers' messages have the signs of Markdown and HTML."""
+    """Escape text for a line or a table: compilers' messages contain Markdown and HTML."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 

@@ -152,15 +152,15 @@ def gradient_and_bias_gradient(
     needs_bias: bool,
     by_kernel: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient of z = ... + bias, and that of the bias where it ``needs_bias``.
+    """Return the gradient of z = ... + bias, and the bias's gradient if ``needs_bias``.
 
     Args:
         grad: gradient of activation(z), or None.
-        grad_z: gradient that z has beside, or None.
-        z: what the activation is applied to, or relu's result; None where there is no activation.
+        grad_z: gradient of z as an output of its own, or None.
+        z: the pre-activation, or relu's result; None if there is no activation.
         activation: its code.
-        needs_bias: the bias is (z.shape[-1],).
-        by_kernel: CPU tensors, too, go to a kernel.
+        needs_bias: whether to compute the gradient of the bias, which is (z.shape[-1],).
+        by_kernel: whether CPU tensors also go to a kernel.
     """
     if grad is None:
         assert grad_z is not None
@@ -177,7 +177,7 @@ def gradient_and_bias_gradient(
 
 
 def _goes_to_the_kernel(grad: Tensor, by_kernel: bool) -> bool:
-    """Whether the one kernel for both gradients may serve; it cannot be differentiated again."""
+    """Whether the fused kernel for both gradients applies; it cannot be differentiated again."""
     return (
         (grad.is_cuda or (by_kernel and grad.is_cpu))
         and not torch.is_grad_enabled()

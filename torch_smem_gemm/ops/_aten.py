@@ -1,4 +1,4 @@
-"""The ops on CPU tensors where no kernel is named: ATen (MKL, oneDNN) does the work."""
+"""The ops on CPU tensors if no kernel is named: ATen (MKL, oneDNN) computes them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -64,7 +64,9 @@ def gemm(
             a, b, bias, c = _converted(out_dtype, a, b, bias, c)
             return gemm(a, b, bias, c, alpha, beta, activation)
     if bias is not None and c is None and alpha == 1 and b.dim() == 2:
-        return linear(a, b.mT, bias, activation)  # rounds once, where a sum of its own rounds again
+        return linear(
+            a, b.mT, bias, activation
+        )  # rounds once; a separate addition would round again
     z = torch.matmul(a, b)
     if alpha != 1:
         z = z * alpha
@@ -106,12 +108,12 @@ def with_preactivation(op: Callable[..., Tensor], activation_at: int) -> Callabl
 
 
 def _unrounded(x: Tensor) -> torch.autocast:
-    """Within it autocast takes no product to 16 bits."""
+    """Return a context in which autocast does not convert products to 16 bits."""
     return torch.autocast(x.device.type, enabled=False)
 
 
 def _converted(dtype: torch.dtype, *tensors: Any) -> tuple[Any, ...]:
-    """The tensors in ``dtype``: torch.mm has its ``out_dtype`` on CUDA tensors only."""
+    """Convert the tensors to ``dtype``: torch.mm takes ``out_dtype`` on CUDA tensors only."""
     return tuple(None if x is None else x.to(dtype) for x in tensors)
 
 

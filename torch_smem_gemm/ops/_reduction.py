@@ -1,4 +1,4 @@
-"""What sum, mean, amax and amin share: their call, their shapes, their vmap rule."""
+"""The common part of sum, mean, amax and amin: call, shapes, vmap rule, saved state."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -47,7 +47,7 @@ def define_reduction(
     ) -> tuple[Tensor, int]:
         x = x.movedim(in_dims[0], 0)
         reduced = [d + 1 for d in reduced_dims(name, x[0], dim)]
-        if not reduced:  # a batch of scalars: no dims would mean all
+        if not reduced:  # a batch of scalars; an empty dim would mean all dimensions
             return x.to(reduction_dtype(name, x, _dtype_of(name, rest)), copy=True), 0
         return op(x, reduced, keepdim, *rest), 0
 
@@ -89,7 +89,7 @@ def define_reduction(
 
 
 def _dtype_of(name: str, rest: tuple) -> torch.dtype | None:
-    """The dtype among the arguments after ``keepdim``, which may be left out from the end."""
+    """Return the dtype among the arguments after ``keepdim``; trailing ones may be missing."""
     return rest[0] if rest and name in ("sum", "mean") else None
 
 

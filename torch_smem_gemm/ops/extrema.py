@@ -30,7 +30,8 @@ def amax(
         keepdim: keep the reduced dimensions with size 1.
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("sum")`` that takes any
             operator; on CPU tensors the named kernel itself runs on the CPU.
-        out: takes the result; its shape and dtype must fit. May overlap ``x``. Not with gradients.
+        out: the tensor for the result; its shape and dtype must fit. It may overlap ``x``.
+            Not with gradients.
 
     Raises:
         RuntimeError: a dimension is out of range, repeated or empty, or ``out`` does not fit.

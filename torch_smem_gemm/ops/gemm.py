@@ -59,14 +59,15 @@ def gemm(
             there is none. (``torch.ops.smem.gemm`` has 0.)
         out_dtype: None for the inputs' dtype. torch.float32 with float16 or bfloat16 inputs keeps
             the float32 sums as they are, as torch.mm's does.
-        precision: the least that float32 products keep, forward and backward; other dtypes have one
-            precision. "fp32": float32's error, by whichever kernel is fastest: docs/accuracy.md has
-            the bound that holds on every input; "ieee": every product and sum an IEEE fma; "tf32":
-            factors of 10 bits. None is "tf32" where torch's setting allows it
+        precision: the least precision of float32 products, forward and backward; other dtypes have
+            one precision. "fp32": float32's error, by the fastest kernel; docs/accuracy.md has the
+            bound that holds on every input. "ieee": every product and sum is an IEEE FMA. "tf32":
+            factors of 10 bits. None is "tf32" if torch's setting allows it
             (torch.backends.cuda.matmul.fp32_precision, read at the call), else "fp32".
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("gemm")``; on CPU tensors
             the named kernel itself runs on the CPU, unless it is one for tensor cores.
-        out: takes the result; its shape must fit. May overlap the inputs. Not with gradients.
+        out: the tensor for the result; its shape must fit. It may overlap the inputs. Not with
+            gradients.
 
     Returns:
         (..., M, N), dtype of ``a`` or ``out_dtype``, contiguous, or ``out``. float16 and bfloat16
@@ -76,7 +77,7 @@ def gemm(
         RuntimeError: shapes, dtypes or devices do not fit, or the named kernel cannot take the
             problem; the text names the argument, what was expected and what came.
         ValueError, TypeError: unknown activation, precision or kernel; the text lists the valid.
-        TypeError: an argument that is no tensor, real number or dtype where one is expected.
+        TypeError: an argument that is not a tensor, real number or dtype where one is expected.
         torch.OutOfMemoryError: no memory for the result, or for what the kernel works in.
     """
     try:
@@ -92,7 +93,7 @@ def gemm(
             precision_ = resolved(0, a.dtype)
             return _gemm(a, b, None, None, 1.0, 0.0, 0, precision_) if precision_ else _gemm(a, b)
         if is_plain and a.dim() == b.dim() == 2 and a.dtype == b.dtype and a.dtype in GEMM_DTYPES:
-            # By ATen, which makes the checks in less time.
+            # ATen's own checks take less time.
             try:
                 return torch.mm(a, b)
             except RuntimeError:
@@ -169,7 +170,7 @@ def _grad_c(grad: Tensor, beta: float, shape: torch.Size, dtype: torch.dtype) ->
         return grad.new_zeros(shape, dtype=dtype)
     if beta == 1:
         return sum_to_shape(grad, shape).to(dtype)
-    # Rounded after the factor alone.
+    # Rounded only after the multiplication.
     return (sum_to_shape(grad, shape, wide_dtype(grad)) * beta).to(dtype)
 
 
@@ -193,8 +194,8 @@ def product_over_rows(
     x: Tensor, y: Tensor, alpha: float = 1.0, precision: int = 0, kernel: int = AUTO
 ) -> Tensor:
     """Return alpha * x.mT @ y summed over the batch, which both have: one product of all rows."""
-    # What product_summed_to does in most cases, in less time; a DTensor may not be flattened. Not
-    # by flatten, which batched gradients have no rule for.
+    # Faster than product_summed_to in most cases. A DTensor cannot be flattened. reshape is used
+    # because batched gradients have no rule for flatten.
     if x.is_contiguous() and y.is_contiguous() and not hasattr(x, "placements"):
         x, y = (z.reshape(math.prod(z.shape[:-1]), z.shape[-1]) for z in (x, y))
     return product_summed_to((x.shape[-1], y.shape[-1]), x.mT, y, alpha, precision, kernel)
@@ -240,9 +241,10 @@ _gemm = define_with_activation(
 def _describe_split(
     x: Tensor, lines_last: bool = False, part_length: int = 0
 ) -> list[tuple[Any, torch.dtype]]:
-    """Pieces of each line, 32 fp16 hi and their lo; exponent, mark, position and rest of lines.
+    """Describe the split of each row, or column with ``lines_last``; see csrc/gemm/fp16x3.
 
-    Or of each part of each line. See csrc/gemm/fp16x3.
+    The results are groups of 32 fp16 hi values and their lo values, then the scale exponent, the
+    status, and the position and value of the outlier of each line, or of each part of a line.
     """
     check_split(x, part_length)
     *of_lines, length = (x.mT if lines_last else x).shape

@@ -46,7 +46,7 @@ def linear(
     Raises:
         RuntimeError: shapes, dtypes or devices do not fit.
         ValueError, TypeError: unknown activation or precision; the text lists the valid ones.
-        TypeError: an argument that is no tensor or dtype where one is expected.
+        TypeError: an argument that is not a tensor or dtype where one is expected.
         torch.OutOfMemoryError: no memory for the result, or for what the kernel works in.
     """
     try:

@@ -1,4 +1,4 @@
-"""smem.sum and smem.mean: torch's, with an order of additions that depends on the count alone."""
+"""smem.sum and smem.mean: as torch's, with an order of additions fixed by the count."""
 
 import math
 from collections.abc import Sequence
@@ -34,12 +34,13 @@ def sum(
         dtype: dtype of the result, to which ``x`` is converted first.
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("sum")``; on CPU tensors
             the named kernel itself runs on the CPU.
-        out: takes the result; its shape and dtype must fit. May overlap ``x``. Not with gradients.
+        out: the tensor for the result; its shape and dtype must fit. It may overlap ``x``.
+            Not with gradients.
 
     Raises:
         RuntimeError: a dimension is out of range or repeated, or ``out`` does not fit.
         ValueError, TypeError: unknown kernel; the text lists the valid ones.
-        TypeError: ``x`` or ``out`` is no tensor, ``dtype`` no dtype, or ``dim`` no integers.
+        TypeError: ``x`` or ``out`` is not a tensor, ``dtype`` not a dtype, or ``dim`` not integers.
         torch.OutOfMemoryError: no memory for the result.
     """
     if dtype is None and out is None and isinstance(x, Tensor):
@@ -67,7 +68,8 @@ def mean(
         dtype: a float or complex dtype for the result, to which ``x`` is converted first.
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("sum")`` that takes any
             operator; on CPU tensors the named kernel itself runs on the CPU.
-        out: takes the result; its shape and dtype must fit. May overlap ``x``. Not with gradients.
+        out: the tensor for the result; its shape and dtype must fit. It may overlap ``x``.
+            Not with gradients.
 
     Raises:
         RuntimeError: as ``smem.sum``, and where the result would be of integers.
@@ -85,12 +87,12 @@ def sum_to_shape(x: Tensor, shape: Sequence[int], dtype: torch.dtype | None = No
     extra = x.dim() - len(shape)
     stretched = [extra + d for d, size in enumerate(shape) if size == 1 and x.shape[extra + d] != 1]
     dims = [*range(extra), *stretched]
-    # Not by sum(), which autocast would have return float32.
+    # Not by sum(), which returns float32 under autocast.
     return _sum(x, dims, True, "auto", None, dtype).reshape(shape) if dims else x
 
 
 def _autocast_dtype(x: Tensor) -> torch.dtype | None:
-    """Return the dtype in which autocast has torch.sum(x) add: it has no rule for the others."""
+    """Return autocast's dtype for torch.sum(x); mean, amax and amin have no autocast rule."""
     casts = x.is_cuda and torch.is_autocast_enabled("cuda")
     return torch.float32 if casts and x.dtype in (torch.float16, torch.bfloat16) else None
 
@@ -103,7 +105,7 @@ def _sum_backward(ctx: Any, grad: Tensor) -> tuple:
 def _mean_backward(ctx: Any, grad: Tensor) -> tuple:
     count = math.prod(ctx.shape[d] for d in ctx.reduced)
     grad = with_reduced_dims(ctx, grad).to(ctx.dtype)
-    # Divided last: as torch's own, which rounds the same.
+    # The division comes last, as in torch, so the rounding is the same.
     return grad.expand(ctx.shape) / count, None, None, None, None
 
 
