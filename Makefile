@@ -90,11 +90,14 @@ extension: $(READY)  ## compile what has changed
 	  $(PY) -m build_tools.progress
 
 .PHONY: lint
-lint: $(READY)  ## check style and types: ruff, mypy, clang-format
+lint: $(READY)  ## check style, types and words: ruff, mypy, clang-format, clang-tidy, codespell
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 	$(if $(CPP),@$(CLANG_FORMAT) --dry-run -Werror $(CPP))
+	$(PY) -m codespell_lib
+	$(PY) -m build_tools.retired_words
+	$(PY) -m build_tools.clang_tidy
 
 .PHONY: format
 format: $(READY)  ## rewrite the sources in that style

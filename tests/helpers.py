@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 import torch_smem_gemm as smem
+from torch_smem_gemm.ops._schema import arguments_type
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 # For the widest products: float16 goes bfloat16's way but for the conversions of single numbers.
@@ -343,22 +344,18 @@ class Clock:
 # ------------------------------------------------------------------------- torch's own way, calls
 
 
-def torch_gemm(
-    a: Tensor,
-    b: Tensor,
-    bias: Tensor | None = None,
-    c: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    activation: str | None = None,
-) -> Tensor:
-    """What ``smem.gemm`` means, in torch's operations."""
-    z = alpha * torch.matmul(a, b)
-    if beta != 0:
-        z = z + beta * c
-    if bias is not None:
-        z = z + bias
-    return ACTIVATIONS[activation](z)
+def torch_gemm(*args: Any, **options: Any) -> Tensor:
+    """What ``smem.gemm`` means, in torch's operations.
+
+    The arguments are those of ``torch.ops.smem.gemm``, with the activation by name.
+    """
+    given = arguments_type("gemm")(*args, **options)
+    z = given.alpha * torch.matmul(given.a, given.b)
+    if given.beta != 0:
+        z = z + given.beta * given.c
+    if given.bias is not None:
+        z = z + given.bias
+    return ACTIVATIONS[given.activation or None](z)
 
 
 class Call:

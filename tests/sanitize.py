@@ -6,7 +6,7 @@
 Without torch's caching allocator every tensor is an allocation of its own, so that memcheck sees
 the bounds of each. Results are compared with torch's on the way.
 
-initcheck does not see what the copy engine writes. Where it may write, all that torch allocates is
+initcheck does not see what TMA writes. Where TMA may write, all that torch allocates is
 filled with NaN first: then an element that is left out shows in the comparison.
 """
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if not (ROOT / "build_tools").exists():
     pytest.skip("build_tools/ is not installed", allow_module_level=True)
 
-from build_tools import archs, progress, ptxas, toolchain  # noqa: E402
+from build_tools import archs, progress, ptxas, retired_words, toolchain  # noqa: E402
 
 OLD = "-gencode=arch=compute_80,code=[sm_80,compute_80]"
 HOPPER = "-gencode=arch=compute_90a,code=[sm_90a]"
@@ -37,7 +37,7 @@ def test_those_sources_exist_and_cannot_be_launched_on_other_chips() -> None:
     for part in ptxas.HOPPER_SOURCES:
         found = [path for path in csrc.rglob("*.cu") if part in path.as_posix()]
         assert found, part
-    for kernel in ("gemm/sm90/kernel.h", *ptxas.HOPPER_SOURCES[1:]):
+    for kernel in ("gemm/sm90/kernel.h", "gemm/fp16x3/gemm.cu", "gemm/fp16x3/skinny_m_kernel.h"):
         bound = r"__launch_bounds__\(launch_bound\(TARGET_HAS_SM90A, "
         assert re.search(bound, (csrc / kernel).read_text()), kernel
 
@@ -142,3 +142,23 @@ def test_ccache_does_not_trust_the_preprocessor(
         wrapped, environment = ptxas.cached(command)
         assert wrapped == ["ccache", "nvcc", "-c"]
         assert environment["CCACHE_DEPEND"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("blocks a multiprocessor", "multiprocessor"),
+        ("the copy engine reads", "copy engine"),
+        ("csrc/gemm/hopper/kernel.h", "hopper/"),
+        ("tiles 128x208_pair by 132", "128x208_pair"),
+        ("using Lie = int;", "Lie"),
+    ],
+)
+def test_a_retired_word_is_found(line: str, word: str) -> None:
+    (found,) = retired_words.findings("a.h", f"first line\n{line}\n")
+    assert found.startswith(f"a.h:2: {word!r} is retired, write ")
+
+
+def test_standard_words_are_not_retired() -> None:
+    text = "maxThreadsPerMultiprocessor, a streaming multiprocessor (SM), lanes lie in halves\n"
+    assert not list(retired_words.findings("a.h", text))

@@ -192,7 +192,7 @@ def test_rounding_is_that_of_the_gpu(dtype: torch.dtype) -> None:
         assert torch.equal(smem.gemm(x, b, kernel=kernel), expected)
 
 
-# ------------------------------------------------ the runtime itself: tests/cpu_emulator/untraced.cpp
+# ---------------------------------------------- the runtime itself: tests/cpu_emulator/untraced.cpp
 
 
 def untraced(name: str) -> Any:
@@ -252,7 +252,7 @@ def test_copies_land_at_their_wait() -> None:
         rows[0] + old + old + old,  # two left
         rows[0] + rows[1] + old + old,  # one left
         rows[0] + rows[1] + rows[2] + old,  # none left: the last was never committed
-        rows[0] + rows[1] + rows[2] + [13, 14, 0, 0],  # wait_for_copies
+        rows[0] + rows[1] + rows[2] + [13, 14, 0, 0],  # cp_async_wait_all
     ]
 
 

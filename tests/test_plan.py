@@ -126,11 +126,9 @@ SIZES = (1, 16, 100, 1000, 4096, 100_000)
 def test_auto_chooses_a_kernel_that_takes_the_problem(dtype: torch.dtype) -> None:
     takes_all = {row.name for row in smem.kernels("gemm") if row.any_k}
     for m, n, k, batch in itertools.product(SIZES, SIZES, (0, *SIZES), (1, 1000)):
-        for capability, multiprocessors in (((7, 5), 40), ((9, 0), 132)):
+        for capability, sms in (((7, 5), 40), ((9, 0), 132)):
             problem = GemmProblem.contiguous(m, n, k, batch)
-            plan = plan_problem(
-                dtype, problem, capability=capability, multiprocessors=multiprocessors
-            )
+            plan = plan_problem(dtype, problem, capability=capability, sms=sms)
             assert plan.kernel in takes_all
             assert plan.reason
             (row,) = (row for row in smem.kernels("gemm") if row.name == plan.kernel)
@@ -271,7 +269,7 @@ def test_the_problem_that_shapes_make(
             torch.float32,
             found,
             capability=(card.major, card.minor),
-            multiprocessors=card.multi_processor_count,
+            sms=card.multi_processor_count,
             shared_bytes=card.shared_memory_per_block_optin,
         )
     else:
@@ -390,7 +388,7 @@ TILES = [
     (8191, 8193, torch.float32, 1, "unaligned", "tiles of 128x123"),
     (8191, 8193, torch.bfloat16, 1, "unaligned", "tiles of 256x119"),
     (8191, 8193, torch.uint8, 1, "unaligned", "tiles of 256x235"),
-    # So many that the multiprocessors have one, or two, each
+    # One or two per SM
     (1001, 3003, torch.uint8, 1, "unaligned", "tiles of 192x137"),
     (3000, 3001, torch.uint8, 1, "unaligned", "tiles of 256x137"),
     (1023, 1025, torch.float32, 1, "unaligned", "tiles of 104x40"),

@@ -1,8 +1,8 @@
 """Where lanes of a warp go different ways, the tracer counts requests as a GPU makes them.
 
-A GPU runs the lanes that stand at the same line in the same iteration together, and all lanes are
-together again behind an `if` or a loop. cpu_emulator runs one lane after the other, so the tracer has
-to find out which accesses were one. Each number below is derived by hand.
+A GPU executes the lanes that are at the same line in the same iteration together, and all lanes
+reconverge after an `if` or a loop. cpu_emulator runs one lane after the other, so the tracer has to
+find out which accesses belong to one request. Each number below is derived by hand.
 """
 
 from pathlib import Path

@@ -31,8 +31,8 @@ every_tile = pytest.mark.parametrize(
 )
 
 
-# M, N, K: single elements, tiles' edges, sizes that the copy engine cannot read or write in place,
-# K in chunks, of few rows and of many, which take them one after the other.
+# M, N, K: single elements, tiles' edges, sizes that TMA cannot read or write in place,
+# K in slices, with few rows and with many.
 SHAPES = (
     ((1, 1, 1), (3, 2, 1), (4, 16, 16), (7, 40, 64), (65, 72, 72), (129, 257, 100)),
     ((1, 4096, 4096), (16, 1024, 512), (130, 264, 136), (200, 8, 2048), (31, 4096, 24)),

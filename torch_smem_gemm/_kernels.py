@@ -1,4 +1,4 @@
-"""What the binary holds: its kernel table, how it was built, what each kernel needs."""
+"""The contents of the binary: its kernel table, its build settings, each kernel's resources."""
 
 import json
 from dataclasses import dataclass
@@ -13,13 +13,14 @@ from torch_smem_gemm import _C
 class KernelInfo:
     """One row of the kernel table.
 
-    ``requires`` says in words which problems the kernel takes. ``dtypes`` are those it is built
-    for; transposes are built for element sizes: "4-byte". ``capability`` is the oldest compute
-    capability whose tensor cores it runs on, and the only one if ``capability_alone``; None where
-    it needs none, and then runs on the CPU, too. ``float32_precision`` is what it keeps of float32:
-    "ieee", "fp32" or "tf32". ``any_k`` is False where it bounds the length of K
-    (GEMM), ``any_operator`` where it sums only, and finds no mean, amax or amin. ``variants`` are
-    what it chooses among by itself; ``kernel="name:variant"`` names one. All give the same bits.
+    ``requires`` says in words which problems the kernel takes. ``dtypes`` lists the dtypes it is
+    built for; transposes are built for element sizes: "4-byte". ``capability`` is the oldest
+    compute capability whose tensor cores it runs on, and the only one if ``capability_alone``. It
+    is None if the kernel needs no tensor cores; such a kernel also runs on the CPU.
+    ``float32_precision`` is the precision of its float32 arithmetic: "ieee", "fp32" or "tf32".
+    ``any_k`` is False if it bounds the length of K (GEMM), ``any_operator`` if it computes sums
+    only, and not mean, amax or amin. ``variants`` lists the variants that it selects from;
+    ``kernel="name:variant"`` names one. All of them give the same bits.
     """
 
     op: str
@@ -42,7 +43,7 @@ class KernelInfo:
     def takes(
         self, dtype: torch.dtype, device: torch.device | str, precision: str = "fp32"
     ) -> bool:
-        """Whether this build's kernel computes ``dtype`` in that precision on ``device``."""
+        """Whether this build of the kernel computes ``dtype`` in that precision on ``device``."""
         keeps = self.float32_precision in ("ieee", precision) or precision == "tf32"
         if dtype == torch.float32 and not keeps:
             return False
@@ -67,7 +68,7 @@ def _info(row: dict[str, Any]) -> KernelInfo:
 
 _TABLE = tuple(_info(row) for row in json.loads(_C.kernel_table()))
 OPS = tuple(dict.fromkeys(row.op for row in _TABLE))
-_OTHER_REDUCTIONS = ("mean", "amax", "amin")  # by kernels of sum
+_OTHER_REDUCTIONS = ("mean", "amax", "amin")  # computed by the kernels of sum
 
 
 def kernels(op: str | None = None) -> list[KernelInfo]:
@@ -100,10 +101,10 @@ def build_info() -> dict[str, Any]:
 
 
 def code_capability(device: torch.device | str | int) -> tuple[int, int]:
-    """Return the compute capability that the code was compiled for which a CUDA device runs.
+    """Return the compute capability for which the code that a CUDA device runs was compiled.
 
-    It is less than the device's own where this build holds code for older GPUs only, and (0, 0)
-    where it holds none for the device.
+    It is lower than the device's own if this build has code for older GPUs only, and (0, 0) if it
+    has none for the device.
     """
     index = torch.device(device).index if not isinstance(device, int) else device
     index = torch.cuda.current_device() if index is None else index
@@ -112,10 +113,10 @@ def code_capability(device: torch.device | str | int) -> tuple[int, int]:
 
 
 def kernel_resources(device: int = 0) -> list[dict[str, Any]]:
-    """Return registers, shared and local memory of the kernels that there are for GPU ``device``.
+    """Return the registers, shared and local memory of all kernels built for GPU ``device``.
 
     Keys: op, name, dtype, registers, shared_bytes, local_bytes, max_threads. Raises RuntimeError
-    where the build holds no CUDA kernels.
+    if the build has no CUDA kernels.
     """
     with torch.cuda.device(device):
         torch.cuda.current_stream().synchronize()  # makes the device's context current

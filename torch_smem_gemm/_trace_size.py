@@ -1,4 +1,4 @@
-"""About how many accesses to memory a trace counts, which says how long it takes."""
+"""Estimates the number of memory accesses that a trace counts, and so the time it takes."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Any
 from torch_smem_gemm.ops._checks import check_gemm, check_linear, check_transpose, reduced_dims
 from torch_smem_gemm.ops.plan import transpose_problem
 
-# Accesses of threads that take some ten seconds.
+# This many accesses by threads take about ten seconds.
 MAX_ACCESSES = 500_000_000
 
 TILE, SUM_CHUNK, SUM_THREADS = 32, 8192, 256
 
 
 def gemm_accesses(m: int, n: int, k: int, batch: int = 1) -> int:
-    """About how often the threads of the busiest ladder kernel load or store.
+    """Estimate the loads and stores of all threads of the busiest ladder kernel.
 
-    Threads beyond an edge work too, on zeros.
+    Threads beyond an edge are counted: they compute with zeros.
     """
     return 2 * batch * _to_tiles(m) * _to_tiles(n) * _to_tiles(k)
 
 
 def transpose_accesses(rows: int, columns: int, batch: int = 1) -> int:
-    """As :func:`gemm_accesses`."""
+    """Return the same estimate as :func:`gemm_accesses` for a transpose."""
     return 4 * batch * _to_tiles(rows) * _to_tiles(columns)
 
 
 def reduction_accesses(reduced: int, outputs: int) -> int:
-    """As :func:`gemm_accesses`, for ``outputs`` reductions of ``reduced`` elements each."""
+    """Return the same estimate for ``outputs`` reductions of ``reduced`` elements each."""
     return outputs * (reduced + -(-reduced // SUM_CHUNK) * 4 * SUM_THREADS)
 
 
 def accesses(op: str, arguments: Mapping[str, Any]) -> int:
-    """About how many accesses a trace of ``op`` counts.
+    """Estimate how many accesses a trace of ``op`` counts.
 
     Args:
         op: "gemm", "linear", "transpose", "sum", "mean", "amax" or "amin".
-        arguments: the op's, by name. Raises what the op raises where they do not fit.
+        arguments: the op's arguments by name. Errors are those of the op.
     """
     if op == "gemm":
         a, b = arguments["a"], arguments["b"]

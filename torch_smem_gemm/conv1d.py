@@ -1,7 +1,7 @@
 """GPT-2's ``Conv1D`` by :func:`torch_smem_gemm.gemm`; the only module that imports transformers.
 
-:func:`torch_smem_gemm.convert` imports it where a model can hold such modules. The class stands in
-a module of its own, and is not made on the way, so that converted models can be pickled.
+:func:`torch_smem_gemm.convert` imports it if a model can contain such modules. The class is defined
+at the top level of a module, because pickle requires that of the classes of converted models.
 """
 
 from __future__ import annotations

@@ -35,28 +35,28 @@ def convert(
     filter: Callable[[str, torch.nn.Module], bool] | None = None,
     precision: str | None = None,
 ) -> Converted:
-    """Make every plain ``torch.nn.Linear`` of ``model`` a :class:`torch_smem_gemm.Linear`.
+    """Convert every plain ``torch.nn.Linear`` of ``model`` to :class:`torch_smem_gemm.Linear`.
 
     The ``Conv1D`` modules of Hugging Face's transformers, which are GPT-2's Linear layers, become
     :class:`torch_smem_gemm.conv1d.Conv1D`.
 
-    Only the class of each module object changes. Parameters, tied weights, buffers, hooks, training
-    mode, and what an optimizer or a parent module refers to stay the very same objects. Modules
-    that read a Linear's weight without calling it (``torch.nn.MultiheadAttention``, the inference
-    fast path of ``torch.nn.TransformerEncoderLayer``) go on doing so.
+    Only the class of each module object changes. Parameters, tied weights, buffers, hooks and the
+    training mode stay as they are, and references held by an optimizer or a parent module remain
+    valid. Modules that read a Linear's weight without calling it (``torch.nn.MultiheadAttention``,
+    the inference fast path of ``torch.nn.TransformerEncoderLayer``) keep doing so.
 
-    A module that stands under several names is converted once, and each of its names is listed.
-    The filter is asked about each name, and one no keeps the module.
+    A module that is registered under several names is converted once, and each of its names is
+    listed. The filter is called for each name; if it rejects one, the module is not converted.
 
     Convert before wrapping: parametrizations, FSDP and adapters replace a Linear's class by their
-    own, and such a class is skipped. So is a module that multiplies by parameters of its own, as
-    experts and routers do; those that have the word at the end of their class's name are listed.
+    own, and such a class is skipped. A module that multiplies by parameters of its own is skipped
+    too; ``skipped`` lists it if its class's name ends in Experts or Router.
 
     Args:
         model: any module; a ``torch.nn.Linear`` itself is converted too, under the name ``""``.
         filter: called as ``filter(name, module)``; a module for which it is false is skipped.
-        precision: as in :class:`torch_smem_gemm.Linear`, for the modules converted by this call,
-            and for those that an earlier call converted: ``skipped`` says so. None leaves theirs.
+        precision: as in :class:`torch_smem_gemm.Linear`, for the modules converted by this call
+            and by earlier calls; ``skipped`` reports the latter. None leaves theirs unchanged.
 
     Returns:
         The names replaced, with the attribute ``skipped``: name -> reason, for the others.
@@ -64,7 +64,7 @@ def convert(
     Raises:
         TypeError: ``model`` is not a module.
         TypeError, ValueError: a precision that does not exist.
-        Whatever the filter raises; the model is then unchanged.
+        Any exception that the filter raises; the model is then unchanged.
     """
     precision_code("convert", precision)
     ours = _ours()
@@ -99,15 +99,16 @@ def convert(
 def revert(model: torch.nn.Module) -> list[str]:
     """Give the modules that :func:`convert` replaced their former class again, in place.
 
-    A :class:`torch_smem_gemm.Linear` made by hand stays, and so does a converted one that was given
-    an activation since: a ``torch.nn.Linear`` would compute something else. So does one with a
-    parametrization, whose class is another, until that is removed.
+    A :class:`torch_smem_gemm.Linear` that was constructed directly is not reverted, nor is a
+    converted one that has been given an activation, because a ``torch.nn.Linear`` would compute
+    something else. A parametrization changes the class: the module can be reverted after the
+    parametrization has been removed.
 
     Args:
         model: any module.
 
     Returns:
-        The names reverted, in the order of ``model.named_modules()``, all names of a shared module.
+        The names reverted, in the order of ``model.named_modules()``; a shared module has several.
 
     Raises:
         TypeError: ``model`` is not a module.
@@ -129,16 +130,16 @@ def revert(model: torch.nn.Module) -> list[str]:
 
 
 def _modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
-    """Every name in ``model``, so that a shared module comes once for each."""
+    """Yield every name in ``model`` with its module; a shared module appears once per name."""
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is a {type(model).__name__}, expected a torch.nn.Module")
     return list(model.named_modules(remove_duplicate=False))
 
 
 def _ours() -> _Classes:
-    """The classes that are converted, and what each becomes."""
+    """Return the classes that are converted, each with its replacement."""
     ours: _Classes = {torch.nn.Linear: Linear}
-    # Whoever holds a Conv1D has imported its module; nobody else is to wait for transformers.
+    # A model with a Conv1D has imported its module. Importing transformers here would be slow.
     if hasattr(sys.modules.get("transformers.pytorch_utils"), "Conv1D"):
         from torch_smem_gemm.conv1d import Conv1D
 
@@ -147,7 +148,7 @@ def _ours() -> _Classes:
 
 
 def _looks_linear(module: torch.nn.Module, ours: _Classes) -> bool:
-    """Whether a user would ask why ``module`` was not converted."""
+    """Whether a user might expect ``module`` to be converted."""
     return (
         isinstance(module, tuple(ours))
         or type(module).__name__.endswith("Linear")
@@ -163,7 +164,7 @@ def _is_part_of_experts(module: torch.nn.Module) -> bool:
 
 
 def _keep(module: torch.nn.Module, precision: str | None) -> str:
-    """Give a module of this package the precision, if it is a converted one; why it stays."""
+    """Set the precision of a converted module; return why a module of this package is skipped."""
     reason = f"already a torch_smem_gemm.{type(module).__name__}"
     if precision is None:
         return reason
@@ -174,7 +175,7 @@ def _keep(module: torch.nn.Module, precision: str | None) -> str:
 
 
 def _why_not(module: torch.nn.Module, ours: _Classes) -> str | None:
-    """Why ``module`` cannot become one of the classes in ``ours``; None if it can."""
+    """Return why ``module`` cannot be converted to a class in ``ours``; None if it can."""
     kind = type(module)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if kind is torch.nn.modules.linear.NonDynamicallyQuantizableLinear:

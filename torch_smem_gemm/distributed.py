@@ -1,19 +1,20 @@
-"""Sharding rules: what the ops do with a DTensor, for tensor parallel and FSDP2.
+"""Sharding rules for DTensor inputs, for tensor parallel and FSDP2.
 
 There is nothing to call. The first DTensor that reaches an op imports this module, which registers
-the rules: so ``import torch_smem_gemm`` does not import torch.distributed.tensor, which a program
-on one device never needs, and no call pays for the question (see ``_learn_dtensor``).
+the rules. So ``import torch_smem_gemm`` does not import torch.distributed.tensor, which a program
+on one device never needs, and calls without a DTensor have no overhead (see ``_learn_dtensor``).
 
-A rule lists, for one dimension of the mesh, how the result may lie and how the inputs must lie for
-it; DTensor takes what costs the least to reach, over all dimensions of the mesh. Where K is sharded
-each process has a part of every sum, so that the result is Partial, and the addends too. An
-activation must not be applied to a part: with one there is no such rule, and DTensor gathers.
+For one dimension of the mesh, a rule lists the possible placements of the result, each with the
+placements of the inputs that it requires; DTensor selects the cheapest over all dimensions of the
+mesh. If K is sharded, each process computes a partial sum, so the result is Partial, and so are the
+addends. An activation cannot be applied to a partial sum: with an activation there is no such rule,
+and DTensor gathers.
 
-amax and amin gather a sharded dimension that they reduce: an all-reduce by maximum, which torch's
-own use, may lose a NaN.
+amax and amin gather a sharded dimension that they reduce. The all-reduce by maximum that torch's
+own ops use can lose a NaN.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,8 +23,12 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 from torch.distributed.tensor.experimental import register_sharding
 
-# Placements of the result, and of every tensor argument: None where there is none.
+from torch_smem_gemm.ops._schema import arguments_type
+
+# Placements of the result, and of every tensor argument; None for an argument that is None.
 Layout = tuple[list[Placement], list[Placement | None]]
+# Returns the layouts that a call allows; it takes the op's arguments by name (``arguments_type``).
+Rule = Callable[[Any], list[Layout]]
 
 
 def _layout(result: Placement, *inputs: Placement | None) -> Layout:
@@ -35,7 +40,7 @@ def _given(x: DTensorSpec | None, placement: Placement) -> Placement | None:
 
 
 def _broadcast(x: DTensorSpec | None, from_end: int, size: int) -> Placement | None:
-    """How ``x``, which broadcasts to the result, lies where that is sharded.
+    """Return the placement of ``x``, which broadcasts to the result, if the result is sharded.
 
     The result has ``size`` elements in the sharded dimension, the ``from_end``-th from its end.
     """
@@ -45,18 +50,8 @@ def _broadcast(x: DTensorSpec | None, from_end: int, size: int) -> Placement | N
     return Shard(dim) if dim >= 0 and x.shape[dim] == size else Replicate()
 
 
-def _gemm(
-    a: DTensorSpec,
-    b: DTensorSpec,
-    bias: DTensorSpec | None = None,
-    c: DTensorSpec | None = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    activation: int = 0,
-    precision: int = 0,
-    kernel_id: int = 0,
-    out_dtype: torch.dtype | None = None,
-) -> list[Layout]:
+def _gemm(given: Any) -> list[Layout]:
+    a, b, bias, c = given.a, given.b, given.bias, given.c
     replicated, partial = Replicate(), Partial()
     layouts = [
         _layout(replicated, replicated, replicated, _given(bias, replicated), _given(c, replicated))
@@ -76,42 +71,37 @@ def _gemm(
                 _broadcast(c, from_end, size),
             )
         )
-    if not activation:
+    if not given.activation:
         by_k = Shard(a.ndim - 1), Shard(b.ndim - 2)
         layouts.append(_layout(partial, *by_k, _given(bias, partial), _given(c, partial)))
     return layouts
 
 
-def _linear(
-    x: DTensorSpec,
-    weight: DTensorSpec,
-    bias: DTensorSpec | None = None,
-    activation: int = 0,
-    precision: int = 0,
-    out_dtype: torch.dtype | None = None,
-) -> list[Layout]:
+def _linear(given: Any) -> list[Layout]:
+    bias = given.bias
     replicated, partial = Replicate(), Partial()
-    last = x.ndim - 1
+    last = given.x.ndim - 1
     layouts = [_layout(replicated, replicated, replicated, _given(bias, replicated))]
     layouts += [
         _layout(Shard(d), Shard(d), replicated, _given(bias, replicated)) for d in range(last)
     ]
     layouts.append(_layout(Shard(last), replicated, Shard(0), _given(bias, Shard(0))))
-    if not activation:
+    if not given.activation:
         layouts.append(_layout(partial, Shard(last), Shard(1), _given(bias, partial)))
     return layouts
 
 
-def _with_preactivation(rule: Callable[..., list[Layout]]) -> Callable[..., list[Layout]]:
-    """The same for the form of the op that has a second result, which lies as the first."""
+def _with_preactivation(rule: Rule) -> Rule:
+    """Return the rule for the form of the op whose second result is sharded like the first."""
 
-    def of_both(*args: Any, **options: Any) -> list[Layout]:
-        return [(results * 2, inputs) for results, inputs in rule(*args, **options)]
+    def rule_of_both(given: Any) -> list[Layout]:
+        return [(results * 2, inputs) for results, inputs in rule(given)]
 
-    return of_both
+    return rule_of_both
 
 
-def _transpose(x: DTensorSpec, dim0: int = -2, dim1: int = -1, kernel_id: int = 0) -> list[Layout]:
+def _transpose(given: Any) -> list[Layout]:
+    x, dim0, dim1 = given.x, given.dim0, given.dim1
     moved = list(range(x.ndim))
     if moved:
         moved[dim0], moved[dim1] = moved[dim1], moved[dim0]
@@ -121,71 +111,56 @@ def _transpose(x: DTensorSpec, dim0: int = -2, dim1: int = -1, kernel_id: int = 
     return layouts
 
 
-def _reduction(
-    x: DTensorSpec,
-    dim: Sequence[int] | None,
-    keepdim: bool,
-    part: Callable[[int], Partial | None],
-) -> list[Layout]:
-    """Rules of a reduction whose results over shards of dimension ``d`` are ``part(d)``."""
-    reduced = {d % x.ndim for d in dim} if dim else set(range(x.ndim))
+def _reduction(given: Any, result_of_shards: Callable[[int], Partial | None]) -> list[Layout]:
+    """Return the rules of a reduction over shards of dimension d: ``result_of_shards(d)``."""
+    x, keepdim = given.x, given.keepdim
+    reduced = {d % x.ndim for d in given.dim} if given.dim else set(range(x.ndim))
     layouts = [_layout(Replicate(), Replicate())]
     for d in range(x.ndim):
         after = d if keepdim else d - sum(other < d for other in reduced)
-        result = part(d) if d in reduced else Shard(after)
+        result = result_of_shards(d) if d in reduced else Shard(after)
         if result is not None:
             layouts.append(_layout(result, Shard(d)))
     return layouts
 
 
-def _of_parts(x: DTensorSpec, dtype: torch.dtype | None) -> list[Layout]:
-    """The sum of parts is a part of the sum, unless they are converted or rounded first."""
-    assert x.tensor_meta is not None
-    linear = x.tensor_meta.dtype.is_floating_point and dtype in (None, x.tensor_meta.dtype)
+def _partial_inputs(given: Any) -> list[Layout]:
+    """A sum of partial inputs is a partial sum, unless they are converted or rounded first."""
+    assert given.x.tensor_meta is not None
+    dtype = given.x.tensor_meta.dtype
+    linear = dtype.is_floating_point and given.dtype in (None, dtype)
     return [_layout(Partial(), Partial())] if linear else []
 
 
-def _sum(
-    x: DTensorSpec,
-    dim: Sequence[int] | None = None,
-    keepdim: bool = False,
-    dtype: torch.dtype | None = None,
-    kernel_id: int = 0,
-) -> list[Layout]:
-    return _reduction(x, dim, keepdim, lambda d: Partial()) + _of_parts(x, dtype)
+def _sum(given: Any) -> list[Layout]:
+    return _reduction(given, lambda d: Partial()) + _partial_inputs(given)
 
 
-def _mean(
-    x: DTensorSpec,
-    dim: Sequence[int] | None = None,
-    keepdim: bool = False,
-    dtype: torch.dtype | None = None,
-    kernel_id: int = 0,
-) -> list[Layout]:
-    def part(d: int) -> Partial | None:
-        # The mean of means is the mean where all shards are of one size.
-        return Partial("avg") if x.shape[d] and x.shape[d] % x.mesh.size() == 0 else None
+def _mean(given: Any) -> list[Layout]:
+    def mean_of_means(d: int) -> Partial | None:
+        # The mean of means is the mean only where all shards have the same size.
+        size = given.x.shape[d]
+        return Partial("avg") if size and size % given.x.mesh.size() == 0 else None
 
-    return _reduction(x, dim, keepdim, part) + _of_parts(x, dtype)
+    return _reduction(given, mean_of_means) + _partial_inputs(given)
 
 
-def _extremum(
-    x: DTensorSpec, dim: Sequence[int] | None = None, keepdim: bool = False, kernel_id: int = 0
-) -> list[Layout]:
-    return _reduction(x, dim, keepdim, lambda d: None)
+def _extremum(given: Any) -> list[Layout]:
+    return _reduction(given, lambda d: None)
 
 
-def _register(name: str, rule: Callable[..., list[Layout]]) -> None:
+def _register(name: str, rule: Rule) -> None:
     overloads: list[Any] = [getattr(torch.ops.smem, op).default for op in (name, f"_{name}")]
-    register_sharding(overloads)(rule)
+    arguments = arguments_type(name)
+    register_sharding(overloads)(lambda *args, **options: rule(arguments(*args, **options)))
     if overloads[0]._schema.arguments[1].name == "dim":
-        # DTensor remembers what it found by the arguments from the first int on, and does not
-        # count a list of them.
+        # DTensor caches its decisions by the arguments from the first int on. A list of ints does
+        # not count as an int, so `dim` has to be declared.
         known = DTensor._op_dispatcher.sharding_propagator.op_to_schema_info
         known.update(dict.fromkeys(overloads, RuntimeSchemaInfo(static_argnum=1)))
 
 
-_RULES: dict[str, Callable[..., list[Layout]]] = {
+_RULES: dict[str, Rule] = {
     "gemm": _gemm,
     "linear": _linear,
     "gemm_with_preactivation": _with_preactivation(_gemm),

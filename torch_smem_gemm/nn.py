@@ -13,7 +13,7 @@ class Linear(torch.nn.Linear):
     """``torch.nn.Linear`` computed by :func:`torch_smem_gemm.linear`, with a fused activation.
 
     ``y = activation(x @ weight.T + bias)``. Initialisation, parameter names and ``state_dict`` are
-    those of ``torch.nn.Linear``, so checkpoints load either way round.
+    those of ``torch.nn.Linear``, so checkpoints load in both directions.
 
     Args:
         in_features: size K of each input row.
@@ -22,7 +22,7 @@ class Linear(torch.nn.Linear):
         activation: None, ``"relu"``, ``"gelu"``, ``"gelu_tanh"`` or ``"silu"``, applied to the
             result before it is stored.
         precision: float32 arithmetic: ``"fp32"``, ``"ieee"``, ``"tf32"``, or None to follow torch's
-            setting. Other dtypes do not read it.
+            setting. Other dtypes ignore it.
         device: device of the parameters.
         dtype: dtype of the parameters: float64, float32, float16 or bfloat16.
 
@@ -35,7 +35,7 @@ class Linear(torch.nn.Linear):
     """
 
     # On the class, because convert() turns torch.nn.Linear objects into this class without running
-    # __init__. `_converted` marks those, so that revert() knows them from layers made by hand.
+    # __init__. `_converted` distinguishes them from layers that were constructed directly.
     activation: str | None = None
     precision: str | None = None
     _converted: bool = False
@@ -63,11 +63,11 @@ class Linear(torch.nn.Linear):
         )
 
     def _get_name(self) -> str:
-        """What ``print(model)`` calls the module: ``smem.Linear``; a subclass by its own name."""
+        """Return the name that ``print(model)`` shows: ``smem.Linear``, or the subclass's name."""
         return "smem.Linear" if type(self) is Linear else super()._get_name()
 
     def extra_repr(self) -> str:
-        """``torch.nn.Linear``'s, and the activation and precision where they are set."""
+        """Return ``torch.nn.Linear``'s text, with the activation and precision if they are set."""
         text = super().extra_repr()
         for name in ("activation", "precision"):
             if getattr(self, name) is not None:

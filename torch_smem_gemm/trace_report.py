@@ -1,4 +1,4 @@
-"""What smem.trace returns: counts by line, by launch and in all."""
+"""The result of smem.trace: counts by line, by launch and in total."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-SECTOR = 32  # bytes: what global memory is read and written by
+SECTOR = 32  # bytes, the unit of global memory transfers
 WARP = 32  # threads
 
 
 @dataclass(frozen=True)
 class Line:
-    """What one line of a kernel does to one memory.
+    """The accesses of one line of a kernel to one memory.
 
     A request is one execution by one warp. The counts are sums over all blocks and launches.
     """
@@ -28,18 +28,18 @@ class Line:
     bytes_a_lane: int  # of a shuffle too; 0 for barriers
     requests: int
     lanes: int  # threads that took part, over all requests
-    distinct_bytes: int  # over requests; what several lanes of a warp share is counted once
+    distinct_bytes: int  # over requests; bytes shared by lanes of a warp count once
     sectors: int  # global memory: 32-byte sectors touched, summed over requests
     wavefronts: int  # shared memory: passes through the banks
-    conflicts: int  # wavefronts beyond those that so wide an access needs anyway
+    conflicts: int  # wavefronts beyond those that the access width needs
     worst: int  # most sectors or wavefronts of one request
-    # The same if the compiler makes one load of up to four of this line, as it does in unrolled
-    # loops over aligned neighbours (LDS.128); equal to the above where it cannot.
+    # The same if the compiler merges up to four loads of this line, as it does in unrolled loops
+    # over aligned neighbours (LDS.128); equal to the above if it cannot.
     merged_requests: int
     merged_wavefronts: int
     merged_conflicts: int
-    ambiguous: bool  # lanes came here different numbers of times: their grouping is a guess
-    example: tuple[int | None, ...]  # bytes from the memory's begin, of the worst request's lanes
+    ambiguous: bool  # lanes came here different numbers of times: the grouping is a guess
+    example: tuple[int | None, ...]  # byte offsets of the lanes of the worst request
 
     @property
     def bytes(self) -> int:
@@ -48,18 +48,18 @@ class Line:
 
     @property
     def sectors_a_request(self) -> float:
-        """32-byte sectors a warp touches at once; 4 is the least for 32 neighbours of 4 bytes."""
+        """32-byte sectors per request; 4 is the minimum for 32 adjacent elements of 4 bytes."""
         return self.sectors / self.requests
 
     @property
     def wavefronts_a_request(self) -> float:
-        """Passes through the banks a warp needs at once; 1 is the least up to 4 bytes a lane."""
+        """Passes through the banks per request; 1 is the minimum up to 4 bytes per lane."""
         return self.wavefronts / self.requests
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that would be wrong on the GPU; the first of ``count`` times."""
+    """An error that would occur on the GPU; the first of ``count`` occurrences."""
 
     kind: str
     kernel: str
@@ -80,7 +80,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: its shape, its lines, its arithmetic (operations of single threads)."""
+    """One launch: its shape, its lines, its arithmetic (operations per thread, summed)."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -103,12 +103,12 @@ class Launch:
 
     @property
     def threads(self) -> int:
-        """Threads in a block."""
+        """Threads per block."""
         return math.prod(self.block)
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block."""
+        """Bytes of shared memory per block."""
         return self.static_shared_bytes + self.dynamic_shared_bytes
 
     @property
@@ -118,22 +118,22 @@ class Launch:
 
     @property
     def barriers(self) -> float:
-        """Times that a block waits at a barrier."""
+        """Barriers that a block passes."""
         warps = -(-self.threads // WARP)
         return self.count("requests", actions=["barrier"]) / warps / self.blocks
 
     def count(
         self, what: str, *, actions: Sequence[str] | None = None, memory: str | None = None
     ) -> int:
-        """Add up one field of the lines.
+        """Sum one field of the lines.
 
         Args:
             what: a number of :class:`Line`, such as "bytes" or "wavefronts".
-            actions: of these alone.
+            actions: count only these actions.
             memory: "global" for all tensors, "shared", or a tensor's name; "" for barriers and
                 shuffles.
 
-        Raises ValueError for a name that is none of these.
+        Raises ValueError for any other name.
         """
         _check_name("what", what, COUNTS)
         for action in actions or ():
@@ -169,7 +169,7 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class Trace:
-    """What :func:`trace` found. The totals are over all launches."""
+    """The result of :func:`trace`. The totals are over all launches."""
 
     op: str
     kernel: str
@@ -180,7 +180,7 @@ class Trace:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """All that would be wrong on the GPU; empty for every kernel of this package."""
+        """All errors that would occur on the GPU; empty for every kernel of this package."""
         return tuple(fault for launch in self.launches for fault in launch.faults)
 
     @property
@@ -190,7 +190,7 @@ class Trace:
 
     @property
     def global_bytes_loaded(self) -> int:
-        """Bytes that threads loaded from global memory, caches or not."""
+        """Bytes that threads loaded from global memory or its caches."""
         return self.count("bytes", actions=LOADS, memory="global")
 
     @property
@@ -200,7 +200,7 @@ class Trace:
 
     @property
     def sector_bytes(self) -> int:
-        """Bytes of all 32-byte sectors that warps touched: what the L1 cache is asked for."""
+        """Bytes of all 32-byte sectors that warps accessed, requested from the L1 cache."""
         return SECTOR * self.count("sectors")
 
     @property
@@ -210,7 +210,7 @@ class Trace:
 
     @property
     def shared_bytes_stored(self) -> int:
-        """Bytes that threads stored to shared memory, cp.async's too."""
+        """Bytes that threads stored to shared memory, with those of cp.async."""
         return self.count("bytes", actions=STORES, memory="shared")
 
     @property
@@ -220,30 +220,30 @@ class Trace:
 
     @property
     def conflicts(self) -> int:
-        """Wavefronts that bank conflicts cost."""
+        """Additional wavefronts due to bank conflicts."""
         return self.count("conflicts")
 
     @property
     def barriers(self) -> float:
-        """Times that a block waits at a barrier, over the launches."""
+        """Barriers that a block passes, summed over the launches."""
         return sum(launch.barriers for launch in self.launches)
 
     @property
     def intensity(self) -> float:
-        """FLOP for each byte that threads exchange with global memory."""
+        """FLOP per byte that threads load from or store to global memory."""
         moved = self.global_bytes_loaded + self.global_bytes_stored
         return self.flop / moved if moved else math.inf
 
     def count(
         self, what: str, *, actions: Sequence[str] | None = None, memory: str | None = None
     ) -> int:
-        """Add up one field of all lines, as :meth:`Launch.count`."""
+        """Sum one field of all lines, as :meth:`Launch.count` does."""
         if memory is not None:  # there may be no launch to say so
             _check_name("memory", memory, ("", "global", "shared", *self.tensor_bytes))
         return sum(launch.count(what, actions=actions, memory=memory) for launch in self.launches)
 
     def times_read(self, tensor: str) -> float:
-        """How often the bytes of a tensor are loaded, on average; 0 for an empty one.
+        """Return how often each byte of a tensor is loaded on average; 0 for an empty tensor.
 
         Raises ValueError for a name that is not in ``tensor_bytes``.
         """
@@ -268,7 +268,7 @@ class Trace:
         return {name: getattr(self, name) for name in names}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dict a line, for ``pandas.DataFrame(trace.rows())``."""
+        """Return a dict per line, for ``pandas.DataFrame(trace.rows())``."""
         return [
             {
                 "kernel": launch.kernel,
@@ -281,5 +281,5 @@ class Trace:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything, the totals too, as JSON can hold it."""
+        """Return everything, with the totals, as JSON-compatible values."""
         return {**dataclasses.asdict(self), "totals": self.totals()}

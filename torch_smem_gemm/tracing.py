@@ -1,4 +1,4 @@
-"""smem.trace: what a kernel does to memory, line by line, found by running it on the CPU."""
+"""smem.trace: the memory accesses of a kernel, line by line, found by running it on the CPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm._trace_size import MAX_ACCESSES, accesses
 from torch_smem_gemm.ops._arguments import check_dims, check_dtype, check_tensors, real_number
 from torch_smem_gemm.ops._autocast import autocast
-from torch_smem_gemm.ops._codes import AUTO, activation_code, precision_code
+from torch_smem_gemm.ops._codes import activation_code, precision_code
 from torch_smem_gemm.ops._dispatch import raise_interruption
 from torch_smem_gemm.ops.extrema import amax, amin
 from torch_smem_gemm.ops.gemm import beta_or_default, gemm
@@ -35,11 +35,11 @@ def trace(
     max_accesses: int | None = MAX_ACCESSES,
     **options: Any,
 ) -> Trace:
-    """Run an op's kernel on the CPU and return what it did to memory.
+    """Run an op's kernel on the CPU and return its memory accesses.
 
-    The very source that is compiled for the GPU runs here, its threads one after the other, and
-    every access to memory is counted as the GPU's warps would make it. It takes about a second for
-    each 30 million accesses. Ctrl-C ends it.
+    The source that is compiled for the GPU runs on the CPU, one thread after the other, and every
+    memory access is counted as the GPU's warps would execute it. A trace takes about a second per
+    30 million accesses. Ctrl-C interrupts it.
 
     >>> import torch, torch_smem_gemm as smem
     >>> report = smem.trace("transpose", torch.ones(64, 64), kernel="tiled")
@@ -49,20 +49,20 @@ def trace(
     Args:
         op: "gemm", "linear", "transpose", "sum", "mean", "amax" or "amin", or the function of that
             name.
-        args: what the op takes; CUDA tensors are copied to the CPU. Under autocast they are cast as
-            the op casts them.
-        kernel: a name of ``smem.kernels(op)``; "auto": what it would be on an H200 without tensor
-            cores, whose kernels cannot be traced.
-        max_accesses: a problem that needs about more is refused, before it runs for minutes; None
-            is no limit.
+        args: the op's arguments; CUDA tensors are copied to the CPU. Under autocast they are cast
+            as the op casts them.
+        kernel: a name of ``smem.kernels(op)``; "auto" is the choice for an H200 without its tensor
+            cores, because kernels on tensor cores cannot be traced.
+        max_accesses: a problem whose estimated accesses exceed this is rejected before it runs;
+            None is no limit.
         options: the op's keyword arguments, without ``out``.
 
     Returns:
-        A :class:`Trace`; look at its ``faults`` if the kernel is new.
+        A :class:`Trace`; check its ``faults`` if the kernel is new.
 
-    Raises what the op raises, ValueError for an unknown op or kernel or a problem beyond
-    ``max_accesses``, RuntimeError for a kernel on tensor cores, TypeError where a kernel is asked
-    for that ``op`` ("linear") cannot be told.
+    Raises the op's errors, ValueError for an unknown op or kernel or a problem beyond
+    ``max_accesses``, RuntimeError for a kernel on tensor cores, TypeError for a named kernel of
+    "linear", which always selects its kernel itself.
     """
     name = op if isinstance(op, str) else getattr(op, "__name__", repr(op))
     if name not in _OPS:
@@ -90,7 +90,7 @@ def trace(
         raise
     finally:
         report = json.loads(_C.end_trace())
-    # As they were given: the first arguments by position.
+    # Named as in the call: the first arguments by position.
     keys = [str(i) if i < len(args) else key for i, key in enumerate(arguments)]
     given = dict(zip(keys, arguments.values(), strict=True))
     tensors = {key: value for key, value in given.items() if isinstance(value, Tensor)}
@@ -120,7 +120,7 @@ def _refuse_tensor_cores(op: str, kernel: Any) -> None:
 def _bound(
     op: str, function: Callable, args: Sequence[Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The op's arguments by name, in the order of its signature, with tensors where they belong."""
+    """Return the op's arguments by name, in the order of its signature, after type checks."""
     try:
         arguments = dict(inspect.signature(function).bind(*args, **options).arguments)
     except TypeError as error:
@@ -138,7 +138,7 @@ def _bound(
 
 
 def _cast(op: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments as the op has them under autocast, which casts products."""
+    """Return the arguments as the op casts them under autocast."""
     names = {"gemm": ["a", "b", "bias", "c"], "linear": ["x", "weight", "bias"]}.get(op, [])
     if arguments.get("out_dtype") is not None and "c" in names:
         names.remove("c")  # which may be of that dtype
@@ -150,9 +150,9 @@ def _cast(op: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _on_cpu(value: Any, storages: set[int]) -> Any:
-    """Return a tensor on the CPU, in memory of its own: by its address an access is counted.
+    """Return a tensor on the CPU with its own memory, because accesses are counted by address.
 
-    ``storages`` has the addresses of those that are taken.
+    ``storages`` has the addresses of the storages already in use.
     """
     if not isinstance(value, Tensor):
         return value
@@ -167,24 +167,8 @@ def _on_cpu(value: Any, storages: set[int]) -> Any:
 
 
 def _run_gemm(kernel: str, arguments: Mapping[str, Any]) -> None:
-    def chosen(
-        a: Tensor,
-        b: Tensor,
-        *,
-        bias: Tensor | None = None,
-        activation: str | None = None,
-        c: Tensor | None = None,
-        alpha: float = 1.0,
-        beta: float | None = None,
-        out_dtype: torch.dtype | None = None,
-        precision: str | None = None,
-    ) -> None:
-        numbers = real_number("gemm", "alpha", alpha), beta_or_default(beta, c)
-        codes = activation_code("gemm", activation), precision_code("gemm", precision)
-        torch.ops.smem._gemm(a, b, bias, c, *numbers, *codes, AUTO, out_dtype)
-
     if kernel == "auto":
-        chosen(**arguments)
+        torch.ops.smem._gemm(**_with_codes("gemm", arguments))
     else:
         gemm(**arguments, kernel=kernel)
 
@@ -192,20 +176,18 @@ def _run_gemm(kernel: str, arguments: Mapping[str, Any]) -> None:
 def _run_linear(kernel: str, arguments: Mapping[str, Any]) -> None:
     if kernel != "auto":
         raise TypeError("smem.trace: linear chooses its kernel itself, trace gemm for a named one")
+    torch.ops.smem._linear(**_with_codes("linear", arguments))
 
-    def chosen(
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        *,
-        activation: str | None = None,
-        out_dtype: torch.dtype | None = None,
-        precision: str | None = None,
-    ) -> None:
-        codes = activation_code("linear", activation), precision_code("linear", precision)
-        torch.ops.smem._linear(x, weight, bias, *codes, out_dtype)
 
-    chosen(**arguments)
+def _with_codes(op: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the Python function as the op's schema takes them."""
+    coded = dict(arguments)
+    if op == "gemm":
+        coded["alpha"] = real_number(op, "alpha", coded.get("alpha", 1.0))
+        coded["beta"] = beta_or_default(coded.get("beta"), coded.get("c"))
+    for name, code in (("activation", activation_code), ("precision", precision_code)):
+        coded[name] = code(op, coded.get(name))
+    return coded
 
 
 def _run_transpose(kernel: str, arguments: Mapping[str, Any]) -> None:
@@ -216,7 +198,7 @@ def _run_transpose(kernel: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _run_reduction(op: Callable) -> Callable[[str, Mapping[str, Any]], None]:
-    """The bare op of a reduction chooses its kernels itself, pass by pass."""
+    """Return what runs a reduction; its bare op selects a kernel for each pass."""
     bare = getattr(torch.ops.smem, f"_{op.__name__}")
 
     def run(kernel: str, arguments: Mapping[str, Any]) -> None:
@@ -230,7 +212,7 @@ def _run_reduction(op: Callable) -> Callable[[str, Mapping[str, Any]], None]:
     return run
 
 
-# The op's function, and what runs a kernel for its arguments.
+# The op's function, and the function that runs a kernel with its arguments.
 _OPS: dict[str, tuple[Callable, Callable[[str, Mapping[str, Any]], None]]] = {
     "gemm": (gemm, _run_gemm),
     "linear": (linear, _run_linear),
@@ -241,7 +223,7 @@ _OPS: dict[str, tuple[Callable, Callable[[str, Mapping[str, Any]], None]]] = {
 
 @functools.cache
 def sources() -> dict[str, list[str]]:
-    """Return the lines of every file in csrc/ that kernels consist of, as they were compiled."""
+    """Return the lines of every kernel source in csrc/, as they were compiled."""
     path = Path(__file__).with_name("_sources.json")
     texts = json.loads(path.read_text()) if path.exists() else {}
     return {name: text.splitlines() for name, text in texts.items()}

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "cpu_emulator/fiber.h"
 #include "cpu_emulator/cpu_emulator.h"
+#include "cpu_emulator/fiber.h"
 #include "cpu_emulator/observer.h"
 
 namespace smem::cpu_emulator {
@@ -56,7 +56,7 @@ class Block {
   static void enter_fiber();
   void run_body();
   void end_fiber();
-  void switch_to(unsigned fiber);
+  void switch_to(unsigned target);
   Fiber& running() { return fibers_[current_thread->linear]; }
   /// Lets the others run until `passed()`; throws Deadlock where none of them can go on either.
   template <typename Condition>

@@ -56,7 +56,7 @@ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
                    smem::cpu_emulator::Site site = smem::cpu_emulator::Site::here()) {
   const int lane = smem::cpu_emulator::lane(), source = lane + static_cast<int>(delta);
   return smem::cpu_emulator::shuffle(mask, value, source >= (lane & -width) + width ? lane : source,
-                                 site);
+                                     site);
 }
 
 template <typename T>
@@ -64,7 +64,7 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
                   smem::cpu_emulator::Site site = smem::cpu_emulator::Site::here()) {
   const int lane = smem::cpu_emulator::lane(), source = lane ^ lane_mask;
   return smem::cpu_emulator::shuffle(mask, value, source >= (lane & -width) + width ? lane : source,
-                                 site);
+                                     site);
 }
 
 inline uint32_t __float_as_uint(float number) { return std::bit_cast<uint32_t>(number); }

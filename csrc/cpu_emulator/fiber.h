@@ -36,7 +36,7 @@ inline void prepare_context(Context& context, unsigned char* stack, size_t bytes
   *--slots = nullptr;
   *--slots = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; ++i) *--slots = nullptr;
-  context.stack_pointer = slots;
+  context.stack_pointer = static_cast<void*>(slots);
 }
 
 #else

@@ -1,8 +1,8 @@
 // Kernels whose lanes go different ways, each way marked `HERE: name`: the test knows how many
 // requests of the warp a GPU makes there.
+#include "cpu_emulator/report.h"
 #include "device/launch.h"
 #include "device/tile.h"
-#include "cpu_emulator/report.h"
 
 namespace smem::test {
 namespace {

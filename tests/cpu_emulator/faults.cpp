@@ -3,11 +3,11 @@
 // A comment `FAULT: name` marks the line where kernel `name` must be found at fault.
 #include <stdexcept>
 
+#include "cpu_emulator/report.h"
 #include "device/cp_async.h"
 #include "device/launch.h"
 #include "device/tile.h"
 #include "device/vector.h"
-#include "cpu_emulator/report.h"
 
 namespace smem::test {
 namespace {
@@ -95,8 +95,8 @@ __global__ void misaligned_copy(const __grid_constant__ Arrays arrays) {
   __shared__ Tile<float, 1, 128> tile;
   const int col = 4 * threadIdx.x, inside = threadIdx.x % 5;
   const float* from = arrays.in.at(0, FAULTY ? col + 1 : col);
-  copy_async<4>(tile.at(0, col), from, inside);  // FAULT: misaligned_copy
-  wait_for_copies();
+  cp_async<4>(tile.at(0, col), from, inside);  // FAULT: misaligned_copy
+  cp_async_wait_all();
 }
 
 // --------------------------------------------------------------------- values that are not there
@@ -114,8 +114,8 @@ template <bool FAULTY>
 __global__ void copy_without_wait(const __grid_constant__ Arrays arrays) {
   __shared__ Tile<float, 1, 128> tile;
   const int t = threadIdx.x;
-  copy_async<4>(tile.at(0, 4 * t), arrays.in.at(0, 4 * t), 4);
-  if (!FAULTY) wait_for_copies();
+  cp_async<4>(tile.at(0, 4 * t), arrays.in.at(0, 4 * t), 4);
+  if (!FAULTY) cp_async_wait_all();
   __syncthreads();
   arrays.out(0, t) = tile(0, 127 - t);  // FAULT: copy_without_wait
 }
@@ -126,10 +126,10 @@ __global__ void copy_of_the_wrong_group(const __grid_constant__ Arrays arrays) {
   __shared__ Tile<float, 2, 32> tile;
   const int t = threadIdx.x;
   for (int stage = 0; stage < 2; ++stage) {
-    copy_async<1>(tile.at(stage, t), arrays.in.at(stage, t), 1);
-    commit_copies();
+    cp_async<1>(tile.at(stage, t), arrays.in.at(stage, t), 1);
+    cp_async_commit();
   }
-  wait_for_groups<1>();
+  cp_async_wait<1>();
   __syncthreads();
   arrays.out(0, t) = tile(FAULTY ? 1 : 0, t);  // FAULT: copy_of_the_wrong_group
 }
@@ -138,8 +138,8 @@ template <bool FAULTY>
 __global__ void copy_without_barrier(const __grid_constant__ Arrays arrays) {
   __shared__ Tile<float, 1, 64> tile;
   const int t = threadIdx.x;
-  copy_async<1>(tile.at(0, t), arrays.in.at(0, t), 1);
-  wait_for_copies();
+  cp_async<1>(tile.at(0, t), arrays.in.at(0, t), 1);
+  cp_async_wait_all();
   if (!FAULTY) __syncthreads();
   arrays.out(0, t) = tile(0, t < 32 ? t : t - 32);  // FAULT: copy_without_barrier
 }
@@ -148,8 +148,8 @@ template <bool FAULTY>
 __global__ void overwritten_copy(const __grid_constant__ Arrays arrays) {
   __shared__ Row row;
   const int t = threadIdx.x;
-  copy_async<1>(row.at(0, t), arrays.in.at(0, t), 1);
-  if (!FAULTY) wait_for_copies();
+  cp_async<1>(row.at(0, t), arrays.in.at(0, t), 1);
+  if (!FAULTY) cp_async_wait_all();
   row(0, t) = 0.0f;  // FAULT: overwritten_copy
 }
 

@@ -5,8 +5,8 @@
 #include <bit>
 #include <stdexcept>
 
-#include "gemm/gemm.h"
 #include "cpu_emulator/report.h"
+#include "gemm/gemm.h"
 #include "reduce/reduce.h"
 #include "transpose/transpose.h"
 // After the standard headers, which loop as they like.
@@ -15,8 +15,8 @@
 #include SECOND_SHIPPED_FILE
 #endif
 // Not part of a kernel's file, but its launch asks for it.
-#include "transpose/unaligned_tile.cpp"
 #include "transpose/tiling.cpp"
+#include "transpose/unaligned_tile.cpp"
 
 namespace smem::test {
 namespace {

@@ -111,20 +111,20 @@ std::string copies() {
     const auto look = [&] { seen.push_back(numbers(tile.data)); };
     for (float& element : tile.data) element = -1;
     for (int group = 0; group < 3; ++group) {
-      copy_async<4>(tile.at(group, 0), from[group], 4);
-      commit_copies();
+      cp_async<4>(tile.at(group, 0), from[group], 4);
+      cp_async_commit();
     }
-    copy_async<4>(tile.at(3, 0), from[3], 2);
+    cp_async<4>(tile.at(3, 0), from[3], 2);
     look();
-    wait_for_groups<3>();
+    cp_async_wait<3>();
     look();
-    wait_for_groups<2>();
+    cp_async_wait<2>();
     look();
-    wait_for_groups<1>();
+    cp_async_wait<1>();
     look();
-    wait_for_groups<0>();
+    cp_async_wait<0>();
     look();
-    wait_for_copies();
+    cp_async_wait_all();
     look();
   });
   return json_array(seen);

@@ -1,4 +1,4 @@
-"""What a GPU allows, by arithmetic alone: occupancy, roofline, bank conflicts, traffic.
+"""Models of a GPU's limits: occupancy, roofline, bank conflicts, traffic.
 
 Needs neither a GPU nor torch.
 

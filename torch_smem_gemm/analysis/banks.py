@@ -1,8 +1,8 @@
-"""Bank conflicts: how often the shared memory port is needed for one access of a warp.
+"""Bank conflicts: the number of passes through shared memory that one access of a warp needs.
 
 Shared memory has 32 banks of 4 bytes, bank = (byte address / 4) mod 32. In one pass (a wavefront)
-each bank gives one word, to as many lanes as ask for it; lanes that ask for different words of one
-bank wait for each other. (CUDA C++ programming guide, "Shared Memory" of compute capability 5.x,
+each bank serves one word, to any number of lanes; lanes that access different words of one bank are
+served one after the other. (CUDA C++ programming guide, "Shared Memory" of compute capability 5.x,
 which all later ones follow.)
 """
 
@@ -14,18 +14,18 @@ from dataclasses import dataclass
 
 BANKS = 32
 WORD = 4  # bytes
-LANES = 32  # of a warp
-WIDTHS = (1, 2, 4, 8, 16)  # bytes that an instruction moves for each lane
+LANES = 32  # per warp
+WIDTHS = (1, 2, 4, 8, 16)  # bytes that an instruction moves per lane
 
 
 @dataclass(frozen=True)
 class Banks:
     """What :func:`banks` found.
 
-    ``wavefronts`` are the passes needed and ``ideal`` the fewest for as many lanes of that width.
-    ``ways`` is the most words of one bank that lanes served together ask for: 1 is free of
-    conflicts, 32 the worst. ``banks`` has the bank of each lane's first word, None where the lane
-    is inactive.
+    ``wavefronts`` is the number of passes needed, ``ideal`` the lowest number for that many lanes
+    of that width. ``ways`` is the highest number of words in one bank that lanes served together
+    access: 1 means no conflicts, 32 is the worst. ``banks`` has the bank of each lane's first word,
+    None for an inactive lane.
     """
 
     wavefronts: int
@@ -35,12 +35,12 @@ class Banks:
 
     @property
     def conflicts(self) -> int:
-        """The passes that a better layout would save."""
+        """The passes that a layout without conflicts would save."""
         return self.wavefronts - self.ideal
 
 
 def banks(addresses: Iterable[int | None], width: int = WORD, *, store: bool = False) -> Banks:
-    """Return what one load or store of a warp costs.
+    """Return the cost of one load or store of a warp.
 
     The rule gives ncu's wavefronts and bank conflicts on an H200 for 460 patterns of 1 to 16 bytes,
     regular and random, with all lanes or some, as loads and as stores.
@@ -52,10 +52,10 @@ def banks(addresses: Iterable[int | None], width: int = WORD, *, store: bool = F
 
     Args:
         addresses: the byte offset in shared memory of each lane's access, None for a lane that
-            takes no part; up to 32.
+            is inactive; up to 32.
         width: the bytes of each lane: 1, 2, 4, 8 or 16.
-        store: whether it is a store, which never has lanes that want the same word served together
-            where a load has.
+        store: whether it is a store. Only loads serve lanes in larger groups if pairs of them
+            access the same word.
 
     Raises ValueError for another width, more than 32 lanes, or an address that is negative or not
     a multiple of ``width``.
@@ -87,9 +87,9 @@ def banks(addresses: Iterable[int | None], width: int = WORD, *, store: bool = F
 def _served_together(lanes: Sequence[int | None], width: int, store: bool) -> Iterator[list[int]]:
     """The addresses of the lanes that can share a pass: all, or as many as 128 bytes serve.
 
-    So a warp is served by halves where a lane moves 8 bytes, by quarters where it moves 16. A load
-    is served by groups twice as large where every two active lanes n and n ^ 1, or every two n and
-    n ^ 2, want the same address.
+    So a half warp is served at once if a lane moves 8 bytes, a quarter warp if it moves 16. A load
+    is served in groups twice as large if all pairs of active lanes n and n ^ 1, or all pairs n and
+    n ^ 2, access the same address.
     """
     size = BANKS * WORD // max(width, WORD)
     if size < LANES and not store and (_agree(lanes, 1) or _agree(lanes, 2)):
@@ -101,7 +101,7 @@ def _served_together(lanes: Sequence[int | None], width: int, store: bool) -> It
 
 
 def _agree(lanes: Sequence[int | None], distance: int) -> bool:
-    """Whether no two active lanes n and n ^ distance want different addresses."""
+    """Whether all pairs of active lanes n and n ^ distance access the same address."""
     pairs = (
         (at, lanes[lane ^ distance])
         for lane, at in enumerate(lanes)
@@ -111,7 +111,7 @@ def _agree(lanes: Sequence[int | None], distance: int) -> bool:
 
 
 def _ways(addresses: list[int], width: int) -> int:
-    """The most different words that ``addresses`` want of one bank."""
+    """The highest number of different words in one bank that ``addresses`` access."""
     words = {word for at in addresses for word in range(at // WORD, (at + width - 1) // WORD + 1)}
     return max(Counter(word % BANKS for word in words).values())
 
@@ -125,11 +125,11 @@ def tile_addresses(
     """Return the byte offsets, for :func:`banks`, of elements of a matrix in shared memory.
 
     Args:
-        element: gives for a lane the (row, column) that it accesses, None if it accesses nothing:
+        element: returns the (row, column) that a lane accesses, None for an inactive lane:
             ``lambda lane: (0, lane)`` is along a row, ``lambda lane: (lane, 0)`` down a column.
         pitch: elements from one row to the next, padding included: 33 for ``float tile[32][33]``.
         element_bytes: the size of an element.
-        lanes: how many lanes to ask for, from lane 0 on.
+        lanes: the number of lanes, from lane 0 on.
     """
     places = map(element, range(lanes))
     return [None if at is None else (at[0] * pitch + at[1]) * element_bytes for at in places]

@@ -1,4 +1,4 @@
-"""What a multiprocessor (SM) of each compute capability holds.
+"""The resources of an SM of each compute capability.
 
 Sources: the CUDA C++ programming guide (table "Technical Specifications per Compute Capability",
 and the sections on each capability for the sizes that shared memory can be configured to), CCCL's
@@ -25,8 +25,8 @@ class Capability:
 
     Shared memory: an SM has ``shared_per_sm``, split off from its L1 cache in one of the sizes
     ``shared_configurations`` (the carveout). A block may have ``shared_default``, or
-    ``shared_per_block`` after opting in; ``shared_reserved`` comes on top of what it asks for, and
-    the whole is rounded up to a multiple of ``shared_unit``.
+    ``shared_per_block`` after opting in; ``shared_reserved`` is added to the size it requests, and
+    the sum is rounded up to a multiple of ``shared_unit``.
 
     Registers: an SM has ``registers_per_sm`` in ``partitions`` equal parts, each with a scheduler
     of its own. A thread may have ``registers_per_thread``; a warp gets a multiple of
@@ -51,12 +51,12 @@ class Capability:
 
     @property
     def name(self) -> str:
-        """The version as it is written: "9.0"."""
+        """The version as text: "9.0"."""
         return "{}.{}".format(*self.version)
 
     @property
     def threads_per_sm(self) -> int:
-        """How many threads an SM holds."""
+        """The highest number of threads on an SM."""
         return self.warps_per_sm * WARP
 
 
@@ -71,7 +71,7 @@ def _before_ampere(
     blocks: int = 32,
     partitions: int = 4,
 ) -> Capability:
-    """No shared memory is reserved, and a block gets a multiple of 256 bytes of it."""
+    """Return the limits of a GPU without reserved shared memory, in units of 256 bytes."""
     return Capability(
         version=version,
         chips=(chip,),
@@ -89,7 +89,7 @@ def _before_ampere(
 def _since_ampere(
     version: tuple[int, int], chips: tuple[str, ...], sm_kib: int, warps: int, blocks: int
 ) -> Capability:
-    """A block may have all but the 1 KiB that is reserved for it; the sizes are one series."""
+    """Return the limits of a GPU that reserves 1 KiB of shared memory per block."""
     sizes = (size for size in (0, 8, 16, 32, 64, 100, 132, 164, 196, 228) if size <= sm_kib)
     return Capability(
         version=version,
@@ -105,7 +105,7 @@ def _since_ampere(
 _VOLTA_KIB = (0, 8, 16, 32, 64, 96)
 
 CAPABILITIES = (
-    _before_ampere((6, 0), "P100", 64, 48, (64,), partitions=2),  # its L1 cache is apart
+    _before_ampere((6, 0), "P100", 64, 48, (64,), partitions=2),  # the L1 cache is separate
     _before_ampere((7, 0), "V100", 96, 96, _VOLTA_KIB),
     _before_ampere((7, 2), "Jetson Xavier", 96, 96, _VOLTA_KIB),
     _before_ampere((7, 5), "T4", 64, 64, (32, 64), warps=32, blocks=16),
@@ -131,7 +131,7 @@ def capability(of: CapabilityLike) -> Capability:
     Args:
         of: "9.0", (9, 0), 90, a Device, a device's name, or limits, which are returned as they are.
 
-    Raises ValueError, with the capabilities and devices that are known, for anything else.
+    Raises ValueError, which lists the known capabilities and devices, for anything else.
     """
     if isinstance(of, Capability):
         return of
@@ -146,7 +146,7 @@ def capability(of: CapabilityLike) -> Capability:
 
 
 def _version(of: Device | str | int | tuple[int, int]) -> tuple[int, ...]:
-    """(major, minor) as ``of`` says it, () where it says nothing that can be understood."""
+    """Return (major, minor) as ``of`` names it, () if it cannot be parsed."""
     if isinstance(of, Device):
         return of.capability
     if isinstance(of, tuple):
@@ -166,7 +166,7 @@ def _version(of: Device | str | int | tuple[int, int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Capacity:
-    """A row of :func:`capacity_table`: shared memory in KiB, an SM's and at most a block's."""
+    """A row of :func:`capacity_table`: shared memory in KiB, per SM and at most per block."""
 
     chips: tuple[str, ...]
     capability: str

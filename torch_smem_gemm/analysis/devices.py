@@ -1,9 +1,9 @@
-"""GPUs and their nominal speeds: the ceilings that a roofline is drawn from.
+"""GPUs and their nominal speeds, the ceilings of a roofline.
 
 Speeds are those of NVIDIA's data sheets and architecture white papers, at the boost clock and
 without tensor cores. Where a sheet has no float64 figure (T4, A10, L4, L40S, GeForce), it is SMs
-x float64 lanes x 2 x clock, with the lanes that the CUDA programming guide gives (2 an SM). The
-test of this module holds every row against that product. B200: HGX B200's table over 8, and
+x float64 lanes x 2 x clock, with the lanes that the CUDA programming guide gives (2 per SM). The
+test of this module compares every row with that product. B200: HGX B200's table over 8, and
 7.7 TB/s as its bus of 7680 bits gives (the announcement said 8).
 """
 
@@ -20,7 +20,7 @@ _MAKER_WORDS = ("nvidia", "tesla", "geforce")
 class Device:
     """A GPU by its data sheet.
 
-    ``capability`` is its compute capability, ``sms`` its number of multiprocessors, ``clock_ghz``
+    ``capability`` is its compute capability, ``sms`` its number of SMs, ``clock_ghz``
     the boost clock. ``bandwidth_gbs`` is DRAM's in 1e9 B/s; ``fp32_tflops`` and ``fp64_tflops``
     count 1e12 FLOP/s, a fused multiply-add as two. ``also`` holds further names.
     """
@@ -36,13 +36,13 @@ class Device:
 
     @property
     def shared_gbs(self) -> float:
-        """Bandwidth of shared memory in 1e9 B/s, of all SMs together, every bank at work."""
+        """Bandwidth of the shared memory of all SMs in 1e9 B/s, with every bank in use."""
         return self.sms * SHARED_BYTES_PER_CLOCK * self.clock_ghz
 
     def tflops(self, dtype: str) -> float:
         """Return the peak in 1e12 FLOP/s for "float64", "float32", "float16" or "bfloat16".
 
-        The two-byte types have float32's: the kernels here convert them and sum in float32.
+        The two-byte types have the peak of float32: these kernels convert them and sum in float32.
         Raises ValueError for another dtype.
         """
         if dtype == "float64":
@@ -75,7 +75,7 @@ DEVICES = (
 
 
 def _key(name: str) -> str:
-    """``name`` without case, hyphens and the maker's words: "NVIDIA A100-SXM4-40GB" too."""
+    """Return ``name`` without case, hyphens and vendor words, as in "NVIDIA A100-SXM4-40GB"."""
     words = re.split(r"[\s-]+", name.lower())
     return " ".join(word for word in words if word and word not in _MAKER_WORDS)
 
@@ -86,8 +86,8 @@ _BY_KEY = {_key(name): row for row in DEVICES for name in (row.name, *row.also)}
 def device(name: str) -> Device:
     """Return the device called ``name``: "H200", "NVIDIA H200", "a100" (the one with 40 GB).
 
-    The names that torch.cuda.get_device_name gives are understood, and words of a name that no
-    other device has, such as "4090". Raises ValueError, with the names, for another.
+    It accepts the names that torch.cuda.get_device_name returns, and words that occur in one
+    device's name only, such as "4090". Raises ValueError, which lists the names, for any other.
     """
     key = _key(name)
     row = _BY_KEY.get(key)

@@ -1,8 +1,8 @@
-"""How many blocks of a kernel an SM holds at once, and what stops it from holding more.
+"""Occupancy: how many blocks of a kernel are resident on an SM at once, and which limit applies.
 
 The rules are those of NVIDIA's occupancy calculator, as ``cuda_occupancy.h`` of CUDA 13.0 states
 them, so that the result equals cudaOccupancyMaxActiveBlocksPerMultiprocessor's: warps, registers
-and shared memory are each handed out in units, and the scarcest decides.
+and shared memory are each allocated in units, and the scarcest one is the limit.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .capabilities import WARP, Capability, CapabilityLike, capability
 class Occupancy:
     """What :func:`occupancy` found for one SM.
 
-    ``blocks``, ``warps`` and ``threads`` fit at once; ``percent`` is the warps' share of the most
-    that the SM holds. ``limits`` says how many blocks "blocks" (their largest number), "warps",
-    "registers" and "shared memory" would each allow; what the kernel does not use is absent.
-    ``limit`` names the smallest of them, all where several are equal. With 0 blocks the kernel
-    cannot run, for want of what ``limit`` names.
+    ``blocks``, ``warps`` and ``threads`` are resident at once; ``percent`` is the share of the
+    highest number of warps. ``limits`` says how many blocks "blocks" (their highest number),
+    "warps", "registers" and "shared memory" would each allow; a resource that the kernel does not
+    use is absent. ``limit`` names the smallest of them, or all that are equally small. With 0
+    blocks the kernel cannot run, because it needs too much of the resource in ``limit``.
 
-    ``registers_per_block`` and ``shared_per_block`` (bytes) are what a block takes, reserve and
-    rounding included; ``shared_per_sm`` (bytes) is how much shared memory the SM is set to.
+    ``registers_per_block`` and ``shared_per_block`` (bytes) are the amounts allocated per block,
+    with reserve and rounding; ``shared_per_sm`` (bytes) is the configured shared memory of the SM.
     """
 
     blocks: int
@@ -46,19 +46,19 @@ def occupancy(
     *,
     carveout: int | None = None,
 ) -> Occupancy:
-    """Return how many blocks of a kernel an SM of ``device`` holds.
+    """Return how many blocks of a kernel are resident on an SM of ``device``.
 
     Args:
-        threads: threads a block, 1 to 1024.
-        registers: 32-bit registers a thread, as ptxas reports them; 0 sets no limit.
-        shared_bytes: shared memory a block asks for, static and dynamic together. Above 48 KiB the
-            kernel is taken to have opted in.
-        device: whatever :func:`capability` takes: "H200", "9.0", (9, 0), ...
+        threads: threads per block, 1 to 1024.
+        registers: 32-bit registers per thread, as ptxas reports them; 0 sets no limit.
+        shared_bytes: shared memory per block, static and dynamic together. Above 48 KiB the
+            kernel is assumed to have opted in.
+        device: any value that :func:`capability` accepts: "H200", "9.0", (9, 0), ...
         carveout: cudaFuncAttributePreferredSharedMemoryCarveout, the percentage of the largest
-            shared memory that the SM is set to; raised where one block needs more. None, the
-            driver's default, stands for as much as helps.
+            shared memory to configure; it is raised if one block needs more. None, the driver's
+            default, configures as much as raises the occupancy.
 
-    Raises ValueError where an argument is out of its range on ``device``.
+    Raises ValueError if an argument is out of its range on ``device``.
     """
     chip = capability(device)
     _check("threads", threads, 1, chip.threads_per_block, chip)
@@ -105,17 +105,17 @@ def _round_up(value: int, unit: int) -> int:
 
 
 def _limit_by_registers(chip: Capability, warps: int, registers_per_warp: int) -> int:
-    """How many blocks the registers allow, 0 if none."""
+    """Return how many blocks the registers allow."""
 
     def warps_held(partitions: int) -> int:
-        # A warp's registers lie in one partition: what is left over in each is lost.
+        # A warp's registers are in one partition, so the remainder of each partition is unused.
         return chip.registers_per_sm // partitions // registers_per_warp * partitions
 
-    # What does not fit the other Pascal chips' four partitions is kept off P100's two as well.
+    # P100 has two partitions, but the limit of the other Pascal chips' four applies to it too.
     return warps_held(chip.partitions) // warps if warps <= warps_held(4) else 0
 
 
 def _configured(chip: Capability, block: int, carveout: int | None) -> int:
-    """The smallest size that meets the carveout and holds one block, in bytes."""
+    """Return the smallest size in bytes that meets the carveout and suffices for one block."""
     wanted = chip.shared_per_sm if carveout is None else chip.shared_per_sm * carveout // 100
     return min(size for size in chip.shared_configurations if size >= max(wanted, block))

@@ -1,8 +1,8 @@
-"""The roofline: how fast a kernel can be that moves so many bytes for so much arithmetic.
+"""The roofline: the highest speed of a kernel, given its arithmetic and its DRAM traffic.
 
-A kernel of intensity I (FLOP a byte of DRAM traffic) cannot exceed min(peak, I x bandwidth). The
-two meet at the ridge; left of it memory is the bound, right of it the arithmetic. (S. Williams,
-A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009.)
+A kernel of intensity I (FLOP per byte of DRAM traffic) cannot exceed min(peak, I x bandwidth).
+The two meet at the ridge: memory bounds the kernels left of it, arithmetic those right of it. (S.
+Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009.)
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ def roofline(
     bandwidth_gbs: float | None = None,
     tflops: float | None = None,
 ) -> Roofline:
-    """Return the ceiling for ``flop`` operations that move ``bytes`` to and from DRAM.
+    """Return the ceiling for a kernel of ``flop`` operations and ``bytes`` of DRAM traffic.
 
     Args:
         flop: floating-point operations, a fused multiply-add counting as two.
-        bytes: DRAM traffic. Only the ratio matters but for ``seconds``; one of the two may be 0.
-        device: a Device or its name, whose data sheet gives the two ceilings.
+        bytes: DRAM traffic. All but ``seconds`` depend on the ratio only; one of the two may be 0.
+        device: a Device or its name; its data sheet gives the two ceilings.
         dtype: which peak of the device: "float64", "float32", "float16" or "bfloat16".
-        bandwidth_gbs: DRAM bandwidth in 1e9 B/s, a measured one say, in place of the sheet's.
-        tflops: peak in 1e12 FLOP/s, in place of the sheet's for ``dtype``.
+        bandwidth_gbs: DRAM bandwidth in 1e9 B/s, e.g. a measured one, instead of the sheet's.
+        tflops: peak in 1e12 FLOP/s, instead of the sheet's for ``dtype``.
 
-    Raises ValueError for an unknown device or dtype, a number out of range, or where a ceiling is
-    given neither by ``device`` nor by its own argument.
+    Raises ValueError for an unknown device or dtype, a number out of range, or a ceiling that
+    neither ``device`` nor its own argument gives.
     """
     for name, work in (("flop", flop), ("bytes", bytes)):
         if not 0 <= work < math.inf:

@@ -1,8 +1,8 @@
-"""What a GEMM reads from global memory, by the size of the tile of C that a block computes.
+"""The elements that a GEMM reads from global memory, as a function of the block's tile of C.
 
-Every step along K brings in a column of tile_m elements of A and a row of tile_n of B, and does
-tile_m x tile_n multiply-adds with them. The naive kernel is the tile of 1 x 1. These are the
-elements that the kernel asks for; caches may serve a part of them.
+Each step along K loads a column of tile_m elements of A and a row of tile_n elements of B, and
+computes tile_m x tile_n multiply-adds. The naive kernel has a tile of 1 x 1. These are the elements
+that the kernel requests; caches may serve some of them.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 def gemm_reads(m: int, n: int, k: int, tile_m: int = 1, tile_n: int | None = None) -> int:
     """Return how many elements of A and B a GEMM of m x n x k reads.
 
-    Each of the ceil(n / tile_n) blocks along a row reads A's rows again, each of the
-    ceil(m / tile_m) down a column B's columns: 2 m n k elements for tiles of 1, and m k + k n only
-    where one tile covers all of C. A kernel that keeps the whole K panel in shared memory reads no
-    less than one that slides tiles along K.
+    Each of the ceil(n / tile_n) blocks of a row reads A's rows again, each of the ceil(m / tile_m)
+    blocks of a column reads B's columns again. That is 2 m n k elements for tiles of 1, and
+    m k + k n only if one tile covers all of C. A kernel that keeps the whole K panel in shared
+    memory reads as much as one that moves tiles along K.
 
     Args:
         m, n, k: the sizes of the product, 0 or more.
-        tile_m, tile_n: the tile of C; tile_n is tile_m where it is None.
+        tile_m, tile_n: the tile of C; if tile_n is None, it equals tile_m.
 
     Raises ValueError for a negative size or a tile below 1.
     """
@@ -30,13 +30,13 @@ def gemm_reads(m: int, n: int, k: int, tile_m: int = 1, tile_n: int | None = Non
 
 
 def gemm_intensity(tile_m: int = 1, tile_n: int | None = None, *, element_bytes: int = 4) -> float:
-    """Return a GEMM's FLOP a byte read from global memory: tile / element_bytes for square tiles.
+    """Return the FLOP per byte read from global memory: tile / element_bytes for square tiles.
 
-    The naive kernel has 2 FLOP for 8 bytes of float32, 0.25; tiles of 16 have 4 and of 32 have 8.
-    C, written once, is left out, as are tiles that the edge cuts.
+    In float32 the naive kernel has 2 FLOP per 8 bytes, 0.25; tiles of 16 have 4, tiles of 32 have
+    8. The writes of C and partial tiles at the edges are not counted.
 
     Args:
-        tile_m, tile_n: the tile of C; tile_n is tile_m where it is None.
+        tile_m, tile_n: the tile of C; if tile_n is None, it equals tile_m.
         element_bytes: the size of an element of A and B.
 
     Raises ValueError for a tile or an element below 1.

@@ -1,1 +1,1 @@
-"""What ``python -m torch_smem_gemm bench`` measures with: timing, the GPU's state, comparison."""
+"""The parts of ``python -m torch_smem_gemm bench``: timing, the GPU's state, comparison."""

@@ -1,14 +1,14 @@
-"""How far a float32 product may be from the exact one: proven bounds, for every input.
+"""Proven bounds on the error of float32 products, for every input.
 
-docs/accuracy.md has the proofs. Constants and rules are those of csrc/gemm/accumulation_order.h (the SIMT
-kernels), csrc/gemm/fp16x3/promotion.h and csrc/gemm/fp16x3/split_k.cu (`fp16x3`).
+docs/accuracy.md has the proofs. Constants and rules are those of csrc/gemm/accumulation_order.h
+(the SIMT kernels), csrc/gemm/fp16x3/promotion.h and csrc/gemm/fp16x3/split_k.cu (`fp16x3`).
 """
 
 from __future__ import annotations
 
 ULP = 2.0**-24  # half a unit in the last place of float32, relative: the bounds' unit
-PIECE = 32  # products of hi that follow each other on the tensor cores
-BLOCK = 16  # products that an instruction of the tensor cores adds at once, with its accumulator
+PIECE = 32  # products of hi that the tensor cores accumulate before promotion
+BLOCK = 16  # products that a tensor-core instruction adds at once to its accumulator
 # Bits below float32's last that an addend keeps when it is aligned to the largest of its block.
 EXTRA_BITS = 2
 
@@ -18,14 +18,14 @@ def _ceil_div(a: int, b: int) -> int:
 
 
 def simt_additions(k: int) -> int:
-    """The roundings that a product passes at most, in a SIMT kernel."""
+    """The highest number of roundings that a product undergoes in a SIMT kernel."""
     chunk = 64 if k < 2048 else 128
     chunks = _ceil_div(k, chunk)
     return min(k, chunk) + min(chunks, 16) - 1 + _ceil_div(chunks, 16) - 1
 
 
 def slice_of_k(n: int, k: int) -> int:
-    """How much of K `fp16x3` computes as one product: all of it, or a slice of several."""
+    """The length of K that `fp16x3` computes as one product: all of K, or a split-K slice."""
     unit, narrowest, blocks = 512, 32, 128
     shortest = max(2 * unit, _ceil_div(8 * n, unit) * unit)
     if n > 512 or k < 2 * shortest:
@@ -35,16 +35,16 @@ def slice_of_k(n: int, k: int) -> int:
 
 
 def _halves(k: int) -> float:
-    """The bound where the halves hold all, in units of 2^-24."""
+    """The bound for elements that two fp16 values represent, in units of 2^-24."""
     steps = _ceil_div(k, PIECE)
-    # The two elements' own error, and the product of both lo, which is not computed.
+    # The representation errors of the two elements, and the omitted product of both lo values.
     split = 8.0
     # An addend loses less than 2^-23 / 2^EXTRA_BITS of the largest, the block's result 2^-23.
     addend, result = 2.0 / 2**EXTRA_BITS, 2.0
     chain = (BLOCK - 1) * addend + result + BLOCK * addend + result
     small = 4 * steps * (BLOCK * addend + result) / 1024
     additions = min(steps, 17)
-    left_out = 2  # an element of a row, and one of a column, added by fmas
+    left_out = 2  # one outlier of a row and one of a column, added by FMAs
     # Terms of higher order: hi is up to 1 + 2^-11 times an element, ...
     first_order = split + chain + small + additions + left_out
     # ... and what totals pass on to the next sums is rounded there.
@@ -60,8 +60,8 @@ def bound(kernel: str, n: int, k: int) -> float:
     """Return the largest error of an element of ``a @ b`` that a float32 kernel can make.
 
     Args:
-        kernel: "ieee" for every SIMT kernel; "fp16x3"; or "fp32" for what ``precision="fp32"``
-            chooses among them on a GPU.
+        kernel: "ieee" for every SIMT kernel; "fp16x3"; or "fp32" for the
+            choice of ``precision="fp32"`` on a GPU.
         n: the columns of ``b``.
         k: the columns of ``a``.
 
@@ -77,9 +77,9 @@ def bound(kernel: str, n: int, k: int) -> float:
         return _ieee(k)
     if kernel == "fp16x3":
         length = slice_of_k(n, k)
-        # Lines that halves cannot hold are computed in the SIMT kernels' order.
+        # Lines that fp16 values cannot represent are computed in the SIMT kernels' order.
         largest = max(_halves(length), _ieee(length))
-        # Slices are added in float64; the result is rounded once more.
+        # Split-K slices are added in float64, and the result is rounded once more.
         return largest if length == k else largest * (1 + ULP) + 1 + k * 2.0**-29
     if kernel == "fp32":
         return max(bound("ieee", n, k), bound("fp16x3", n, k))
@@ -87,5 +87,5 @@ def bound(kernel: str, n: int, k: int) -> float:
 
 
 def least_step(k: int) -> float:
-    """Return what an element may lose besides, because float32 ends at 2^-149."""
+    """Return the additional absolute error, because float32 ends at 2^-149."""
     return (k + 4) * 2.0**-150

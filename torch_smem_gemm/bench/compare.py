@@ -1,4 +1,4 @@
-"""What got slower or faster between two results files of ``bench``, beyond the noise."""
+"""Comparison of two results files of ``bench``: changes beyond the noise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from torch_smem_gemm.bench.rows import Row
 
-LEAST_CHANGE = 0.02  # of the median; less is noise, however narrow the intervals are
+LEAST_CHANGE = 0.02  # of the median; smaller changes count as noise
 
 Key = tuple[str, str, str]  # set, problem, name
 
@@ -63,7 +63,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Comparison:
 
 
 def verdict(before: Row, after: Row) -> str:
-    """What became of a row.
+    """Return the verdict on a row.
 
     ``"slower"`` and ``"faster"`` are beyond the noise: the intervals from p20 to p80 do not
     overlap, and the medians differ by more than ``LEAST_CHANGE`` of the first. ``"broken"`` had a
@@ -72,7 +72,7 @@ def verdict(before: Row, after: Row) -> str:
     usable = [(row.status != "wrong", row.ms is not None) for row in (before, after)]
     if usable[0] != usable[1]:
         return "broken" if usable[1] < usable[0] else "repaired"
-    # All three or none: the first test is what tells a type checker so.
+    # All three are None or none is; the first test narrows the type.
     if before.ms is None or before.ms_p20 is None or before.ms_p80 is None:
         return "no time"
     if after.ms is None or after.ms_p20 is None or after.ms_p80 is None:
@@ -91,7 +91,7 @@ def _key(row: Row) -> Key:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What makes times differ without any change of this package."""
+    """Return differences of the machine or versions that change times."""
     pairs = {"device": (before.get("device"), after.get("device"))}
     for name in ("driver", "torch", "CUDA of the binary"):
         pairs[name] = tuple(file.get("versions", {}).get(name) for file in (before, after))

@@ -1,7 +1,7 @@
-"""What the package costs where there is nothing to compute: host time of a call, and import time.
+"""Overhead of the package: the host time of a call, and the import time.
 
-Both are ratios to torch's in the same run: their seconds depend on the machine and on who else uses
-it, and so no test asserts them.
+Both are ratios to torch's in the same run. The seconds depend on the machine and its load, so no
+test asserts them.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _OPS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tens
     "amin": (lambda a, b: smem.amin(a, 1), lambda a, b: torch.amin(a, 1)),
 }
 OPS = tuple(_OPS)
-# What a call is part of: an inference, the forward pass of a training step, or autocast.
+# The context of a call: inference, the forward pass of a training step, or autocast.
 MODES = ("no_grad", "grad", "autocast")
 
 
 @dataclass(frozen=True)
 class HostTime:
-    """The host's time for one call of an op, the GPU's not waited for."""
+    """The host's time for one call of an op, without waiting for the GPU."""
 
     op: str
     mode: str  # one of MODES
@@ -81,8 +81,8 @@ def host_times(device: torch.device, *, rounds: int = ROUNDS) -> Iterator[HostTi
     """Measure every op in every mode that it has, beside torch's.
 
     Args:
-        device: where the operands lie. On the CPU the time includes the computation, which takes
-            next to nothing for operands this small.
+        device: the device of the operands. On the CPU the time includes the computation, which is
+            negligible for operands this small.
         rounds: of one block of calls of each of the two.
     """
     for mode in MODES:

@@ -1,4 +1,4 @@
-"""Timing that can be compared: interleaved rounds of all candidates, in one process."""
+"""Comparable timing: interleaved rounds of all candidates in one process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ METHOD = (
 
 @dataclass(frozen=True)
 class Spread:
-    """The middle of some values and how far most of them lie apart."""
+    """The median of some values and their 20th and 80th percentile."""
 
     median: float
     p20: float
@@ -92,10 +92,10 @@ class Samples:
         return len(self.seconds)
 
     def ratio(self, other: Samples) -> Spread | None:
-        """How many times as fast as ``other`` this candidate is: other's seconds over its own.
+        """Return the speed-up over ``other``: other's seconds divided by this candidate's.
 
-        Taken pair by pair, in each round that both took part in, so that whatever slowed a round
-        slowed both. ``interleaved`` gives all its candidates rounds in common. None without any.
+        The ratio is taken in each round in which both took part, so a disturbance of a round
+        affects both. ``interleaved`` gives all its candidates common rounds. None without any.
         """
         common = self.seconds.keys() & other.seconds.keys()
         if not common:
@@ -105,7 +105,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the device can do at most. GB are 1e9 bytes; a copy counts read and written bytes."""
+    """The device's ceilings. GB are 1e9 bytes; a copy counts read and written bytes."""
 
     ffma_gflops: float | None  # nominal, from cores and clock; None where they are not known
     copy_gbs: float
@@ -119,7 +119,7 @@ class Ceilings:
         return self.measured_ffma_gflops or self.ffma_gflops
 
     def of_products(self, arithmetic: str) -> tuple[str, float | None]:
-        """What bounds products in it, and its GFLOP/s if they are known.
+        """Return the ceiling of products in ``arithmetic``, with its GFLOP/s if known.
 
         Args:
             arithmetic: the name of a dtype, or "tf32".
@@ -180,10 +180,10 @@ def interleaved(
 
 
 def host_seconds(call: Call, device: torch.device) -> float | None:
-    """Seconds that the host is busy with one ``call``, whatever the GPU then takes for the work.
+    """Return the seconds that the host needs for one ``call``, without the GPU's work.
 
-    The median of many calls. The GPU is waited for now and then, untimed, so that its queue stays
-    short: a full one would hold the host up.
+    The result is the median of many calls. Untimed synchronisations keep the GPU's queue short,
+    because a full queue blocks the host.
 
     Args:
         call: launches work on ``device``.
@@ -198,7 +198,7 @@ def host_seconds(call: Call, device: torch.device) -> float | None:
         call()
         torch.cuda.synchronize()
         one = time.perf_counter() - start
-        # Long work is waited for after each call, or a few calls would take all the time there is.
+        # Synchronise after each call of long work, or a few calls would use up the time.
         queued = max(1, min(QUEUED_CALLS, int(HOST_SECONDS / MIN_ROUNDS / max(one, 1e-9))))
         timed: list[float] = []
         end = time.perf_counter() + HOST_SECONDS
@@ -250,7 +250,7 @@ class _Replay:
 
 @contextlib.contextmanager
 def float32_products(precision: Literal["ieee", "tf32"]) -> Iterator[None]:
-    """Float32 products in that precision, whatever the process's setting."""
+    """Set that precision of float32 products, independent of the process's setting."""
     matmul = torch.backends.cuda.matmul
     before = matmul.fp32_precision
     matmul.fp32_precision = precision
@@ -294,11 +294,11 @@ def measure_ceilings(device: torch.device, *, budget: float | None = None) -> Ce
 
 
 def _arithmetic(device: torch.device) -> dict[str, tuple[Call, int]]:
-    """Work of a GPU whose speed arithmetic alone bounds: name -> call and operations."""
+    """Return compute-bound work for a GPU: name -> call and operations."""
     jobs: dict[str, tuple[Call, int]] = {}
     properties = torch.cuda.get_device_properties(device)
     if hasattr(torch.ops.smem, "_ffma"):
-        # 256 threads a block, 16 blocks a multiprocessor: two waves that fill it.
+        # 256 threads per block, 16 blocks per SM: two full waves.
         out = torch.empty(properties.multi_processor_count * 16 * 256, device=device)
         flop = 2 * 64 * FFMA_ROUNDS * out.numel()
         jobs["ffma"] = (lambda: torch.ops.smem._ffma(out, FFMA_ROUNDS), flop)
@@ -311,7 +311,7 @@ def _arithmetic(device: torch.device) -> dict[str, tuple[Call, int]]:
 
 
 def _stride(seconds: float, budget: float) -> int:
-    """Every how many rounds a candidate whose call takes ``seconds`` takes part.
+    """Return the interval of rounds in which a candidate whose call takes ``seconds`` takes part.
 
     A power of two, so that the rounds of the rarer of two candidates are rounds of the other too.
     """
@@ -323,7 +323,7 @@ def _stride(seconds: float, budget: float) -> int:
 
 
 def _cuda_round(device: torch.device) -> Callable[[Sequence[Call]], list[float]]:
-    """A function that runs calls one after the other and returns the seconds of each."""
+    """Return a function that runs calls one after the other and returns their seconds."""
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
     flush = torch.ones(2 * l2_bytes // 4, device=device)
 
@@ -339,8 +339,8 @@ def _cuda_round(device: torch.device) -> Callable[[Sequence[Call]], list[float]]
             start.record()
             call()
             end.record()
-            # The GPU must be busy until the host has enqueued all of this, or the events see the
-            # host's time: where the host shared its cores a call of 3 us was seen to take 20.
+            # The GPU must be busy until the host has enqueued all of this. Otherwise the events
+            # include the host's time: on a loaded host a call of 3 us appeared to take 20.
             if not start.query() or head_start >= LONGEST_HEAD_START:
                 return start, end
             head_start *= 2

@@ -1,4 +1,4 @@
-"""Which errors say that there is not enough memory."""
+"""Recognises errors for lack of memory."""
 
 from __future__ import annotations
 

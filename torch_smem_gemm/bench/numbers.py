@@ -1,4 +1,4 @@
-"""Matrices of every kind of number, and how far a product of them is from the exact one."""
+"""Matrices with various distributions of values, and the error of a product of them."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ def _powers_of_ten(*shape: int, device: torch.device | str) -> Tensor:
 
 
 def _cancelling(rows: int, length: int, device: torch.device | str) -> Tensor:
-    """Lines whose second half is the first with its sign turned, but for 2^-12 of it."""
+    """Return lines whose second half cancels the first to within 2^-12 of it."""
     half = torch.randn(rows, (length + 1) // 2, device=device)
     second = -half * (1 + 2.0**-12 * torch.randn_like(half))
     return torch.cat([half, second], 1)[:, :length]

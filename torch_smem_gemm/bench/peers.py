@@ -1,4 +1,4 @@
-"""What else computes the same: torch eager, torch.compile, and the BLAS libraries behind torch."""
+"""Other implementations of the ops: torch eager, torch.compile, and torch's BLAS libraries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch_smem_gemm.bench.shapes import GemmShape, SumShape, TransposeShape
 
 @dataclass(frozen=True)
 class NotAvailable:
-    """What cannot do a problem here: "n/a"."""
+    """Raised by a peer that cannot compute a problem; shown as "n/a"."""
 
     reason: str
 
@@ -30,7 +30,7 @@ Factory = Callable[[Problem], Function | NotAvailable]
 
 @dataclass(frozen=True)
 class Peer:
-    """What else computes an op's problems."""
+    """Another implementation of an op."""
 
     name: str
     summary: str
@@ -102,7 +102,7 @@ def _factory(make: Callable[[Problem], Function]) -> Factory:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch.compile's account of what it tried: a screenful for each tuned GEMM."""
+    """Suppress torch.compile's autotuning report, a screenful per tuned GEMM."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -1,4 +1,4 @@
-"""One problem of an op: its inputs, its floors, how to run it, and how a result is judged."""
+"""One problem of an op: its inputs, its floors, how to run it, and how to check a result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Judge = Callable[[Inputs, Tensor], Judged]
 
 @dataclass(frozen=True)
 class Problem:
-    """What ours and the peers compute, each from the same inputs."""
+    """A problem that our kernels and the peers compute from the same inputs."""
 
     op: str
     shape: Shape
@@ -53,11 +53,11 @@ class Problem:
         return lambda *inputs: self._ours(*inputs, kernel=kernel, out=out)
 
     def poison(self) -> None:
-        """Fill ``out`` with what no result is, so that ``check`` sees an element left unwritten."""
+        """Fill ``out`` with a value that no result has; ``check`` then finds unwritten elements."""
         self.out.fill_(math.nan if self.dtype.is_floating_point else 99)
 
     def check(self, result: object) -> str | None:
-        """What is wrong with the result for the first set of inputs; None if it is right.
+        """Return the error of the result for the first set of inputs; None if it is correct.
 
         Every element must be a finite number. A large GEMM is compared with float64 in a random
         sample of its rows, at least one out of every few neighbours.
@@ -89,7 +89,7 @@ def make_problem(
         shape: of that op; the layout of a linear problem is always nt.
         dtype: a floating-point type, whose inputs are normally distributed; for transpose and sum
             also an integer type, whose inputs are 0 to 9.
-        device: where the inputs lie.
+        device: the device of the inputs.
         seed: of the inputs.
     """
     generator = torch.Generator(device).manual_seed(seed)
@@ -123,7 +123,7 @@ def activated(x: Tensor, activation: str | None) -> Tensor:
 
 
 def input_sets(bytes_each: int, l2_bytes: int) -> int:
-    """How many sets of inputs it takes for none to be found in the L2 cache when it comes again."""
+    """Return how many sets of inputs are needed so that none is in the L2 cache when reused."""
     if bytes_each > l2_bytes:
         return 1
     return min(MAX_INPUT_SETS, 1 + math.ceil(l2_bytes / bytes_each))
@@ -253,7 +253,7 @@ def _judge_product(
     bias: Tensor | None = None,
     activation: str | None = None,
 ) -> Judged:
-    """What was checked of ``result``, the reference in float64 there, and the error allowed."""
+    """Return the checked part of ``result``, its float64 reference, and the allowed error."""
     k = a.size(-1)
     wanted = CHECKED_PRODUCTS[a.device.type] // (b.numel() or 1)
     rows = sampled_rows(a.size(-2), wanted).to(a.device)
@@ -264,7 +264,7 @@ def _judge_product(
     tolerance = math.sqrt(k) * _sum_eps(a.dtype) * (wide_a.abs() @ wide_b.abs())
     tolerance += _eps(a.dtype) * reference.abs()
     if a.element_size() == 2:
-        # By default torch lets cuBLAS cut K and round each part's sum to the dtype. A part is as
+        # By default torch lets cuBLAS split K and round each partial sum to the dtype. A part is as
         # large as the sum's standard deviation; in 1e6 elements some are off by 3 eps of that.
         tolerance += 4 * _eps(a.dtype) * (wide_a.square() @ wide_b.square()).sqrt()
     if _is_tf32(a):

@@ -1,4 +1,4 @@
-"""Results files: all that a reader of the figures needs, as JSON with a row a line.
+"""Results files: the figures and their context, as JSON with one row per line.
 
 ``results.schema.json`` beside this module describes the format.
 """
@@ -34,7 +34,7 @@ def results(
     seconds: float,
     interrupted: bool,
 ) -> dict[str, Any]:
-    """What was measured and on what, as ``load`` reads it from the file that ``save`` writes."""
+    """The contents of a results file: what was measured, and the machine."""
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": command,
@@ -53,7 +53,7 @@ def results(
 def save(path: Path, found: Mapping[str, Any]) -> None:
     """Write results. Figures are rounded to ``DIGITS`` significant digits.
 
-    A file that was there is replaced as a whole, or not at all where writing fails (OSError).
+    An existing file is replaced as a whole, or not at all if writing fails (OSError).
     """
     head = json.dumps({key: rounded(found[key]) for key in found if key != "rows"}, indent=1)
     rows = ",\n".join(json.dumps(rounded(dataclasses.asdict(row))) for row in found["rows"])
@@ -118,9 +118,9 @@ def problems(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def best_ratio(row: Row, rivals: Sequence[Row]) -> Spread | None:
-    """How many times as fast as the fastest of ``rivals`` of kind "peer" the row is.
+    """Return the row's speed-up over the fastest of ``rivals`` of kind "peer".
 
-    None where either has no time.
+    None if either has no time.
     """
     ratios = [
         row.ratios[rival.name]
@@ -131,7 +131,7 @@ def best_ratio(row: Row, rivals: Sequence[Row]) -> Spread | None:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Of one value or more, all above 0."""
+    """Return the geometric mean of one or more positive values."""
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 

@@ -1,4 +1,4 @@
-"""The figures of one problem: ours and the peers, checked, then timed against one another."""
+"""The figures of one problem: our kernels and the peers, checked, then timed together."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from torch_smem_gemm.bench.shapes import Shape
 
 OURS = "smem"  # the name of this package's op where it chooses the kernel
 
-# Calls shorter than this, in seconds, are also timed in a CUDA graph: what the GPU does to begin
-# and end one call, some microseconds, is much of such a time.
+# Calls shorter than this, in seconds, are also timed in a CUDA graph: the GPU's fixed cost per
+# call, some microseconds, is a large part of such a time.
 GRAPHED_BELOW = 100e-6
 
 
@@ -59,13 +59,13 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """What stands where a row without figures would have its time: WRONG or n/a."""
+        """The text shown instead of a time in a row without figures: WRONG or n/a."""
         return "WRONG" if self.status == "wrong" else self.status
 
 
 @dataclass(frozen=True)
 class Contender:
-    """What computes a problem. ``kernel`` names one of ours; else it is ``peer``."""
+    """An implementation to measure: our ``kernel``, or a ``peer``."""
 
     name: str
     kind: str  # as of Row
@@ -161,7 +161,7 @@ def measure(
 
 
 def floor_seconds(problem: Problem, ceilings: Ceilings) -> dict[str, float]:
-    """The least seconds that one call can take: ceiling -> time if nothing else bounds it."""
+    """Return the lower bounds of one call's seconds by ceiling."""
     if problem.op == "transpose":
         return {"copy": problem.least_bytes / ceilings.copy_gbs / 1e9}
     floors = {"read": problem.least_bytes / ceilings.read_gbs / 1e9}
@@ -184,8 +184,8 @@ def _checked(problem: Problem, contender: Contender, row: Row) -> Function | Non
             row.status, row.detail = "n/a", str(error).splitlines()[0]
             return None
         except RuntimeError as error:
-            # The package's own refusals name the op; everything else (a fault of the device) is no
-            # property of the kernel.
+            # The package's own errors name the op. Any other error, such as a device fault, is not
+            # a property of the kernel.
             if not str(error).startswith(f"smem.{problem.op}: kernel "):
                 raise
             row.status, row.detail = "n/a", str(error).splitlines()[0]

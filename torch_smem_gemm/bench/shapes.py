@@ -46,7 +46,7 @@ class GemmShape:
 
 @dataclass(frozen=True)
 class TransposeShape:
-    """Two of the dimensions of ``sizes`` change places: ``dims``, or the last two if None."""
+    """A tensor of ``sizes`` with two dimensions exchanged: ``dims``, or the last two if None."""
 
     sizes: tuple[int, ...]
     dims: tuple[int, int] | None = None
@@ -103,7 +103,7 @@ def load(
         op: "gemm" or "linear" (``M N K [batch=B] [layout=nn|nt|tn|tt]``; linear also
             ``[activation=A]``), "transpose" (``SIZE SIZE ... [dims=D,D]``) or "sum"
             (``SIZE ... all|D[,D...]``). One problem a line; ``#`` begins a comment. A line that
-            begins with ``*`` is marked: it stands for the set where time is short.
+            begins with ``*`` is marked: it represents the set in quick runs.
         marked: only the marked problems; all where none is marked.
         fits: problems for which it is false are left out, before the marked ones are chosen.
 

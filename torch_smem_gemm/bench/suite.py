@@ -1,4 +1,4 @@
-"""What ``bench`` measures: the jobs of one op, of the ladders, or of the whole picture."""
+"""The jobs of ``bench``: those of one op, of the ladders, or of everything."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from torch_smem_gemm.bench.problems import make_problem
 from torch_smem_gemm.bench.rows import Contender, Row
 from torch_smem_gemm.bench.shapes import GemmShape, Shape, SumShape, TransposeShape
 
-# The sets that an op is measured on where none is named.
+# The default sets of each op.
 SETS = {
     "gemm": ("squares", "ragged", "skinny", "batched"),
     "linear": ("llm", "activation"),
     "transpose": ("transpose",),
     "sum": ("sum",),
 }
-# The peers where none is named.
+# The default peers of each op.
 BASIC = {
     "gemm": ("torch",),
     "linear": ("torch",),
@@ -30,7 +30,7 @@ BASIC = {
     "sum": ("torch",),
 }
 LADDER = "ladder"
-# What tensor cores add to the ladder, in the dtype that all of these take.
+# The kernels on tensor cores in the ladder, in a dtype that all of them take.
 ON_TENSOR_CORES = ("double_buffered", "tensor_core", "wgmma")
 RANDOM_PROBLEMS = 20  # of the set "random" or "random:SEED"
 
@@ -68,7 +68,7 @@ CPU_OPERATIONS, CPU_NUMBERS = 1 << 30, 1 << 22
 
 @dataclass(frozen=True)
 class Job:
-    """One problem and those who solve it."""
+    """One problem and its contenders."""
 
     set: str
     op: str
@@ -203,7 +203,7 @@ def run(
 
 
 def fits_a_cpu(shape: Shape) -> bool:
-    """Whether a CPU solves the problem in a fraction of a second."""
+    """Whether a CPU computes the problem in a fraction of a second."""
     return _operations(shape) <= CPU_OPERATIONS and _numbers(shape) <= CPU_NUMBERS
 
 

@@ -29,7 +29,7 @@ THROTTLE_REASONS = {
 
 @dataclass(frozen=True)
 class Range:
-    """What a figure was over time."""
+    """The range of a figure over time."""
 
     min: float
     median: float
@@ -38,7 +38,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Summary:
-    """A GPU's state over some time. A figure that the GPU does not tell is None."""
+    """A GPU's state over some time. A figure that the GPU does not report is None."""
 
     samples: int
     sm_mhz: Range | None

@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments after the program's name; None takes them from ``sys.argv``.
 
     Returns:
-        The exit status: 0, or 1 where something that the command checks failed. Arguments that
+        The exit status: 0, or 1 if a check of the command failed. Arguments that
         cannot be parsed, and extras that are missing, end in ``SystemExit`` with a message.
     """
     parser = argparse.ArgumentParser(

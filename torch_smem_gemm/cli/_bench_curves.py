@@ -1,4 +1,4 @@
-"""Rates of results over intensity and over size, under the ceilings. Needs matplotlib."""
+"""Plots of rates over intensity and over size, with the ceilings. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Draw = Callable[[Sequence[Row], Ceilings, "Axes"], None]
 
 
 def rooflines(timed: Sequence[Row], ceilings: Ceilings) -> list[Strip]:
-    """What products reached over operations a byte, an axes for each dtype."""
+    """Return rooflines of the products, with axes for each dtype."""
     products = [row for row in timed if row.op in ("gemm", "linear")]
     rows = [row for row in products if row.name == OURS or row.kind == "peer"]
     cells = [
@@ -40,14 +40,14 @@ def rooflines(timed: Sequence[Row], ceilings: Ceilings) -> list[Strip]:
 
 
 def squares(timed: Sequence[Row], ceilings: Ceilings) -> list[Strip]:
-    """TFLOP/s over size, an axes for each op and dtype."""
+    """Return TFLOP/s over size, with axes for each op and dtype."""
     rows = [row for row in timed if row.set == SQUARES and row.operations]
     title = "Squares: rate over size, bands from p20 to p80"
     return strips(title, _cells(rows, ceilings, _draw_squares))
 
 
 def bandwidths(timed: Sequence[Row], ceilings: Ceilings) -> list[Strip]:
-    """GB/s over bytes, an axes for each op and dtype."""
+    """Return GB/s over bytes, with axes for each op and dtype."""
     rows = [row for row in timed if row.op in ("transpose", "sum")]
     return strips("Bandwidth over size", _cells(rows, ceilings, _draw_bandwidths))
 
@@ -86,7 +86,7 @@ def _draw_roofline(rows: Sequence[Row], ceilings: Ceilings, axes: Axes) -> None:
 
 
 def _draw_roof(axes: Axes, rows: Sequence[Row], ceilings: Ceilings) -> None:
-    """The bandwidth's slope up to where it meets what arithmetic allows, and that."""
+    """Draw the roofline: the slope of the bandwidth up to the arithmetic ceiling."""
     intensities = _intensities(rows)
     slope = ceilings.read_gbs / 1e3
     name, peak = _peak(rows[0].dtype, ceilings)
@@ -129,7 +129,7 @@ def _draw_bandwidths(rows: Sequence[Row], ceilings: Ceilings, axes: Axes) -> Non
     axes.set_xscale("log")
     for members, style in _contenders(rows):
         rates = [row.rate or 0 for row in members]
-        # No lines: many problems have the same number of bytes and another form.
+        # No lines: several problems of different shapes have the same number of bytes.
         axes.plot([row.bytes for row in members], rates, linestyle="none", **style)
     name = "copy" if rows[0].op == "transpose" else "read"
     rate = ceilings.copy_gbs if name == "copy" else ceilings.read_gbs
@@ -172,7 +172,7 @@ def _draw_ceiling(axes: Axes, height: float, label: str) -> None:
 
 def _finish(axes: Axes, first: Row, xlabel: str, ylabel: str) -> None:
     axes.set(title=f"{first.op} {first.dtype}", xlabel=xlabel, ylabel=ylabel)
-    # The legend lies above the ceiling, where no figure is.
+    # The legend is above the ceiling, where there are no points.
     _, top = axes.get_ylim()
     axes.set_ylim(0, 1.25 * top)
     axes.yaxis.set_major_formatter("{x:,g}")
@@ -181,7 +181,7 @@ def _finish(axes: Axes, first: Row, xlabel: str, ylabel: str) -> None:
 
 
 def _peak(dtype: str, ceilings: Ceilings) -> tuple[str, float | None]:
-    """What arithmetic of a dtype is bound by, and its TFLOP/s if they are known."""
+    """Return the arithmetic ceiling of a dtype, and its TFLOP/s if known."""
     name, rate = ceilings.of_products(dtype)
     if name == "tensor cores":
         name += " (cuBLAS)"

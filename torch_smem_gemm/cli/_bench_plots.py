@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 LABELLED = 20  # problems, at most, whose sizes are written under their bars
 BARS = {"kernel": BLUE, "peer": "0.55", "bound": "0.8"}
-RED = "#C00000"  # of crosses only, whose form tells them apart
+RED = "#C00000"  # for crosses only, which their shape distinguishes
 
 
 def draw(path: Path, found: Mapping[str, Any]) -> None:
-    """Draw all that a results file holds.
+    """Draw everything in a results file.
 
     Args:
         path: the file to write, a PNG, SVG or PDF by its suffix.
@@ -106,7 +106,7 @@ def _rate_and_share(row: Row) -> str:
 
 
 def _speed_ups(rows: Sequence[Row]) -> list[Strip]:
-    """An axes for each op, set and dtype; the dtypes of a set are side by side."""
+    """Return axes for each op, set and dtype; the dtypes of a set are side by side."""
     groups = [
         [_speed_up_cell(problems(part)) for part in grouped(members, lambda row: row.dtype)]
         for members in grouped(rows, lambda row: (row.op, row.set))

@@ -1,4 +1,4 @@
-"""What ``bench`` prints: the ceilings, ladders, sets of problems, and a summary of the sets."""
+"""The output of ``bench``: ceilings, ladders, sets of problems, and a summary of the sets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _print_ladder(rows: Sequence[Row]) -> None:
 
 
 def _print_set(rows: Sequence[Row]) -> None:
-    """A line for each problem: our figures, and how many times as fast as each other they are."""
+    """Print a line per problem: our figures, and the speed-up over each other contender."""
     others = list(dict.fromkeys(row.name for row in rows if row.name != OURS))
     first = rows[0]
     columns = ["problem", ">ms", ">p20 - p80", f">{first.unit}", ">of its floor"]

@@ -1,4 +1,4 @@
-"""``bench compare``: what got slower between two results files, for use before a change lands."""
+"""``bench compare``: changes between two results files, to check a change before it is merged."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def draw(path: Path, digits: _digits.Result, gpt: _gpt.Result, machine: str) -> 
 
 
 def _draw_losses(comparison: Comparison, axes: Axes) -> None:
-    """Ours thin on theirs, which is wide: the curves lie on one another."""
+    """Draw our loss curve as a thin line on the wide line of theirs, because they coincide."""
     for name, curve, colour, width in (
         (THEIRS, comparison.theirs, ORANGE, 6.0),
         (OURS, comparison.ours, BLUE, 1.5),

@@ -21,11 +21,11 @@ TEST_IMAGES = 360
 BATCH = 64
 LEARNING_RATE = 3e-3  # the highest
 LEAST_ACCURACY = 0.95
-EPOCHS = 15  # with fewer a training has not learnt enough to be held to that
-# Both trainings compute the same sums, rounded in different orders. Trainings whose Linear outputs
-# and gradients were all disturbed by 5e-7 of themselves, some units in the last place of a float32,
-# changed the losses by at most 5e-5 (9 seeds). This is twenty times that; a wrong gradient changes
-# them by far more.
+EPOCHS = 15  # with fewer epochs the training does not reach that accuracy
+# Both trainings compute the same sums, rounded in different orders. Perturbing all Linear outputs
+# and gradients by a relative 5e-7, a few units in the last place of a float32, changed the losses
+# by at most 5e-5 (9 seeds). The limit is twenty times that; a wrong gradient changes them by far
+# more.
 TOLERANCE = 1e-3
 
 
@@ -68,12 +68,12 @@ class RowTransformer(nn.Module):
         return self.head(self.features(images))
 
     def features(self, images: Tensor) -> Tensor:
-        """What the last layer sees: ``(batch, width)``."""
+        """Return the input of the last layer: ``(batch, width)``."""
         return self.norm(self.blocks(self.embed(images) + self.position).mean(dim=1))
 
 
 def train_epochs(model: nn.Module, digits: Digits, epochs: int, seed: int) -> Iterator[float]:
-    """Train ``model`` by an epoch for each mean loss that is taken from here.
+    """Train ``model``; each mean loss that is consumed is one epoch.
 
     Args:
         model: maps images ``(batch, 8, 8)`` to logits ``(batch, 10)``, on the device of ``digits``;
@@ -104,14 +104,14 @@ def train_epochs(model: nn.Module, digits: Digits, epochs: int, seed: int) -> It
 
 @torch.no_grad()
 def accuracy(model: nn.Module, digits: Digits) -> float:
-    """The part of the test images that ``model`` names rightly."""
+    """Return the fraction of test images that ``model`` classifies correctly."""
     right = model(digits.test_images).argmax(dim=1) == digits.test_labels
     return right.float().mean().item()
 
 
 @dataclass(frozen=True)
 class Result:
-    """What :func:`compare` finds.
+    """The result of :func:`compare`.
 
     Attributes:
         comparison: of the trainings.
@@ -129,11 +129,11 @@ class Result:
 
     @property
     def is_judged(self) -> bool:
-        """Whether the models were trained enough to be held to an accuracy."""
+        """Whether the models were trained long enough to check the accuracy."""
         return len(self.comparison.ours.losses) >= EPOCHS
 
     def failures(self) -> list[str]:
-        """What is not as it should be."""
+        """Return the failed checks."""
         accuracies = {"torch": self.theirs, "torch_smem_gemm": self.ours}
         return self.comparison.failures() + [
             f"digits, {name}: test accuracy {found:.1%}, expected {LEAST_ACCURACY:.0%} or more"

@@ -1,4 +1,4 @@
-"""What this process runs on: versions, GPUs, driver, and what the binary has code for."""
+"""The environment of this process: versions, GPUs, driver, and the binary's architectures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch_smem_gemm._kernels import build_info
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of everything that takes part; None for what is not there."""
+    """Return the versions of all components; None for a missing one."""
     build = build_info()
     return {
         "torch_smem_gemm": torch_smem_gemm.__version__,
@@ -35,7 +35,7 @@ def versions() -> dict[str, str | None]:
 
 
 def gpus() -> list[dict[str, Any]]:
-    """Every GPU that torch sees, with the limits that matter to shared memory."""
+    """Return every GPU that torch sees, with its shared memory limits."""
     archs = build_info()["archs"]
     found = []
     for index in range(torch.cuda.device_count()):
@@ -58,10 +58,10 @@ def gpus() -> list[dict[str, Any]]:
 
 
 def serving_arch(archs: Sequence[str], capability: tuple[int, int]) -> str | None:
-    """The code in the binary that a GPU runs.
+    """Return the code in the binary that a GPU runs.
 
     Args:
-        archs: as the build names them: ``sm_80`` and ``sm_90a`` are machine code, ``compute_80`` is
+        archs: the build's names: ``sm_80`` and ``sm_90a`` are machine code, ``compute_80`` is
             PTX.
         capability: the GPU's compute capability.
 
@@ -98,7 +98,7 @@ def driver_cuda() -> str | None:
 
 
 def nvidia_smi(*fields: str, device: torch.device | None = None) -> str | None:
-    """What nvidia-smi answers for ``fields`` (of its ``--query-gpu``); None where it does not run.
+    """Return nvidia-smi's answers to ``--query-gpu=fields``; None if it does not run.
 
     Args:
         fields: names such as ``"driver_version"``.

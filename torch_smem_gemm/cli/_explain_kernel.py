@@ -1,4 +1,4 @@
-"""What ``explain`` knows of one kernel: its trace, and what that comes to on a GPU."""
+"""The analysis of one kernel for ``explain``: its trace, and the resulting costs on a GPU."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from torch_smem_gemm.analysis import (
 from torch_smem_gemm.cli._resources import Resources, built_resources
 from torch_smem_gemm.trace_report import WARP, Launch, Line, Trace
 
-WAVEFRONT = 128  # bytes: what shared memory can give in one pass
+WAVEFRONT = 128  # bytes that shared memory delivers in one pass
 
 
 @dataclass(frozen=True)
 class Residency:
-    """How a launch fits an SM. All sizes are bytes a block.
+    """The occupancy of a launch. All sizes are bytes per block.
 
-    ``resources`` is None where the build cannot tell them, ``unknown`` then says why. ``occupancy``
-    is None where the kernel cannot run on the device, ``refusal`` then says why. ``waves`` is the
-    grid over the blocks that all SMs hold at once.
+    If the build does not know the ``resources``, they are None and ``unknown`` has the reason. If
+    the kernel cannot run on the device, ``occupancy`` is None and ``refusal`` has the reason.
+    ``waves`` is the grid divided by the blocks that all SMs hold at once.
     """
 
     resources: Resources | None
     unknown: str
     static_shared_bytes: int
     dynamic_shared_bytes: int
-    opts_in: bool  # asks for more than a block gets by default
+    opts_in: bool  # requests more than a block gets by default
     carveout: int | None  # the percentage that launch.h prefers; None: the driver's own choice
     occupancy: Occupancy | None
     refusal: str
@@ -45,7 +45,7 @@ class Residency:
 
 @dataclass(frozen=True)
 class Explained:
-    """A kernel on a problem, run on the CPU and judged for a device.
+    """A kernel on a problem, run on the CPU and analysed for a device.
 
     ``rooflines`` are by what counts as traffic: what "threads" load and store, the "sectors" that
     warps touch, "each tensor once". ``least_seconds`` are by what would be busy: "arithmetic",
@@ -62,7 +62,7 @@ class Explained:
 
     @property
     def bottleneck(self) -> str:
-        """Whose least time is the longest."""
+        """The resource with the longest least time."""
         return max(self.least_seconds, key=lambda name: self.least_seconds[name])
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Explained:
 
 
 def judge(trace: Trace, device: Device) -> Explained:
-    """Say what a trace comes to on a device."""
+    """Analyse a trace for a device."""
     # Only floats have FLOP, and only FLOP need a peak.
     dtype = trace.dtype if trace.flop else "float32"
     traffic = {
@@ -115,17 +115,17 @@ def judge(trace: Trace, device: Device) -> Explained:
 
 
 def sms_at_work(launch: Launch, device: Device) -> float:
-    """The share of the SMs that get a block."""
+    """Return the fraction of SMs that get a block."""
     return min(1.0, launch.blocks / device.sms)
 
 
 def compulsory_bytes(trace: Trace) -> int:
-    """The bytes of the inputs and the output: what a cache without end would still let through."""
+    """Return the bytes of the inputs and the output, the traffic with an unlimited cache."""
     return sum(bytes_ for name, bytes_ in trace.tensor_bytes.items() if name != "partial")
 
 
 def largest_launch(trace: Trace) -> Launch:
-    """The launch of the most blocks: a sum of many elements has small ones after it."""
+    """Return the launch with the most blocks; large sums have small launches after it."""
     return max(trace.launches, key=lambda launch: launch.blocks)
 
 
@@ -165,7 +165,7 @@ def _residency(trace: Trace, device: Device) -> Residency:
 
 
 def ways(line: Line) -> int | None:
-    """How many words of one bank the line's worst request wants; None if it is no shared access.
+    """Return the words per bank of the line's worst request; None if it is not a shared access.
 
     Nor has a cp.async such a number, whose passes depend on where it copies from, nor a misaligned
     access, which is a fault.

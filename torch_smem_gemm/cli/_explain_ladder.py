@@ -1,4 +1,4 @@
-"""``explain --ladder``: what each kernel of an op does on one problem, side by side."""
+"""``explain --ladder``: the kernels of an op on one problem, side by side."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ladder_names(op: str) -> list[str]:
 
 
 def show_ladder(rungs: Sequence[Rung], title: str, device: Device) -> None:
-    """Print a row a kernel."""
+    """Print a row per kernel."""
     explained = [rung.explained for rung in rungs if rung.explained]
     traces = [one.trace for one in explained]
     names = dict.fromkeys(name for trace in traces for name in trace.tensor_bytes)
@@ -91,7 +91,7 @@ def show_ladder(rungs: Sequence[Rung], title: str, device: Device) -> None:
 
 
 def _times_read(trace: Trace, tensor: str) -> float:
-    """0 for a kernel that has no such tensor: not every sum goes by partial ones."""
+    """Return 0 for a kernel without that tensor: some sums have no partial sums."""
     return trace.times_read(tensor) if tensor in trace.tensor_bytes else 0.0
 
 

@@ -43,7 +43,7 @@ class Problem:
 
     @property
     def accesses(self) -> int:
-        """About how often the threads of the busiest ladder kernel load or store."""
+        """Estimate the loads and stores of the busiest ladder kernel."""
         if self.op == "gemm":
             return gemm_accesses(*self.sizes)
         m, n = self.sizes
@@ -73,12 +73,12 @@ def _matrix(rows: int, columns: int, dtype: torch.dtype, layout: str) -> Tensor:
 
 
 def dtypes() -> dict[str, list[str]]:
-    """What each op's kernels are built for, float32 first."""
+    """Return the dtypes of each op's kernels, float32 first."""
     found: dict[str, list[str]] = {op: [] for op in OPS}
     for row in json.loads(_C.kernel_symbols()):
         if row["dtype"] not in found[row["op"]]:
             found[row["op"]].append(row["dtype"])
-    found["transpose"] = [*found["sum"], "complex64", "complex128"]  # whatever has their sizes
+    found["transpose"] = [*found["sum"], "complex64", "complex128"]  # any dtype of these sizes
     return {op: sorted(names, key=lambda name: name != "float32") for op, names in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""What ``explain`` prints of one kernel."""
+"""The output of ``explain`` for one kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE_HEADS = [
     *(">merged", ">n-way", ">conflicts", ""),
 ]
 LEAST_SOURCE = 24  # characters of source text, however narrow the terminal
-# What the shortest kernel of bench/results/h200.json takes in a CUDA graph, on an H200.
+# The time of the shortest kernel of bench/results/h200.json in a CUDA graph, on an H200.
 LAUNCH_US = 1.6
 GAP = 3  # characters that a table has between two columns
 
@@ -54,7 +54,7 @@ def show(explained: Explained, title: str) -> None:
 
 
 def show_faults(trace: Trace) -> None:
-    """Print what would be wrong on the GPU, or that nothing would."""
+    """Print the errors that would occur on the GPU, or that there are none."""
     if not trace.faults:
         print(f"No faults in {trace.kernel}: no race, no access out of bounds, no lost barrier.")
     for fault in trace.faults:

@@ -1,4 +1,4 @@
-"""Files that a command writes: whether it can is found out before the work."""
+"""Output files of a command, checked to be writable before the work starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's second task: a float32 GPT on documentation strings, wide where a GPU trains it."""
+"""The demo's second task: a float32 GPT on documentation strings, wider on a GPU."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SIZES = {
 
 
 class Bits(NamedTuple):
-    """What became of sequences that went through a model alone and in a batch."""
+    """The comparison of sequences computed alone and in a batch."""
 
     sequences: int
     changed: int  # those whose logits have other bits alone than in the batch
@@ -65,7 +65,7 @@ def alone_and_in_batch(model: nn.Module, sequences: Tensor) -> Bits:
 
 @dataclass(frozen=True)
 class Result:
-    """What :func:`compare` finds.
+    """The result of :func:`compare`.
 
     Attributes:
         comparison: of the trainings.
@@ -81,11 +81,11 @@ class Result:
 
     @property
     def question(self) -> str:
-        """What ``theirs`` and ``ours`` answer."""
+        """The title for ``theirs`` and ``ours``."""
         return f"Logits of a sequence alone and in a batch of {self.ours.sequences}"
 
     def failures(self) -> list[str]:
-        """What is not as it should be."""
+        """Return the failed checks."""
         failures = self.comparison.failures()
         if self.is_on_gpu and self.ours.changed:
             failures.append(f"GPT: logits alone and in a batch: {self.ours}")

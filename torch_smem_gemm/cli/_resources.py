@@ -1,4 +1,4 @@
-"""What a kernel's code takes of a multiprocessor, as ptxas told when the package was built."""
+"""The resources of a kernel's code on an SM, as ptxas reported them at build time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from torch_smem_gemm.cli.info import PTXAS_REPORT
 class Resources:
     """One kernel's code for one architecture: registers of a thread, everything else in bytes.
 
-    Spills are the loads and stores that ptxas put in for want of registers, in the code as it
-    stands: how often they run is not known.
+    Spills are the loads and stores that ptxas inserted because of a lack of registers. They are
+    counted in the code; how often they run is not known.
     """
 
     arch: str
@@ -34,9 +34,9 @@ class Resources:
 def built_resources(
     op: str, kernel: str, dtype: torch.dtype, capability: tuple[int, int]
 ) -> Resources:
-    """Return what the code takes that a GPU of that compute capability would run.
+    """Return the resources of the code that a GPU of that compute capability runs.
 
-    Raises LookupError, saying why, where the build cannot tell.
+    Raises LookupError with the reason if the build does not know them.
     """
     archs = build_info()["archs"]
     if not archs:

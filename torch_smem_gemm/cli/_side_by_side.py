@@ -1,4 +1,4 @@
-"""Training two equal models in turns: torch's, and the same one converted."""
+"""Alternating training of two equal models: torch's, and its conversion."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Comparison:
     def train(self, theirs: Iterator[float], ours: Iterator[float], turns: int) -> None:
         """Take ``turns`` losses from each training, and note them and how long they took.
 
-        They alternate, so that whatever else the machine does slows both alike.
+        They alternate, so that other load on the machine affects both equally.
 
         Args:
             theirs: trains torch's model by a turn for each loss, and waits for the device.

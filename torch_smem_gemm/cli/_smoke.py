@@ -1,4 +1,4 @@
-"""A quick proof that every op and every kernel works on a device."""
+"""A quick test of every op and every kernel on a device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ M, N, K = 37, 29, 41
 
 @dataclass(frozen=True)
 class Check:
-    """What one kernel did with one small problem."""
+    """The result of one kernel on one small problem."""
 
     device: str
     op: str
@@ -30,7 +30,7 @@ class Check:
 def smoke_test(device: torch.device) -> list[Check]:
     """Run every op on ``device``, with the automatic choice and with each kernel by name.
 
-    On the CPU a kernel asked for by name is the GPU's own source, run there thread by thread.
+    On the CPU a named kernel is the GPU's source, run thread by thread.
     """
     generator = torch.Generator().manual_seed(0)
     x, weight, bias = (
@@ -84,7 +84,7 @@ def _check(
     try:
         answer = call(kernel)
         result = answer.double().cpu()
-    except Exception as error:  # whatever it is, it is what the user has to see
+    except Exception as error:  # any error is shown to the user
         refused = str(error).startswith(f"smem.{op}: kernel ")
         status = "n/a" if refused and kernel != "auto" else "broken"
         text = str(error).splitlines() or [type(error).__name__]

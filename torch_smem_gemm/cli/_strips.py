@@ -1,4 +1,4 @@
-"""How pictures of results are laid out: strips of axes, one under the other. Needs matplotlib."""
+"""The layout of pictures: strips of axes, one below the other. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 WIDTH = 17.0  # inches
 COLUMNS = 3  # axes side by side, at most
 
-# Of Okabe and Ito: told apart with any kind of colour vision. Blue is ours.
+# The palette of Okabe and Ito, which suits all colour vision. Blue is ours.
 BLUE, ORANGE = "#0072B2", "#E69F00"
 COLOURS = (ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MARKERS = "sD^vP*X"

@@ -14,7 +14,7 @@ import torch
 
 from torch_smem_gemm._kernels import build_info
 
-# What a file or a pipe gets: enough for every table here, where rich would assume 80 columns.
+# The width for a file or a pipe, enough for every table here; rich would assume 80 columns.
 PIPE_WIDTH = 160
 
 
@@ -147,7 +147,7 @@ def rate_text(rate: float) -> str:
 
 
 def device_name(device: torch.device) -> str:
-    """What a person calls ``device``."""
+    """Return the display name of ``device``."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU, {os.cpu_count()} cores"

@@ -1,4 +1,4 @@
-"""Pictures of traces: which bank each lane wants, and the kernels under a GPU's ceilings.
+"""Pictures of traces: the bank that each lane accesses, and the kernels under the ceilings.
 
 Needs matplotlib.
 """
@@ -111,7 +111,7 @@ def _draw_maps(
 
 
 def verdict(line: Line) -> str:
-    """What the map shows: a conflict, a broadcast, or neither."""
+    """Return the map's title: a conflict, a broadcast, or neither."""
     if ways(line) != 1:
         return f"{ways(line)}-way conflict"
     lanes = _lanes_by_word(line)
@@ -136,7 +136,7 @@ def shared_map(line: Line) -> list[list[float]]:
 
 
 def _lanes_by_word(line: Line) -> dict[int, list[int]]:
-    """The lanes that want each word of shared memory."""
+    """Return the lanes that access each word of shared memory."""
     lanes: dict[int, list[int]] = {}
     for lane, at in enumerate(line.example):
         if at is not None:
@@ -182,7 +182,7 @@ def _draw_roofline(axes: Axes, explained: Sequence[Explained]) -> None:
         if one.least_seconds["shared memory"]:
             most = one.trace.flop / one.least_seconds["shared memory"] / 1e9
             axes.plot(threads.intensity, most, "v", color=colour, fillstyle="none")
-    # What the marks mean, drawn nowhere.
+    # Legend entries for the markers.
     for mark, meaning in (
         ("o", "by what threads load and store"),
         ("x", "by sectors"),
@@ -200,7 +200,7 @@ def _draw_roofline(axes: Axes, explained: Sequence[Explained]) -> None:
 
 
 def _draw_least_times(axes: Axes, explained: Sequence[Explained]) -> None:
-    """Bars for an op that is all memory: what each part of the GPU is busy for, at least."""
+    """Draw bars for a memory-bound op: the least busy time of each part of the GPU."""
     bandwidth = explained[0].device.bandwidth_gbs * 1e9
     bars = {
         "DRAM, each tensor once": [one.least_seconds["DRAM"] for one in explained],

@@ -1,4 +1,4 @@
-"""``bench``: the ops on this machine beside torch and other peers, and what to do with results."""
+"""``bench``: time the ops beside torch and other peers; compare, draw and report results."""
 
 from __future__ import annotations
 

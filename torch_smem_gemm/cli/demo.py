@@ -104,8 +104,8 @@ def run(args: argparse.Namespace) -> int:
 def one_thread() -> Iterator[None]:
     """Let torch use one CPU thread.
 
-    These matrices gain nothing from more, and where other programs keep the cores busy, threads
-    that wait for one another make the training several times slower.
+    These matrices gain nothing from more threads. On a loaded machine, threads that wait for one
+    another make the training several times slower.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -143,7 +143,7 @@ def print_results(digits: _digits.Result, gpt: _gpt.Result) -> None:
 
 
 class KernelError(NamedTuple):
-    """How far a kernel's logits are from float64's, at most."""
+    """The largest difference of a kernel's logits from float64's."""
 
     name: str
     difference: float

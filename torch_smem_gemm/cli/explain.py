@@ -1,4 +1,4 @@
-"""``explain``: what a kernel does to memory, line by line, and what that means on a GPU."""
+"""``explain``: the memory accesses of a kernel, line by line, and their cost on a GPU."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--kernel",
             metavar="NAME",
             choices=["auto", *names],
-            # Two kernels share all sums: which one runs is worth more than either.
+            # Two kernels share all sums, so the selected one is shown by default.
             default="auto" if op == "sum" else names[-1],
             help=f"auto, {', '.join(names)} (default: {'auto' if op == 'sum' else 'the last'})",
         )

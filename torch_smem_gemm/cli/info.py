@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def collect() -> dict[str, Any]:
-    """Everything that ``info`` says, ready for JSON."""
+    """Return everything that ``info`` reports, as JSON-compatible values."""
     version, archs, found = versions(), build_info()["archs"], gpus()
     # Without GPU code, or code for that GPU, its tests would only repeat that in many lines.
     served = [gpu["index"] for gpu in found if gpu["served_by"]]
@@ -108,7 +108,7 @@ def problems(
     found: Sequence[dict[str, Any]],
     checks: Sequence[Check],
 ) -> list[str]:
-    """What is broken, each with what to do about it.
+    """Return the problems found, each with its remedy.
 
     Args:
         version: as ``versions()`` gives them.

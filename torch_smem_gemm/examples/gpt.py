@@ -1,4 +1,4 @@
-"""A small GPT of torch's own modules, and a text for it: documentation strings, byte by byte."""
+"""A small GPT of torch's own modules, and its training text: documentation strings as bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODULES = """
 
 
 def docstrings() -> Tensor:
-    """The documentation strings of ``MODULES`` and of what they define, each once: bytes, int64."""
+    """Return the docstrings of ``MODULES`` and their members, each once: bytes as int64."""
     found: dict[str, None] = {}
 
     def collect(thing: Any, module: str, depth: int = 0) -> None:
@@ -42,11 +42,11 @@ def docstrings() -> Tensor:
 
 
 class Block(nn.Module):
-    """Attention, then an MLP, each added to what comes in.
+    """Attention, then an MLP, each with a residual connection.
 
     Args:
-        width: of what comes in, a multiple of ``heads``.
-        heads: of the attention.
+        width: the width of the input, a multiple of ``heads``.
+        heads: the number of attention heads.
         causal: whether a position sees only itself and those before it.
     """
 
@@ -59,7 +59,7 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x`` of batch x length x width, and so the result."""
+        """Apply the block to ``x``; input and result are batch x length x width."""
         q, k, v = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.out(mixed.transpose(1, 2).flatten(-2))
@@ -67,7 +67,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Predicts each next byte."""
+    """Predicts the next byte."""
 
     def __init__(self, context: int, width: int, heads: int, layers: int) -> None:
         super().__init__()
@@ -77,13 +77,13 @@ class GPT(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 256, bias=False)
 
     def forward(self, text: Tensor) -> Tensor:
-        """Logits, batch x length x 256, of ``text``: bytes, batch x length."""
+        """Return the logits, batch x length x 256, of the bytes ``text``, batch x length."""
         x = self.token(text) + self.position.weight[: text.shape[1]]
         return self.head(self.norm(self.blocks(x)))
 
     @torch.no_grad()
     def write(self, text: str, count: int) -> str:
-        """Go on with ``text`` for ``count`` bytes."""
+        """Extend ``text`` by ``count`` bytes."""
         device = self.head.weight.device
         written = torch.tensor([list(text.encode())], device=device)
         for _ in range(count):
@@ -93,7 +93,7 @@ class GPT(nn.Module):
 
 
 def next_byte_loss(model: nn.Module, rows: Tensor) -> Tensor:
-    """The mean cross entropy of ``rows``, bytes, batch x (length + 1): a scalar."""
+    """Return the mean cross entropy of the bytes ``rows``, batch x (length + 1): a scalar."""
     logits = model(rows[:, :-1])
     return F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
 
@@ -101,9 +101,9 @@ def next_byte_loss(model: nn.Module, rows: Tensor) -> Tensor:
 def batches(
     text: Tensor, size: int, context: int, *, seed: int = 1, rank: int = 0, world: int = 1
 ) -> Iterator[Tensor]:
-    """Random rows of ``text``, size x (context + 1), without end.
+    """Yield random rows of ``text``, size x (context + 1), forever.
 
-    All processes draw the same rows, and each takes its part of them.
+    All processes draw the same rows, and each uses its own share of them.
     """
     generator = torch.Generator().manual_seed(seed)
     while True:
@@ -114,14 +114,14 @@ def batches(
 def train_steps(
     model: GPT, text: Tensor, *, batch: int, rate: float, seed: int = 1
 ) -> Iterator[float]:
-    """Train ``model`` on one process with AdamW: a step for each loss that is taken from here.
+    """Train ``model`` on one process with AdamW; each loss that is consumed is one step.
 
     Args:
-        model: trained in place, where it is.
+        model: trained in place, on its device.
         text: bytes, as :func:`docstrings` returns them.
         batch: rows per step.
         rate: the learning rate.
-        seed: of the rows; equal seeds give equal rows.
+        seed: seed of the rows; equal seeds give equal rows.
     """
     device = model.head.weight.device
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=True)

@@ -1,4 +1,8 @@
-"""What gemm and linear share of differentiating through their activation."""
+"""The rules that gemm and linear share: differentiation through the activation, vmap, forward mode.
+
+Both ops have a form ``..._with_preactivation`` that also returns the pre-activation, the tensor to
+which the activation is applied: the derivatives of all activations but relu need it.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,49 +12,85 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from torch_smem_gemm.ops import _aten
-from torch_smem_gemm.ops._checks import check_activation_backward
+from torch_smem_gemm.ops._checks import check_activation_backward, check_codes
 from torch_smem_gemm.ops._codes import ACTIVATIONS
-from torch_smem_gemm.ops._dispatch import Op, asking_torch_for_memory, register_fake
+from torch_smem_gemm.ops._dispatch import Op, asking_torch_for_memory, define, register_fake
+from torch_smem_gemm.ops._schema import arguments_type
 from torch_smem_gemm.ops.sum import sum_to_shape
 
 _RELU = ACTIVATIONS["relu"]
 
-
-def needs_preactivation(activation: int) -> bool:
-    """Whether the derivative takes what the activation is applied to; relu's takes the result."""
-    return activation not in (0, _RELU)
+# The op to call for all entries of a vmap, its arguments, and what remains to do to each result.
+Batched = tuple[str, tuple, Callable[[Tensor], Tensor]]
 
 
-def rules_of_both_forms(
-    *, describe: Callable, save: Callable, tangent: Callable, activation_at: int
-) -> tuple[dict[str, Callable], dict[str, Callable]]:
-    """Return rules for ``define``: of an op, and of its form ``..._with_preactivation``.
+def define_with_activation(
+    name: str,
+    *,
+    check: Callable[[Any], tuple[list[int], torch.dtype]],
+    cpu: Op,
+    save: Callable[[Any, tuple, Tensor | None], None],
+    backward: Callable[..., tuple],
+    batch: Callable[[Any, Any, Any], Batched],
+) -> Op:
+    """Define ``smem::name`` and ``smem::name_with_preactivation``; return how to call the first.
 
     Args:
-        describe: the op's rule.
-        save: ``save(ctx, inputs, z)`` saves what the backward needs; z is what the activation is
-            applied to, or relu's result, or None.
-        tangent: ``tangent(output, args, tangents)`` gives the tangent before the activation.
-        activation_at: place of its code among the arguments.
+        name: "gemm" or "linear".
+        check: ``check(arguments)`` checks the named arguments and returns the result's shape and
+            dtype.
+        cpu: serves CPU tensors where no kernel is named.
+        save: ``save(ctx, inputs, z)`` saves what the backward needs; z is the pre-activation, or
+            relu's result, or None.
+        backward: ``backward(ctx, grad, grad_z)`` returns one gradient per input.
+        batch: ``batch(info, in_dims, arguments)`` expresses a vmap as one call, ``in_dims`` and
+            ``arguments`` by name; all results have the mapped dimension first.
     """
+    arguments = arguments_type(name)
+    fields = arguments._fields
+    activation_at = fields.index("activation")
+    product = getattr(torch.ops.smem, name).default
+    no_addends: dict[str, Any] = {"bias": None, "activation": 0}
+    if "c" in fields:
+        no_addends |= {"c": None, "beta": 0.0}
 
-    def setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        save(ctx, inputs, output if inputs[activation_at] else None)  # relu: the result says enough
-
-    def jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
-        before = tangent(output, args, tangents)
-        # None, or relu, whose slope has no derivative: with one the tangent would keep its own
-        # tensor.
-        return _aten.activation_gradient(before, output.detach(), args[activation_at])
+    def describe(*args: Any) -> tuple[list[int], torch.dtype]:
+        given = arguments(*args)
+        check_codes(name, given.activation, given.precision)
+        return check(given)
 
     def describe_both(*args: Any) -> list[tuple[list[int], torch.dtype]]:
         shape, dtype = describe(*args)
         return [(shape, dtype), (shape, args[0].dtype)]
 
+    def setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        save(ctx, inputs, output if inputs[activation_at] else None)  # relu needs only its result
+
     def setup_both(ctx: Any, inputs: tuple, outputs: tuple[Tensor, Tensor]) -> None:
-        # An output, so that it is differentiated in its turn. What has no gradient stays without.
+        # An output is saved, so that it can be differentiated again. Missing gradients stay None.
         save(ctx, inputs, outputs[1])
         ctx.set_materialize_grads(False)
+
+    def tangent(output: Tensor, args: tuple, tangents: tuple) -> Tensor:
+        """Return the tangent of the pre-activation."""
+        primal, tangent = arguments(*args), arguments(*tangents)
+        operands = primal._replace(**no_addends)
+        total = torch.zeros_like(output)
+        for field in fields[:2]:
+            if getattr(tangent, field) is not None:
+                factors = operands._replace(**{field: getattr(tangent, field)})
+                total = total + product(*factors)
+        if tangent.bias is not None:
+            total = total + tangent.bias
+        if "c" in fields and tangent.c is not None and primal.beta != 0:
+            total = total + primal.beta * tangent.c
+        return total
+
+    def jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
+        before = tangent(output, args, tangents)
+        # The activation is None or relu. The slope of relu has no derivative, so the output is
+        # detached: its tangent would keep the output alive.
+        return _aten.activation_gradient(before, output.detach(), args[activation_at])
 
     def jvp_both(
         op: Op, outputs: tuple[Tensor, Tensor], args: tuple, tangents: tuple
@@ -60,9 +100,46 @@ def rules_of_both_forms(
         through = _aten.activation_gradient(before, z.to(y.dtype), args[activation_at])
         return through, before.to(z.dtype)
 
-    return (
-        {"describe": describe, "setup": setup, "jvp": jvp},
-        {"describe": describe_both, "setup": setup_both, "jvp": jvp_both},
+    def call_batched(
+        op: Op, suffix: str, info: Any, in_dims: tuple, args: tuple
+    ) -> tuple[Any, Callable[[Tensor], Tensor]]:
+        target, batched, finish = batch(info, arguments(*in_dims), arguments(*args))
+        if target != name:
+            op = getattr(torch.ops.smem, target + suffix).default
+        return op(*batched), finish
+
+    def vmap(op: Op, info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
+        y, finish = call_batched(op, "", info, in_dims, args)
+        return finish(y), 0
+
+    def vmap_both(
+        op: Op, info: Any, in_dims: tuple, *args: Any
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        (y, z), finish = call_batched(op, "_with_preactivation", info, in_dims, args)
+        return (finish(y), finish(z)), (0, 0)
+
+    both = define(
+        f"{name}_with_preactivation",
+        describe=describe_both,
+        cpu=_aten.with_preactivation(cpu, activation_at),
+        vmap=vmap_both,
+        setup=setup_both,
+        backward=backward,
+        jvp=jvp_both,
+    )
+
+    def first_of_both(*args: Any) -> Tensor:
+        return both(*args)[0]
+
+    return define(
+        name,
+        describe=describe,
+        cpu=cpu,
+        vmap=vmap,
+        setup=setup,
+        backward=backward,
+        jvp=jvp,
+        differentiable=lambda args: None if args[activation_at] in (0, _RELU) else first_of_both,
     )
 
 
@@ -75,15 +152,15 @@ def gradient_and_bias_gradient(
     needs_bias: bool,
     by_kernel: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient of z = ... + bias, and that of the bias where it ``needs_bias``.
+    """Return the gradient of z = ... + bias, and the bias's gradient if ``needs_bias``.
 
     Args:
         grad: gradient of activation(z), or None.
-        grad_z: gradient that z has beside, or None.
-        z: what the activation is applied to, or relu's result; None where there is no activation.
+        grad_z: gradient of z as an output of its own, or None.
+        z: the pre-activation, or relu's result; None if there is no activation.
         activation: its code.
-        needs_bias: the bias is (z.shape[-1],).
-        by_kernel: CPU tensors, too, go to a kernel.
+        needs_bias: whether to compute the gradient of the bias, which is (z.shape[-1],).
+        by_kernel: whether CPU tensors also go to a kernel.
     """
     if grad is None:
         assert grad_z is not None
@@ -100,7 +177,7 @@ def gradient_and_bias_gradient(
 
 
 def _goes_to_the_kernel(grad: Tensor, by_kernel: bool) -> bool:
-    """Whether the one kernel for both gradients may serve; it cannot be differentiated again."""
+    """Whether the fused kernel for both gradients applies; it cannot be differentiated again."""
     return (
         (grad.is_cuda or (by_kernel and grad.is_cpu))
         and not torch.is_grad_enabled()

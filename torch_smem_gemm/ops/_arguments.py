@@ -1,6 +1,6 @@
-"""Types of what the ops' Python functions are given: tensors, real numbers, dtypes, dimensions.
+"""Type checks for arguments of the ops: tensors, real numbers, dtypes, dimensions.
 
-The tensors are looked at after a call has failed, so that good calls do not pay for it.
+Tensors are checked only after a call has failed, so that valid calls have no overhead.
 """
 
 import numbers
@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# What a call raises where an argument is of a type that it cannot work with.
+# The exceptions that a call raises if an argument has the wrong type.
 WRONG_TYPE = (AttributeError, TypeError, RuntimeError)
 
 
 def real_number(op: str, name: str, value: Any) -> Any:
-    """Return a real number as torch's ops take it; TypeError where ``value`` is none.
+    """Return a real number as torch's ops take it; raise TypeError if ``value`` is not one.
 
-    A tensor of no dimensions counts as its number.
+    A tensor of no dimensions is accepted.
     """
     if isinstance(value, (int, float, torch.SymInt, torch.SymFloat)):
         return value
@@ -35,7 +35,7 @@ def check_dtype(op: str, name: str, value: Any) -> None:
 
 
 def check_tensors(op: str, *, required: Mapping[str, Any], optional: Mapping[str, Any]) -> None:
-    """Raise TypeError unless all are tensors, the ``optional`` ones tensors or None."""
+    """Raise TypeError unless all are tensors; the ``optional`` ones may be None."""
     for name, value in (*required.items(), *optional.items()):
         if not (_like_a_tensor(value) or (value is None and name in optional)):
             expected = "a Tensor or None" if name in optional else "a Tensor"
@@ -43,7 +43,7 @@ def check_tensors(op: str, *, required: Mapping[str, Any], optional: Mapping[str
 
 
 def check_dims(op: str, dims: Mapping[str, Any]) -> None:
-    """Raise TypeError unless each is a dimension, several, or None."""
+    """Raise TypeError unless each is a dimension, a sequence of dimensions, or None."""
     for name, value in dims.items():
         each = value if isinstance(value, (tuple, list, torch.Size)) else [value]
         if value is not None and not all(hasattr(d, "__index__") for d in each):
@@ -60,14 +60,14 @@ def check_after(
     optional: Mapping[str, Any],
     dims: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise an error that names the argument where its type explains why the call failed.
+    """Raise an error that names the argument if its type explains why the call failed.
 
     Args:
-        op: "gemm", say.
-        error: what the call raised, one of ``WRONG_TYPE``.
+        op: the op's name, for example "gemm".
+        error: the exception that the call raised, one of ``WRONG_TYPE``.
         required: arguments that must be tensors, by name.
-        optional: those that may also be None.
-        dims: those that must be a dimension, several, or None.
+        optional: arguments that must be tensors or None.
+        dims: arguments that must be dimensions or None.
     """
     try:
         check_tensors(op, required=required, optional=optional)
@@ -88,7 +88,7 @@ def _like_a_tensor(value: Any) -> bool:
 
 
 def _described(value: Any) -> str:
-    """Return "None" or "[1, 2]" for what is short, else the type: "a numpy.ndarray"."""
+    """Return a short value's text, such as "None" or "[1, 2]", else "a numpy.ndarray"."""
     if value is None or isinstance(value, (str, complex, float, int)):
         return repr(value)
     if isinstance(value, (tuple, list)) and len(repr(value)) <= 40:

@@ -1,4 +1,4 @@
-"""The ops on CPU tensors where no kernel is named: ATen (MKL, oneDNN) does the work."""
+"""The ops on CPU tensors if no kernel is named: ATen (MKL, oneDNN) computes them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -64,7 +64,9 @@ def gemm(
             a, b, bias, c = _converted(out_dtype, a, b, bias, c)
             return gemm(a, b, bias, c, alpha, beta, activation)
     if bias is not None and c is None and alpha == 1 and b.dim() == 2:
-        return linear(a, b.mT, bias, activation)  # rounds once, where a sum of its own rounds again
+        return linear(
+            a, b.mT, bias, activation
+        )  # rounds once; a separate addition would round again
     z = torch.matmul(a, b)
     if alpha != 1:
         z = z * alpha
@@ -91,47 +93,27 @@ def linear(
     return activate(F.linear(x, weight, bias), activation)
 
 
-def gemm_with_preactivation(
-    a: Tensor,
-    b: Tensor,
-    bias: Tensor | None = None,
-    c: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    activation: int = 0,
-    precision: int = 0,
-    kernel_id: int = 0,
-    out_dtype: torch.dtype | None = None,
-) -> tuple[Tensor, Tensor]:
-    """What gemm returns, and what its activation is applied to."""
-    z = gemm(a, b, bias, c, alpha, beta, out_dtype=out_dtype)
-    return _activated(z, activation, a.dtype)
+def with_preactivation(op: Callable[..., Tensor], activation_at: int) -> Callable[..., tuple]:
+    """Return the form of ``op``, gemm or linear, that also returns the pre-activation.
 
+    ``activation_at`` is the position of the activation's code among the arguments.
+    """
 
-def linear_with_preactivation(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    activation: int = 0,
-    precision: int = 0,
-    out_dtype: torch.dtype | None = None,
-) -> tuple[Tensor, Tensor]:
-    """What linear returns, and what its activation is applied to."""
-    z = linear(x, weight, bias, out_dtype=out_dtype)
-    return _activated(z, activation, x.dtype)
+    def both(*args: Any) -> tuple[Tensor, Tensor]:
+        activation = args[activation_at] if len(args) > activation_at else 0
+        z = op(*args[:activation_at], 0, *args[activation_at + 1 :]) if activation else op(*args)
+        return activate(z, activation), z.to(args[0].dtype, copy=not activation)
 
-
-def _activated(z: Tensor, activation: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    return activate(z, activation), z.to(dtype, copy=not activation)
+    return both
 
 
 def _unrounded(x: Tensor) -> torch.autocast:
-    """Within it autocast takes no product to 16 bits."""
+    """Return a context in which autocast does not convert products to 16 bits."""
     return torch.autocast(x.device.type, enabled=False)
 
 
 def _converted(dtype: torch.dtype, *tensors: Any) -> tuple[Any, ...]:
-    """The tensors in ``dtype``: torch.mm has its ``out_dtype`` on CUDA tensors only."""
+    """Convert the tensors to ``dtype``: torch.mm takes ``out_dtype`` on CUDA tensors only."""
     return tuple(None if x is None else x.to(dtype) for x in tensors)
 
 
@@ -140,37 +122,31 @@ def transpose(x: Tensor, dim0: int = -2, dim1: int = -1, kernel_id: int = 0) -> 
     return x.transpose(dim0, dim1).clone(memory_format=torch.contiguous_format)
 
 
-def sum(
-    x: Tensor,
-    dim: Sequence[int] | None = None,
-    keepdim: bool = False,
-    dtype: torch.dtype | None = None,
-    kernel_id: int = 0,
-) -> Tensor:
-    """torch.sum."""
-    return torch.sum(x, None if dim is None else list(dim), keepdim, dtype=dtype)
+def _addition(reduce: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return torch.sum or torch.mean with the arguments of ``smem::sum``."""
+
+    def on_cpu(
+        x: Tensor,
+        dim: Sequence[int] | None = None,
+        keepdim: bool = False,
+        dtype: torch.dtype | None = None,
+        kernel_id: int = 0,
+    ) -> Tensor:
+        return reduce(x, None if dim is None else list(dim), keepdim, dtype=dtype)
+
+    return on_cpu
 
 
-def mean(
-    x: Tensor,
-    dim: Sequence[int] | None = None,
-    keepdim: bool = False,
-    dtype: torch.dtype | None = None,
-    kernel_id: int = 0,
-) -> Tensor:
-    """torch.mean."""
-    return torch.mean(x, None if dim is None else list(dim), keepdim, dtype=dtype)
+def _extremum(reduce: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return torch.amax or torch.amin with the arguments of ``smem::amax``."""
+
+    def on_cpu(
+        x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, kernel_id: int = 0
+    ) -> Tensor:
+        return reduce(x, list(dim or ()), keepdim)
+
+    return on_cpu
 
 
-def amax(
-    x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, kernel_id: int = 0
-) -> Tensor:
-    """torch.amax."""
-    return torch.amax(x, list(dim or ()), keepdim)
-
-
-def amin(
-    x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, kernel_id: int = 0
-) -> Tensor:
-    """torch.amin."""
-    return torch.amin(x, list(dim or ()), keepdim)
+sum, mean = _addition(torch.sum), _addition(torch.mean)
+amax, amin = _extremum(torch.amax), _extremum(torch.amin)

@@ -1,10 +1,10 @@
-"""Autocast as torch's own ops do it: a leaf parameter is cast once, and torch keeps the cast.
+"""Autocast as in torch's own ops: a leaf parameter is cast once, and torch caches the cast.
 
-torch has no call that returns a cast it keeps. But an op that autocasts and returns a view of its
-argument returns a view of the cast, whose base is the cast itself, with its gradient: einsum of a
-single operand is one, on CUDA. It takes 3 us, so the casts found so are looked up in a dict the
-next time. The dict is an attribute of a tensor that only torch's cache owns, and so it ends with
-all that it holds when torch clears its cache.
+torch has no function that returns a cast from its cache. But if an op autocasts its argument and
+returns a view, the base of the view is the cached cast, with its gradient. On CUDA, einsum of a
+single operand is such an op. It takes 3 us, so the casts found this way are kept in a dict. The
+dict is an attribute of a tensor that only torch's cache owns, so it is freed with its contents when
+torch clears its cache.
 """
 
 import weakref
@@ -16,33 +16,33 @@ from torch import Tensor
 
 
 class _Casts(dict[int, tuple[weakref.ref, Tensor]]):
-    """Casts that torch's cache holds, each after a reference to what was cast, by the id of that.
+    """Casts in torch's cache by the id of the original, each with a weak reference to the original.
 
-    An id alone may be that of a tensor which is gone.
+    The reference is needed because the id of a freed tensor can be reused.
     """
 
     __slots__ = ("__weakref__",)
 
 
-_current = weakref.ref(_Casts())  # dead: there are none yet
+_current = weakref.ref(_Casts())  # dead, since there are none yet
 
-# By device: returns a view of what torch's autocast makes of its argument.
+# By device: a function that returns a view of the cast that torch's autocast makes.
 _VIEW_OF_CAST: dict[str, Callable[[Tensor], Tensor]] = {"cuda": lambda t: torch.einsum("...", t)}
 
 
 def autocast(first: Tensor, *others: Tensor | None) -> Any:
-    """Cast float tensors as autocast casts torch.matmul's; float64 and integers stay.
+    """Cast float tensors as autocast does for torch.matmul, but not float64 and integers.
 
-    Returns a sequence of as many tensors. Casts of float32 parameters are those of torch's cache.
+    Returns one tensor per argument. Casts of float32 parameters come from torch's cache.
     """
     tensors = (first, *others)
-    if not torch._C._is_any_autocast_enabled():  # a quarter of the time of asking for one device
+    if not torch._C._is_any_autocast_enabled():  # four times as fast as the check of one device
         return tensors
     device = "cuda" if first.is_cuda else first.device.type
     if device == "meta" or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
-    keeps = None  # asked for a parameter alone: it takes 0.4 us
+    keeps = None  # computed only if there is a parameter: it takes 0.4 us
     casts = []
     for t in tensors:
         if t is None or t.dtype == dtype:
@@ -57,15 +57,15 @@ def autocast(first: Tensor, *others: Tensor | None) -> Any:
 
 
 def _cast(t: Tensor, dtype: torch.dtype) -> Any:
-    return t.type(dtype)  # what t.to(dtype) does, in half the time
+    return t.type(dtype)  # does the same as t.to(dtype) in half the time
 
 
 def _keeps_casts(device: str) -> bool:
-    """Whether torch's cache is in use here, and we can ask it."""
+    """Whether torch's cache is in use and accessible."""
     return (
         device in _VIEW_OF_CAST
-        # torch does not use it under torch.compile, nor in inference mode; and the tensors of
-        # torch.func's transforms are gone after the call.
+        # torch does not use it under torch.compile or in inference mode. The tensors of
+        # torch.func's transforms do not outlive the call.
         and not torch.compiler.is_compiling()
         and not torch.is_inference_mode_enabled()
         and not torch._C._are_functorch_transforms_active()
@@ -74,7 +74,7 @@ def _keeps_casts(device: str) -> bool:
 
 
 def _kept_cast(t: Tensor, dtype: torch.dtype, device: str) -> Tensor:
-    """Return the cast of a float32 tensor that requires grad, from the cache where it is a leaf."""
+    """Return the cast of a float32 tensor that requires grad, from the cache if it is a leaf."""
     cast = _remembered(t)
     if cast is not None and cast.dtype == dtype:
         return cast
@@ -89,12 +89,12 @@ def _kept_cast(t: Tensor, dtype: torch.dtype, device: str) -> Tensor:
 
 
 def _in_torchs_cache(t: Tensor, device: str) -> Tensor:
-    """Return the cast in torch's cache, which makes it now unless it has it."""
+    """Return the cast in torch's cache, which creates it if necessary."""
     view = _VIEW_OF_CAST[device](t)
     return view if view._base is None else view._base
 
 
-# Only the next two hold the dict, and briefly: a traceback that held it would keep it alive.
+# Only the next two functions refer to the dict: a traceback that did would keep it alive.
 
 
 def _remembered(t: Tensor) -> Tensor | None:

@@ -1,7 +1,7 @@
 """The ops' checks, for fake tensors and for the CPU path by ATen.
 
-csrc/bindings/ makes the same checks, in the same order and words, for real kernels: the tests give
-both the same bad inputs and compare the texts.
+csrc/bindings/ makes the same checks for the kernels, in the same order and with the same texts. The
+tests compare the texts for the same bad inputs.
 """
 
 from collections.abc import Sequence, Sized
@@ -68,7 +68,7 @@ def _check_bias(op: str, bias: Tensor | None, n: int, like_name: str, like: Tens
 def _check_out_dtype(
     op: str, out_dtype: torch.dtype | None, like_name: str, like: Tensor
 ) -> torch.dtype:
-    """Return the result's dtype, as torch.mm: the inputs', or float32 for those of 16 bits."""
+    """Return the result's dtype as torch.mm does: the inputs', or float32 for 16-bit inputs."""
     dtype = like.dtype
     if out_dtype is None or out_dtype == dtype:
         return dtype
@@ -94,7 +94,7 @@ def _check_c_dtype(c: Tensor, a: Tensor, result: torch.dtype) -> None:
 def check_out(
     op: str, out: Tensor, shape: Sequence[int], dtype: torch.dtype, device: torch.device
 ) -> None:
-    """Raise RuntimeError unless ``out`` can take a result of that shape, dtype and device."""
+    """Raise RuntimeError unless ``out`` has that shape, dtype and device and is not expanded."""
     if tuple(out.shape) != tuple(shape):
         _fail(op, f"out is {shape_text(out.shape)}, expected {shape_text(shape)}")
     if out.dtype != dtype:
@@ -239,7 +239,7 @@ def check_transpose(x: Tensor, dim0: int, dim1: int) -> list[int]:
 
 
 def reduction_dtype(op: str, x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
-    """Return the result's dtype: torch.sum takes integers and bool to int64 unless asked not to."""
+    """Return the result's dtype: torch.sum converts integers and bool to int64 by default."""
     if dtype is not None:
         return dtype
     return torch.int64 if op == "sum" and x.dtype in _INTEGERS else x.dtype

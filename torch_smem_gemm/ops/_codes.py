@@ -1,4 +1,4 @@
-"""The integers that stand for choices in the ops' schemas."""
+"""The integer codes of activations, precisions and kernels in the ops' schemas."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ ACTIVATIONS: dict[str | None, int] = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh"
 PRECISIONS: dict[str | None, int] = {None: 0, "fp32": 1, "ieee": 2, "tf32": 3}
 _FP32, _TF32 = PRECISIONS["fp32"], PRECISIONS["tf32"]
 
-AUTO = 0  # the kernel code that leaves the choice to the op
+AUTO = 0  # the kernel code for the op's own choice
 
 
 def _code(op: str, argument: str, value: object, codes: dict) -> int:
@@ -33,29 +33,29 @@ def precision_code(op: str, precision: str | None) -> int:
 
 
 def resolved(precision: int, dtype: torch.dtype) -> int:
-    """Return the code of a precision with torch's setting in the place of None.
+    """Return the code of a precision, with torch's setting instead of None.
 
-    None is looked up for float32 alone: the others' products have one precision.
+    The setting is read for float32 only: products of other dtypes have one precision.
     """
     return precision or (_torchs_precision() if dtype == torch.float32 else 0)
 
 
 def _torchs_precision() -> int:
-    """Return the code of what torch's setting allows of products of float32 CUDA tensors.
+    """Return the code of torch's precision setting for products of float32 CUDA tensors.
 
-    That is torch.backends.cuda.matmul.fp32_precision, which torch.backends.fp32_precision, and
-    allow_tf32 and set_float32_matmul_precision too, decide. Whichever of them was used, this asks
-    without a warning, and in a fifth of the public attribute's 0.9 us. Under torch.compile it is a
-    constant, and right: torch compiles again where the setting has changed.
+    The setting is torch.backends.cuda.matmul.fp32_precision, which torch.backends.fp32_precision,
+    allow_tf32 and set_float32_matmul_precision also change. This getter gives no warning for any of
+    them and takes a fifth of the public attribute's 0.9 us. Under torch.compile it is a constant;
+    torch recompiles if the setting has changed.
     """
     return _TF32 if torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32" else _FP32
 
 
-# What torch.compiler.assume_constant_result does, which would import the compiler for it.
+# The effect of torch.compiler.assume_constant_result, which would import the compiler.
 _torchs_precision._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-_VARIANT_STEP = 256  # of the codes of a kernel's variants; C++ has it in bindings/tensors.h
+_VARIANT_STEP = 256  # between the codes of a kernel's variants; also in csrc/bindings/tensors.h
 
 
 def _codes_of(op: str, takes: Callable[[KernelInfo], bool] = lambda row: True) -> dict[str, int]:
@@ -79,7 +79,7 @@ _ANY_K = (True, *(row.any_k for row in kernels("gemm")))
 def kernel_code(op: str, kernel: str) -> int:
     """Return the code of a kernel; ValueError or TypeError listing the valid ones.
 
-    The variants, which are many, are listed for the kernel that was named.
+    Only the variants of the named kernel are listed, because there are many.
     """
     codes = _KERNEL_CODES[op]
     try:
@@ -92,5 +92,5 @@ def kernel_code(op: str, kernel: str) -> int:
 
 
 def kernel_for_any_k(code: int) -> int:
-    """Return ``code`` if that GEMM kernel takes every K, else auto: for a gradient's products."""
+    """Return ``code`` if that GEMM kernel takes every K, else auto; used for gradients."""
     return code if _ANY_K[code % _VARIANT_STEP] else AUTO

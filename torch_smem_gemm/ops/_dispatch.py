@@ -1,14 +1,14 @@
 """From an op's Python function to its kernels: gradients, transforms, compilation.
 
-There are three ways to the same C++ function, and each call takes the cheapest that is right for it
-(host times on torch 2.13, one 1x1 call on the CPU):
+There are three paths to the same C++ function, and each call takes the cheapest one that is correct
+for it (host times on torch 2.13, one 1x1 call on the CPU):
 
 - nothing to differentiate: the bare op ``smem::_name`` (1.7 us);
 - eager gradients: the bare op in a classic autograd.Function (8 us; through an op with
   register_autograd it takes 10, and every call without gradients 3 us more);
 - torch.compile, torch.func, forward mode, dispatch modes and direct calls: the public op
   ``smem::name``, whose Autograd kernel does the same (register_autograd's refuses to work under
-  torch.func). Modes see that name, too: the one that policies and formulas are written for.
+  torch.func). Modes see that name too: policies and formulas refer to it.
 """
 
 import functools
@@ -45,24 +45,25 @@ def define(
     jvp: Jvp,
     differentiable: Callable[[tuple], Op | None] = lambda args: None,
 ) -> Op:
-    """Give the ops ``smem::name`` and ``smem::_name`` their Python half; return how to call them.
+    """Register the Python rules of ``smem::name`` and ``smem::_name``; return what to call.
 
     Args:
-        name: "gemm", say; C++ has defined the schemas, and the kernels on CUDA tensors.
-        describe: checks the op's arguments and gives the result's shape and dtype, or those of each
-            result of an op that has several (and no ``.out``).
-        cpu: serves CPU tensors where no kernel is named.
+        name: for example "gemm"; C++ has defined the schemas and the kernels for CUDA tensors.
+        describe: checks the op's arguments and returns the result's shape and dtype, or those of
+            each result of an op that has several (and no ``.out``).
+        cpu: computes the op on CPU tensors if no kernel is named.
         vmap: ``vmap(op, info, in_dims, *args)``, the vmap rule of ``op``.
         setup: ``setup(ctx, inputs, output)`` saves what ``backward`` needs.
-        backward: ``backward(ctx, grad)`` gives one gradient an input, by differentiable calls.
-        jvp: ``jvp(op, output, args, tangents)`` gives the output's tangent by differentiable calls,
-            of ``op`` where it can; ``tangents`` has None where an argument has none.
-        differentiable: ``differentiable(args)`` is what is called in place of the op where it is to
-            be differentiated, or None where the op has all that ``backward`` and ``jvp`` need.
+        backward: ``backward(ctx, grad)`` returns one gradient per input, by differentiable calls.
+        jvp: ``jvp(op, output, args, tangents)`` returns the output's tangent by differentiable
+            calls, of ``op`` if possible; ``tangents`` has None for an argument without a tangent.
+        differentiable: ``differentiable(args)`` returns the function to differentiate instead of
+            the op, or None if the op's results suffice for ``backward`` and ``jvp``.
 
-    Python kernels are called without trailing arguments that have their defaults: ``describe``,
-    ``cpu`` and ``vmap`` have the schema's. The others get all arguments. What is returned may be
-    called without them, too, which takes less time.
+    torch calls Python kernels without trailing arguments that equal their defaults, so
+    ``describe``, ``cpu`` and ``vmap`` have the schema's defaults. The other rules get all
+    arguments. The returned function may also be called without trailing defaults, which takes
+    less time.
     """
     public, bare = (getattr(torch.ops.smem, prefix + name) for prefix in ("", "_"))
     arguments = bare.default._schema.arguments
@@ -71,7 +72,7 @@ def define(
     defaults = tuple(argument.default_value for argument in arguments)
     names = [argument.name for argument in arguments]
     kernel_at = names.index("kernel_id") if "kernel_id" in names else len(names)
-    # The tensors come first: asking the other arguments for gradients takes 0.1 us each.
+    # The tensors come first, so only they are checked for gradients: each check takes 0.1 us.
     tensors = sum("Tensor" in str(argument.type) for argument in arguments)
     assert all("Tensor" in str(argument.type) for argument in arguments[:tensors])
 
@@ -81,8 +82,8 @@ def define(
         return bare_call(*args)
 
     def below_autograd(*args: Any) -> Tensor:
-        # A Function's forward disables what the outer levels of torch.func, to which this call goes
-        # on, need: gradients and forward mode.
+        # A Function's forward disables gradients and forward mode, but the outer levels of
+        # torch.func, to which this call continues, need both.
         with (
             torch._C._AutoDispatchBelowAutograd(),
             torch.enable_grad(),
@@ -98,8 +99,8 @@ def define(
 
     def on_autograd(*args: Any) -> Tensor:
         args += defaults[len(args) :]
-        # torch.func runs an Autograd kernel once a level of its own: a Function of a single level
-        # is meant for that, where autograd.Function's apply would ask torch.func again.
+        # torch.func runs an Autograd kernel once per level. A single-level Function is made for
+        # that; autograd.Function's apply would dispatch to torch.func again.
         with enable_single_level_autograd_function():
             if (_in_forward_mode() and _has_tangent(args[:tensors])) or _needs_grad(args[:tensors]):
                 return single_level(*args)
@@ -132,7 +133,7 @@ def _function(
     differentiable: Callable[[tuple], Op | None],
     jvp: Jvp | None = None,
 ) -> Op:
-    """Return ``forward`` to be differentiated, by an autograd Function of type ``base``.
+    """Return a differentiable ``forward``, by an autograd Function of type ``base``.
 
     Without a ``jvp`` it must not be called in forward mode.
     """
@@ -147,11 +148,11 @@ def _function(
             ctx.options = tuple(None if isinstance(x, Tensor) else x for x in args)
         return output
 
-    # Made by its type for its name's sake, which grad_fn and anomaly mode show.
+    # Created by type() so that it has the op's name, which grad_fn and anomaly mode show.
     rules: dict[str, Any] = {
         "forward": staticmethod(forward_and_setup),
         "backward": staticmethod(backward),
-        # Of autograd.Function; compiled autograd asks a single level's, too.
+        # From autograd.Function; compiled autograd also calls it on a single-level Function.
         "_compiled_autograd_key": staticmethod(torch.autograd.Function._compiled_autograd_key),
     }
     if jvp is not None:
@@ -159,8 +160,8 @@ def _function(
     title = "".join(part.capitalize() for part in name.split("_"))
     function = type(base)(f"Smem{title}", (base,), rules)
 
-    # autograd.Function's own apply looks for torch.func's transforms first, which takes 4 us of 12:
-    # where there may be any, the call does not come here.
+    # autograd.Function.apply checks for torch.func's transforms first, which takes 4 us of 12.
+    # Calls under transforms do not reach this path, so the check is skipped.
     apply = super(torch.autograd.Function, function).apply if jvp is None else function.apply
 
     def differentiate(*args: Any) -> Any:
@@ -211,7 +212,7 @@ def _register_rules(
         register_fake(op, describe)
         if "out" in packet.overloads():
             torch.library.register_fake(f"smem::{op}.out", check_args_and_out)
-        # Each rule calls on its own op: only the public one goes on to autograd.
+        # Each rule calls its own op: only the public one continues to autograd.
         rule = functools.partial(vmap, getattr(torch.ops.smem, op).default)
         torch.library.register_vmap(f"smem::{op}", rule)
     torch.library.impl(f"smem::{name}", "CPU", on_cpu)
@@ -220,7 +221,7 @@ def _register_rules(
 
 
 def register_fake(op: str, describe: Describe) -> None:
-    """Register the fake form of ``smem::op``: what ``describe`` says, uninitialised."""
+    """Register the fake form of ``smem::op``: uninitialised results of the described shapes."""
 
     def fake(*args: Any) -> Any:
         described = describe(*args)
@@ -233,10 +234,10 @@ def register_fake(op: str, describe: Describe) -> None:
 
 
 def asking_torch_for_memory(op: Op, describe: Describe) -> Op:
-    """Return ``op``, but where it finds no memory for its results, torch is asked for it.
+    """Return ``op`` with a retry: if its results do not fit in memory, torch allocates them first.
 
-    The op allocates them itself, which is faster, but only torch's own error for lacking memory is
-    a torch.OutOfMemoryError. The first DTensor, too, is noticed by the error it causes.
+    The op allocates its results itself, which is faster, but only torch's allocator raises
+    torch.OutOfMemoryError. The error that the first DTensor causes is also handled here.
     """
 
     def call(*args: Any) -> Any:
@@ -253,11 +254,11 @@ def asking_torch_for_memory(op: Op, describe: Describe) -> Op:
         described = describe(*args)
         results = described if isinstance(described, list) else [described]
         held = [torch.empty(*size, dtype=t, device=args[0].device) for *size, t in results]
-        del held  # there is room now
+        del held  # the memory is available now
         try:
             return op(*args)
         except RuntimeError as error:
-            if _lacks_memory(error):  # for what the op works in, beside its results
+            if _lacks_memory(error):  # for the op's workspace
                 raise torch.OutOfMemoryError(str(error)) from None
             raise
 
@@ -265,7 +266,7 @@ def asking_torch_for_memory(op: Op, describe: Describe) -> Op:
 
 
 def raise_interruption(error: RuntimeError) -> None:
-    """Raise what the handler of a signal raised, if that ended a kernel on the CPU by ``error``.
+    """Raise the exception of a signal handler, if ``error`` says that it interrupted a kernel.
 
     Ctrl-C's handler raises KeyboardInterrupt. C++ cannot throw it through torch's dispatcher.
     """
@@ -280,9 +281,9 @@ def _lacks_memory(error: RuntimeError) -> bool:
 
 
 def _learn_dtensor() -> bool:
-    """Register what the ops do with a DTensor, which may just have met the first; False if known.
+    """Register the sharding rules at the first DTensor; return False if they are registered.
 
-    Not before: importing torch.distributed.tensor takes long.
+    They are not registered earlier because importing torch.distributed.tensor is slow.
     """
     rules = "torch_smem_gemm.distributed"
     if rules in sys.modules or "torch.distributed.tensor" not in sys.modules:
@@ -292,7 +293,7 @@ def _learn_dtensor() -> bool:
 
 
 def _in_forward_mode() -> bool:
-    """Whether tensors may carry forward-mode tangents, as this level of torch.func sees them."""
+    """Whether tensors may have forward-mode tangents at this level of torch.func."""
     if torch._C._are_functorch_transforms_active():  # compiled code does not enter a dual_level
         return torch._C._functorch.peek_interpreter_stack().key() == TransformType.Jvp
     return forward_ad._current_level >= 0
@@ -313,7 +314,7 @@ def _has_tangent(tensors: Sequence[Tensor | None]) -> bool:
 
 
 def refuse_grad_with_out(op: str, *tensors: Tensor | None) -> None:
-    """Raise, as torch does, where ``out=`` is given for a call that is to be differentiated."""
+    """Raise, as torch does, if ``out=`` is given and an argument requires grad."""
     if _needs_grad(tensors):
         raise RuntimeError(
             f"smem.{op}: out=... does not support automatic differentiation, "

@@ -1,4 +1,4 @@
-"""What sum, mean, amax and amin share: their call, their shapes, their vmap rule."""
+"""The common part of sum, mean, amax and amin: call, shapes, vmap rule, saved state."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,14 +18,23 @@ def define_reduction(
     name: str,
     *,
     cpu: Op,
-    setup: Callable[[Any, tuple, Tensor], None],
     backward: Callable,
     jvp: Callable[..., Tensor],
+    save_result: bool = False,
 ) -> Callable[..., Tensor]:
     """Define ``smem::name``; return ``call(x, dim, keepdim, kernel, out, *dtype)``.
 
-    ``dtype`` is there for the ops that have one: sum and mean.
+    Only sum and mean take ``dtype``. The context of ``backward`` has the ``shape`` and ``dtype`` of
+    the input, the ``reduced`` dimensions and ``keepdim``; with ``save_result`` it has saved the
+    input and the result.
     """
+
+    def setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        x, dim, keepdim, *_ = inputs
+        ctx.shape, ctx.dtype, ctx.keepdim = x.shape, x.dtype, keepdim
+        ctx.reduced = reduced_dims(name, x, dim)
+        if save_result:
+            ctx.save_for_backward(x, output)
 
     def vmap(
         op: Op,
@@ -38,7 +47,7 @@ def define_reduction(
     ) -> tuple[Tensor, int]:
         x = x.movedim(in_dims[0], 0)
         reduced = [d + 1 for d in reduced_dims(name, x[0], dim)]
-        if not reduced:  # a batch of scalars: no dims would mean all
+        if not reduced:  # a batch of scalars; an empty dim would mean all dimensions
             return x.to(reduction_dtype(name, x, _dtype_of(name, rest)), copy=True), 0
         return op(x, reduced, keepdim, *rest), 0
 
@@ -80,7 +89,7 @@ def define_reduction(
 
 
 def _dtype_of(name: str, rest: tuple) -> torch.dtype | None:
-    """The dtype among the arguments after ``keepdim``, which may be left out from the end."""
+    """Return the dtype among the arguments after ``keepdim``; trailing ones may be missing."""
     return rest[0] if rest and name in ("sum", "mean") else None
 
 
@@ -92,13 +101,6 @@ def _describe(name: str) -> Describe:
         return check_reduction(name, x, dim, keepdim, dtype), reduction_dtype(name, x, dtype)
 
     return describe
-
-
-def remember_shape(name: str, ctx: Any, inputs: tuple) -> None:
-    """Save what ``spread`` needs."""
-    x, dim, keepdim, *_ = inputs
-    ctx.shape, ctx.dtype, ctx.keepdim = x.shape, x.dtype, keepdim
-    ctx.reduced = reduced_dims(name, x, dim)
 
 
 def with_reduced_dims(ctx: Any, reduced: Tensor) -> Tensor:

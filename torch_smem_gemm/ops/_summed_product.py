@@ -1,10 +1,10 @@
-"""A product summed over batch dimensions, as the gradient of a broadcast operand is, rounded once.
+"""A product summed over batch dimensions and rounded once: the gradient of a broadcast operand.
 
-The sum over a batch dimension S of ``x[s] @ y[s]`` is one product whose inner dimension is S and
-theirs together. Where x and y have strides for that, or copies are no larger than the batch of
-products, this one product is taken. Else the products themselves are stored and summed: those of
-16 bits in float32, the result's rows (or columns) in parts one after the other, so that no more
-memory is in use than for a batch of 16-bit products.
+The sum over a batch dimension S of ``x[s] @ y[s]`` is one product whose inner dimension combines S
+with K. It is computed as one product if the strides of x and y allow that, or if copies are no
+larger than the batch of products. Otherwise the products are stored and summed. 16-bit products are
+stored in float32, for one part of the result's rows (or columns) at a time, so that they need no
+more memory than a batch of 16-bit products.
 """
 
 import itertools
@@ -20,15 +20,15 @@ from torch_smem_gemm.ops.sum import sum_to_shape
 # product(x, y, out_dtype): x @ y, batch dimensions broadcast, differentiably.
 Product = Callable[[Tensor, Tensor, torch.dtype | None], Tensor]
 
-_PARTS = 3  # float32 products of a third and its sum take less than 16-bit products of all
-_SMALL = 2**20  # bytes; up to here torch's allocator has no smaller unit to give back
+_PARTS = 3  # a third in float32 with its sum takes less memory than all in 16 bits
+_SMALL = 2**20  # bytes; torch's allocator does not free smaller units
 
 
 def summed_product(product: Product, x: Tensor, y: Tensor, shape: Sequence[int]) -> Tensor:
     """Return ``x @ y`` summed down to ``shape``, to which the batch dimensions broadcast.
 
     Args:
-        product: how to multiply.
+        product: the multiplication.
         x: (..., M, K).
         y: (..., K, N), with the size of x, or 1, in each batch dimension, or the other way round;
             with the same size in those to be summed.
@@ -64,7 +64,7 @@ def _can_merge(z: Tensor, summed: list[int]) -> bool:
 
 
 def _merged(z: Tensor, summed: list[int]) -> Tensor:
-    """Make one dimension of the ``summed`` dimensions and the rows; copy only where it must."""
+    """Merge the ``summed`` dimensions and the rows into one dimension; copy only if necessary."""
     rows, columns = z.dim() - 2, z.dim() - 1
     kept = [d for d in range(rows) if d not in summed]
     sizes = [z.shape[d] for d in kept]
@@ -76,7 +76,7 @@ def _merged(z: Tensor, summed: list[int]) -> Tensor:
 
 
 def _by_parts(product: Product, x: Tensor, y: Tensor, batch: int, shape: Sequence[int]) -> Tensor:
-    """Sum a batch of products; 16-bit ones in float32, a part of the result after the other."""
+    """Sum a batch of products; 16-bit ones in float32, one part of the result at a time."""
     dtype, wide = x.dtype, wide_dtype(x)
     m, n = x.shape[-2], y.shape[-1]
     parts = 1 if wide is None or 4 * batch * m * n <= _SMALL else _PARTS
@@ -91,12 +91,12 @@ def _by_parts(product: Product, x: Tensor, y: Tensor, batch: int, shape: Sequenc
 
 
 def wide_dtype(x: Tensor) -> torch.dtype | None:
-    """The dtype to sum products in: None where it is their own."""
+    """Return the dtype to sum products in, None for their own."""
     return torch.float32 if x.element_size() == 2 else None
 
 
 def _of_dtensors(product: Product, x: Any, y: Any, into_one: bool, shape: Sequence[int]) -> Tensor:
-    """The same for DTensors, ``into_one`` matrix or not.
+    """Return ``summed_product`` of DTensors; ``into_one``: all batch dimensions are summed.
 
     torch merges only dimensions that are sharded evenly, and in the first of them.
     """

@@ -7,12 +7,7 @@ from torch import Tensor
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._checks import check_reduction
 from torch_smem_gemm.ops._dispatch import Op
-from torch_smem_gemm.ops._reduction import (
-    Dims,
-    define_reduction,
-    remember_shape,
-    with_reduced_dims,
-)
+from torch_smem_gemm.ops._reduction import Dims, define_reduction, with_reduced_dims
 from torch_smem_gemm.ops.sum import sum as smem_sum
 
 
@@ -35,7 +30,8 @@ def amax(
         keepdim: keep the reduced dimensions with size 1.
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("sum")`` that takes any
             operator; on CPU tensors the named kernel itself runs on the CPU.
-        out: takes the result; its shape and dtype must fit. May overlap ``x``. Not with gradients.
+        out: the tensor for the result; its shape and dtype must fit. It may overlap ``x``.
+            Not with gradients.
 
     Raises:
         RuntimeError: a dimension is out of range, repeated or empty, or ``out`` does not fit.
@@ -60,19 +56,6 @@ def amin(
     return _amin(x, dim, keepdim, kernel, out)
 
 
-def _setup_amax(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    _setup("amax", ctx, inputs, output)
-
-
-def _setup_amin(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    _setup("amin", ctx, inputs, output)
-
-
-def _setup(name: str, ctx: Any, inputs: tuple, output: Tensor) -> None:
-    remember_shape(name, ctx, inputs)
-    ctx.save_for_backward(inputs[0], output)
-
-
 def _backward(ctx: Any, grad: Tensor) -> tuple:
     x, output = ctx.saved_tensors
     ties = x == with_reduced_dims(ctx, output)
@@ -86,5 +69,7 @@ def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
     return smem_sum(tangents[0] * ties, dim, keepdim) / smem_sum(ties, dim, keepdim)
 
 
-_amax = define_reduction("amax", cpu=_aten.amax, setup=_setup_amax, backward=_backward, jvp=_jvp)
-_amin = define_reduction("amin", cpu=_aten.amin, setup=_setup_amin, backward=_backward, jvp=_jvp)
+_amax, _amin = (
+    define_reduction(name, cpu=cpu, backward=_backward, jvp=_jvp, save_result=True)
+    for name, cpu in (("amax", _aten.amax), ("amin", _aten.amin))
+)

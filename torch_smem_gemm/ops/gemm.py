@@ -9,13 +9,13 @@ from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._activation import (
+    Batched,
+    define_with_activation,
     gradient_and_bias_gradient,
-    needs_preactivation,
-    rules_of_both_forms,
 )
 from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after, check_dtype, real_number
 from torch_smem_gemm.ops._autocast import autocast
-from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_codes, check_gemm, check_split
+from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_gemm, check_split
 from torch_smem_gemm.ops._codes import (
     AUTO,
     activation_code,
@@ -24,12 +24,7 @@ from torch_smem_gemm.ops._codes import (
     precision_code,
     resolved,
 )
-from torch_smem_gemm.ops._dispatch import (
-    Op,
-    define,
-    refuse_grad_with_out,
-    register_fake,
-)
+from torch_smem_gemm.ops._dispatch import refuse_grad_with_out, register_fake
 from torch_smem_gemm.ops._summed_product import summed_product, wide_dtype
 from torch_smem_gemm.ops.sum import sum_to_shape
 
@@ -64,14 +59,15 @@ def gemm(
             there is none. (``torch.ops.smem.gemm`` has 0.)
         out_dtype: None for the inputs' dtype. torch.float32 with float16 or bfloat16 inputs keeps
             the float32 sums as they are, as torch.mm's does.
-        precision: the least that float32 products keep, forward and backward; other dtypes have one
-            precision. "fp32": float32's error, by whichever kernel is fastest: docs/accuracy.md has
-            the bound that holds on every input; "ieee": every product and sum an IEEE fma; "tf32":
-            factors of 10 bits. None is "tf32" where torch's setting allows it
+        precision: the least precision of float32 products, forward and backward; other dtypes have
+            one precision. "fp32": float32's error, by the fastest kernel; docs/accuracy.md has the
+            bound that holds on every input. "ieee": every product and sum is an IEEE FMA. "tf32":
+            factors of 10 bits. None is "tf32" if torch's setting allows it
             (torch.backends.cuda.matmul.fp32_precision, read at the call), else "fp32".
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("gemm")``; on CPU tensors
             the named kernel itself runs on the CPU, unless it is one for tensor cores.
-        out: takes the result; its shape must fit. May overlap the inputs. Not with gradients.
+        out: the tensor for the result; its shape must fit. It may overlap the inputs. Not with
+            gradients.
 
     Returns:
         (..., M, N), dtype of ``a`` or ``out_dtype``, contiguous, or ``out``. float16 and bfloat16
@@ -81,7 +77,7 @@ def gemm(
         RuntimeError: shapes, dtypes or devices do not fit, or the named kernel cannot take the
             problem; the text names the argument, what was expected and what came.
         ValueError, TypeError: unknown activation, precision or kernel; the text lists the valid.
-        TypeError: an argument that is no tensor, real number or dtype where one is expected.
+        TypeError: an argument that is not a tensor, real number or dtype where one is expected.
         torch.OutOfMemoryError: no memory for the result, or for what the kernel works in.
     """
     try:
@@ -97,7 +93,7 @@ def gemm(
             precision_ = resolved(0, a.dtype)
             return _gemm(a, b, None, None, 1.0, 0.0, 0, precision_) if precision_ else _gemm(a, b)
         if is_plain and a.dim() == b.dim() == 2 and a.dtype == b.dtype and a.dtype in GEMM_DTYPES:
-            # By ATen, which makes the checks in less time.
+            # ATen's own checks take less time.
             try:
                 return torch.mm(a, b)
             except RuntimeError:
@@ -138,20 +134,8 @@ def beta_or_default(beta: float | None, c: Tensor | None) -> float:
     return real_number("gemm", "beta", beta)
 
 
-def _describe(
-    a: Tensor,
-    b: Tensor,
-    bias: Tensor | None = None,
-    c: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    activation: int = 0,
-    precision: int = 0,
-    kernel_id: int = 0,
-    out_dtype: torch.dtype | None = None,
-) -> tuple[list[int], torch.dtype]:
-    check_codes("gemm", activation, precision)
-    return check_gemm(a, b, bias, c, beta, out_dtype)
+def _check(given: Any) -> tuple[list[int], torch.dtype]:
+    return check_gemm(given.a, given.b, given.bias, given.c, given.beta, given.out_dtype)
 
 
 def _save(ctx: Any, inputs: tuple, z: Tensor | None) -> None:
@@ -186,7 +170,7 @@ def _grad_c(grad: Tensor, beta: float, shape: torch.Size, dtype: torch.dtype) ->
         return grad.new_zeros(shape, dtype=dtype)
     if beta == 1:
         return sum_to_shape(grad, shape).to(dtype)
-    # Rounded after the factor alone.
+    # Rounded only after the multiplication.
     return (sum_to_shape(grad, shape, wide_dtype(grad)) * beta).to(dtype)
 
 
@@ -210,8 +194,8 @@ def product_over_rows(
     x: Tensor, y: Tensor, alpha: float = 1.0, precision: int = 0, kernel: int = AUTO
 ) -> Tensor:
     """Return alpha * x.mT @ y summed over the batch, which both have: one product of all rows."""
-    # What product_summed_to does in most cases, in less time; a DTensor may not be flattened. Not
-    # by flatten, which batched gradients have no rule for.
+    # Faster than product_summed_to in most cases. A DTensor cannot be flattened. reshape is used
+    # because batched gradients have no rule for flatten.
     if x.is_contiguous() and y.is_contiguous() and not hasattr(x, "placements"):
         x, y = (z.reshape(math.prod(z.shape[:-1]), z.shape[-1]) for z in (x, y))
     return product_summed_to((x.shape[-1], y.shape[-1]), x.mT, y, alpha, precision, kernel)
@@ -223,53 +207,11 @@ def _grad_b(grad: Tensor, a: Tensor, b: Tensor, *choices: Any) -> Tensor:
     return product_summed_to(b.shape, a.mT, grad, *choices)
 
 
-def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> Tensor:
-    a, b, _, _, alpha, beta, _, *choices = args
-    tangent_a, tangent_b, tangent_bias, tangent_c, *_ = tangents
-    op = torch.ops.smem.gemm.default
-    tangent = torch.zeros_like(output)
-    if tangent_a is not None:
-        tangent = tangent + op(tangent_a, b, None, None, alpha, 0.0, 0, *choices)
-    if tangent_b is not None:
-        tangent = tangent + op(a, tangent_b, None, None, alpha, 0.0, 0, *choices)
-    if tangent_bias is not None:
-        tangent = tangent + tangent_bias
-    if tangent_c is not None and beta != 0:
-        tangent = tangent + beta * tangent_c
-    return tangent
-
-
-_RULES, _RULES_WITH_PREACTIVATION = rules_of_both_forms(
-    describe=_describe, save=_save, tangent=_tangent_before_activation, activation_at=6
-)
-
-
-def _vmap(op: Op, info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
-    return op(*_mapped(info, in_dims, *args)), 0
-
-
-def _vmap_with_preactivation(
-    op: Op, info: Any, in_dims: tuple, *args: Any
-) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-    return op(*_mapped(info, in_dims, *args)), (0, 0)
-
-
-def _mapped(
-    info: Any,
-    in_dims: tuple,
-    a: Tensor,
-    b: Tensor,
-    bias: Tensor | None = None,
-    c: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    *choices: Any,
-) -> tuple:
-    """The arguments of one call for all members of a vmap, which are its first dimension."""
-    dim_a, dim_b, dim_bias, dim_c = (*in_dims, None, None)[:4]
+def _batch(info: Any, in_dims: Any, given: Any) -> Batched:
+    a, b, bias, c, beta = given.a, given.b, given.bias, given.c, given.beta
     rank = max(
         tensor.dim() - (dim is not None)
-        for tensor, dim in ((a, dim_a), (b, dim_b), (c, dim_c))
+        for tensor, dim in ((a, in_dims.a), (b, in_dims.b), (c, in_dims.c))
         if tensor is not None
     )
 
@@ -280,46 +222,30 @@ def _mapped(
         tensor = tensor.movedim(dim, 0)
         return tensor.reshape(tensor.shape[0], *(1,) * (rank + 1 - tensor.dim()), *tensor.shape[1:])
 
-    a, b, c = lead(a, dim_a), lead(b, dim_b), None if c is None else lead(c, dim_c)
-    if dim_a is None and dim_b is None:
+    a, b, c = lead(a, in_dims.a), lead(b, in_dims.b), None if c is None else lead(c, in_dims.c)
+    if in_dims.a is None and in_dims.b is None:
         # Only the addends are mapped: give the product the mapped dimension they broadcast over.
         a = a.expand(info.batch_size, *(1,) * (rank - a.dim()), *a.shape)
-    if bias is not None and dim_bias is not None:
-        # One row of c for each.
-        addend = lead(bias, dim_bias)
+    if bias is not None and in_dims.bias is not None:
+        # A bias per entry becomes a row of c per entry.
+        addend = lead(bias, in_dims.bias)
         bias, c, beta = None, addend if c is None or beta == 0 else beta * c + addend, 1.0
-    return a, b, bias, c, alpha, beta, *choices
+    return "gemm", given._replace(a=a, b=b, bias=bias, c=c, beta=beta), lambda y: y
 
 
-_gemm_with_preactivation = define(
-    "gemm_with_preactivation",
-    cpu=_aten.gemm_with_preactivation,
-    vmap=_vmap_with_preactivation,
-    backward=_backward,
-    **_RULES_WITH_PREACTIVATION,
-)
-
-
-def _first_of_both(*args: Any) -> Tensor:
-    return _gemm_with_preactivation(*args)[0]
-
-
-_gemm = define(
-    "gemm",
-    cpu=_aten.gemm,
-    vmap=_vmap,
-    backward=_backward,
-    differentiable=lambda args: _first_of_both if needs_preactivation(args[6]) else None,
-    **_RULES,
+_gemm = define_with_activation(
+    "gemm", check=_check, cpu=_aten.gemm, save=_save, backward=_backward, batch=_batch
 )
 
 
 def _describe_split(
     x: Tensor, lines_last: bool = False, part_length: int = 0
 ) -> list[tuple[Any, torch.dtype]]:
-    """hi and lo per k block of 32; exponent, status, outlier_k and outlier per row.
+    """Describe the split of each row, or column with ``lines_last``; see csrc/gemm/fp16x3/split.h.
 
-    With a part_length, per slice of K. See csrc/gemm/fp16x3/split.h.
+    The results are k blocks of 32 fp16 hi values and their lo values, then per row the scale
+    exponent, the status, and the position and value of the outlier; with ``part_length``, per slice
+    of K.
     """
     check_split(x, part_length)
     *of_lines, length = (x.mT if lines_last else x).shape

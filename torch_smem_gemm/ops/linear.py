@@ -1,6 +1,5 @@
 """smem.linear: activation(x @ weight.T + bias)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,15 +7,15 @@ from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._activation import (
+    Batched,
+    define_with_activation,
     gradient_and_bias_gradient,
-    needs_preactivation,
-    rules_of_both_forms,
 )
 from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after, check_dtype
 from torch_smem_gemm.ops._autocast import autocast
-from torch_smem_gemm.ops._checks import check_codes, check_linear
+from torch_smem_gemm.ops._checks import check_linear
 from torch_smem_gemm.ops._codes import activation_code, precision_code, resolved
-from torch_smem_gemm.ops._dispatch import Op, define
+from torch_smem_gemm.ops._schema import arguments_type
 from torch_smem_gemm.ops.gemm import product_over_rows
 
 
@@ -47,7 +46,7 @@ def linear(
     Raises:
         RuntimeError: shapes, dtypes or devices do not fit.
         ValueError, TypeError: unknown activation or precision; the text lists the valid ones.
-        TypeError: an argument that is no tensor or dtype where one is expected.
+        TypeError: an argument that is not a tensor or dtype where one is expected.
         torch.OutOfMemoryError: no memory for the result, or for what the kernel works in.
     """
     try:
@@ -75,16 +74,8 @@ def linear(
         raise
 
 
-def _describe(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    activation: int = 0,
-    precision: int = 0,
-    out_dtype: torch.dtype | None = None,
-) -> tuple[list[int], torch.dtype]:
-    check_codes("linear", activation, precision)
-    return check_linear(x, weight, bias, out_dtype)
+def _check(given: Any) -> tuple[list[int], torch.dtype]:
+    return check_linear(given.x, given.weight, given.bias, given.out_dtype)
 
 
 def _save(ctx: Any, inputs: tuple, z: Tensor | None) -> None:
@@ -117,98 +108,32 @@ def _grad_weight(grad: Tensor, x: Tensor, precision: int) -> Tensor:
     return product_over_rows(grad, x, precision=precision)
 
 
-def _tangent_before_activation(output: Tensor, args: tuple, tangents: tuple) -> Tensor:
-    x, weight, _, _, *choices = args
-    tangent_x, tangent_weight, tangent_bias, *_ = tangents
-    op = torch.ops.smem.linear.default
-    tangent = torch.zeros_like(output)
-    if tangent_x is not None:
-        tangent = tangent + op(tangent_x, weight, None, 0, *choices)
-    if tangent_weight is not None:
-        tangent = tangent + op(x, tangent_weight, None, 0, *choices)
-    if tangent_bias is not None:
-        tangent = tangent + tangent_bias
-    return tangent
-
-
-_RULES, _RULES_WITH_PREACTIVATION = rules_of_both_forms(
-    describe=_describe, save=_save, tangent=_tangent_before_activation, activation_at=3
-)
-
-
-def _vmap(op: Op, info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
-    call, unmap = _mapped(op, torch.ops.smem.gemm.default, info, in_dims, *args)
-    return unmap(call()), 0
-
-
-def _vmap_with_preactivation(
-    op: Op, info: Any, in_dims: tuple, *args: Any
-) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-    gemm = torch.ops.smem.gemm_with_preactivation.default
-    call, unmap = _mapped(op, gemm, info, in_dims, *args)
-    y, z = call()
-    return (unmap(y), unmap(z)), (0, 0)
-
-
-def _mapped(
-    op: Op,
-    gemm: Op,
-    info: Any,
-    in_dims: tuple,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    activation: int = 0,
-    precision: int = 0,
-    out_dtype: torch.dtype | None = None,
-) -> tuple[Callable[[], Any], Callable[[Tensor], Tensor]]:
-    """One call of ``op``, or of ``gemm``, for all members, and what is still to do to a result."""
-    dim_x, dim_weight, dim_bias = (*in_dims, None, None)[:3]
-    x = x.movedim(dim_x, 0) if dim_x is not None else x.expand(info.batch_size, *x.shape)
-    if dim_weight is None and dim_bias is None:
-        return lambda: op(x, weight, bias, activation, precision, out_dtype), lambda y: y
+def _batch(info: Any, in_dims: Any, given: Any) -> Batched:
+    x, weight, bias = given.x, given.weight, given.bias
+    x = x.movedim(in_dims.x, 0) if in_dims.x is not None else x.expand(info.batch_size, *x.shape)
+    if in_dims.weight is None and in_dims.bias is None:
+        return "linear", given._replace(x=x), lambda y: y
 
     def mapped(tensor: Tensor, dim: int | None, extra: int) -> Tensor:
         """Put the mapped dimension first and ``extra`` dimensions of size 1 after it."""
         lead = 1 if dim is None else tensor.shape[dim]
         tensor = tensor if dim is None else tensor.movedim(dim, 0)
-        rest = tensor.shape if dim is None else tensor.shape[1:]
-        return tensor.reshape(lead, *(1,) * extra, *rest)
+        tail = tensor.shape if dim is None else tensor.shape[1:]
+        return tensor.reshape(lead, *(1,) * extra, *tail)
 
     rows = x.unsqueeze(-2) if x.dim() == 2 else x
-    args = (
-        rows,
-        mapped(weight, dim_weight, rows.dim() - 3).mT,
-        None,
-        None if bias is None else mapped(bias, dim_bias, rows.dim() - 2),
-        1.0,
-        0.0 if bias is None else 1.0,
-        activation,
-        precision,
-        0,
-        out_dtype,
+    arguments = arguments_type("gemm")(
+        a=rows,
+        b=mapped(weight, in_dims.weight, rows.dim() - 3).mT,
+        c=None if bias is None else mapped(bias, in_dims.bias, rows.dim() - 2),
+        beta=0.0 if bias is None else 1.0,
+        activation=given.activation,
+        precision=given.precision,
+        out_dtype=given.out_dtype,
     )
-    return lambda: gemm(*args), lambda y: y.squeeze(-2) if x.dim() == 2 else y
+    return "gemm", arguments, lambda y: y.squeeze(-2) if x.dim() == 2 else y
 
 
-_linear_with_preactivation = define(
-    "linear_with_preactivation",
-    cpu=_aten.linear_with_preactivation,
-    vmap=_vmap_with_preactivation,
-    backward=_backward,
-    **_RULES_WITH_PREACTIVATION,
-)
-
-
-def _first_of_both(*args: Any) -> Tensor:
-    return _linear_with_preactivation(*args)[0]
-
-
-_linear = define(
-    "linear",
-    cpu=_aten.linear,
-    vmap=_vmap,
-    backward=_backward,
-    differentiable=lambda args: _first_of_both if needs_preactivation(args[3]) else None,
-    **_RULES,
+_linear = define_with_activation(
+    "linear", check=_check, cpu=_aten.linear, save=_save, backward=_backward, batch=_batch
 )

@@ -26,11 +26,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class GemmProblem:
-    """What a GEMM comes to: M x K by K x N, once for each iteration of ``batch``.
+    """The problem of a GEMM: M x K by K x N, once for each iteration of ``batch``.
 
-    Each entry of ``strides`` has the steps, in elements, between rows and between columns of a, b
-    and out; each entry of ``batch`` a size and the steps in the three. ``misaligned`` has the
-    addresses of a and b modulo 16.
+    The entries of ``strides`` are for a, b and out: the strides, in elements, between rows and
+    between columns. Each entry of ``batch`` has a size and the strides of the three. ``misaligned``
+    has the addresses of a and b modulo 16.
     """
 
     m: int
@@ -48,7 +48,7 @@ class GemmProblem:
 
 
 def gemm_problem(a: Tensor, b: Tensor) -> GemmProblem:
-    """Return the problem that ``smem.gemm(a, b)`` comes to, out being contiguous."""
+    """Return the problem of ``smem.gemm(a, b)`` with a contiguous out."""
     n = torch.ops.smem._gemm_problem(a, b)
     batch = tuple((n[i], n[i + 1], n[i + 2], n[i + 3]) for i in range(11, len(n), 4))
     return GemmProblem(
@@ -61,32 +61,32 @@ def plan_problem(
     problem: GemmProblem,
     *,
     capability: tuple[int, int] = (9, 0),
-    multiprocessors: int = 132,
+    sms: int = 132,
     shared_bytes: int = 227 * 1024,
     code: tuple[int, int] | None = None,
     precision: str = "fp32",
 ) -> Plan:
     """Return the plan for a GEMM on such a GPU (default: H200). Needs no GPU.
 
-    ``code`` is the capability that the build holds code for; None for the GPU's own.
+    ``code`` is the capability for which the build has code; None for the GPU's own.
     """
     p = problem
     nested = (p.m, p.n, p.k), *p.strides, p.misaligned, *p.batch
     numbers = list(chain.from_iterable(nested))
-    chip = _chip(capability, multiprocessors, shared_bytes, code)
-    kept = precision_code("plan", precision) - 1  # C++ has none for None
+    chip = _chip(capability, sms, shared_bytes, code)
+    kept = precision_code("plan", precision) - 1  # C++ has no code for None
     return Plan(**json.loads(_C.plan_gemm(numbers, chip, _DTYPE_CODES[dtype], kept)))
 
 
 def _chip(
     capability: tuple[int, int],
-    multiprocessors: int,
+    sms: int,
     shared_bytes: int,
     code: tuple[int, int] | None = None,
 ) -> tuple[int, ...]:
-    """What C++ describes a GPU by."""
+    """Return the description of a GPU that C++ takes."""
     of_gpu, of_code = (10 * major + minor for major, minor in (capability, code or capability))
-    return of_gpu, multiprocessors, shared_bytes, of_code
+    return of_gpu, sms, shared_bytes, of_code
 
 
 def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
@@ -101,7 +101,7 @@ def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
         a.dtype,
         gemm_problem(a, b),
         capability=(device.major, device.minor),
-        multiprocessors=device.multi_processor_count,
+        sms=device.multi_processor_count,
         shared_bytes=device.shared_memory_per_block_optin,  # type: ignore[attr-defined]
         code=code_capability(a.device),
         precision=next(name for name, value in PRECISIONS.items() if name and value == (code or 1)),
@@ -110,12 +110,13 @@ def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
 
 @dataclass(frozen=True)
 class TransposeProblem:
-    """What a transpose comes to: a batch of ``rows`` x ``cols`` matrices to turn.
+    """The problem of a transpose: a batch of ``rows`` x ``cols`` matrices.
 
-    ``in_strides`` and ``out_strides`` are the steps, in elements of ``element_bytes``, between rows
-    and between columns; each entry of ``batch`` has a size and the steps in the input and in the
-    output. Rows lie densest in the output, columns in the input, unless runs stay whole: then the
-    rows are the run, and columns are runs. ``misaligned`` has both addresses modulo 16.
+    ``in_strides`` and ``out_strides`` are the strides, in elements of ``element_bytes``, between
+    rows and between columns; each entry of ``batch`` has a size and the strides in the input and in
+    the output. Consecutive rows are densest in the output, consecutive columns in the input. The
+    exception is a transpose that keeps the innermost dimension: then the rows are its elements, and
+    each column is copied whole. ``misaligned`` has both addresses modulo 16.
     """
 
     element_bytes: int
@@ -130,7 +131,7 @@ class TransposeProblem:
 def transpose_problem(
     x: Tensor, dim0: int = -2, dim1: int = -1, *, out: Tensor | None = None
 ) -> TransposeProblem:
-    """Return the smallest problem that ``smem.transpose(x, dim0, dim1, out=out)`` comes to."""
+    """Return the smallest problem equivalent to ``smem.transpose(x, dim0, dim1, out=out)``."""
     n = _transpose_numbers(x, dim0, dim1, out)
     batch = tuple((n[i], n[i + 1], n[i + 2]) for i in range(9, len(n), 3))
     return TransposeProblem(n[0], n[1], n[2], (n[3], n[4]), (n[5], n[6]), (n[7], n[8]), batch)
@@ -143,12 +144,12 @@ def plan_transpose(
     *,
     out: Tensor | None = None,
     capability: tuple[int, int] = (9, 0),
-    multiprocessors: int = 132,
+    sms: int = 132,
     shared_bytes: int = 227 * 1024,
 ) -> Plan:
-    """Return the plan for tensors laid out so on such a GPU (default: H200). Needs no GPU."""
+    """Return the plan for such tensors on such a GPU (default: H200). Needs no GPU."""
     numbers = _transpose_numbers(x, dim0, dim1, out)
-    text = _C.plan_transpose(numbers, _chip(capability, multiprocessors, shared_bytes))
+    text = _C.plan_transpose(numbers, _chip(capability, sms, shared_bytes))
     return Plan(**json.loads(text))
 
 

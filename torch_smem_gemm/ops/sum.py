@@ -1,4 +1,4 @@
-"""smem.sum and smem.mean: torch's, with an order of additions that depends on the count alone."""
+"""smem.sum and smem.mean: as torch's, with an order of additions fixed by the count."""
 
 import math
 from collections.abc import Sequence
@@ -9,12 +9,7 @@ from torch import Tensor
 
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._dispatch import Op
-from torch_smem_gemm.ops._reduction import (
-    Dims,
-    define_reduction,
-    remember_shape,
-    with_reduced_dims,
-)
+from torch_smem_gemm.ops._reduction import Dims, define_reduction, with_reduced_dims
 
 
 def sum(
@@ -39,12 +34,13 @@ def sum(
         dtype: dtype of the result, to which ``x`` is converted first.
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("sum")``; on CPU tensors
             the named kernel itself runs on the CPU.
-        out: takes the result; its shape and dtype must fit. May overlap ``x``. Not with gradients.
+        out: the tensor for the result; its shape and dtype must fit. It may overlap ``x``.
+            Not with gradients.
 
     Raises:
         RuntimeError: a dimension is out of range or repeated, or ``out`` does not fit.
         ValueError, TypeError: unknown kernel; the text lists the valid ones.
-        TypeError: ``x`` or ``out`` is no tensor, ``dtype`` no dtype, or ``dim`` no integers.
+        TypeError: ``x`` or ``out`` is not a tensor, ``dtype`` not a dtype, or ``dim`` not integers.
         torch.OutOfMemoryError: no memory for the result.
     """
     if dtype is None and out is None and isinstance(x, Tensor):
@@ -72,7 +68,8 @@ def mean(
         dtype: a float or complex dtype for the result, to which ``x`` is converted first.
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("sum")`` that takes any
             operator; on CPU tensors the named kernel itself runs on the CPU.
-        out: takes the result; its shape and dtype must fit. May overlap ``x``. Not with gradients.
+        out: the tensor for the result; its shape and dtype must fit. It may overlap ``x``.
+            Not with gradients.
 
     Raises:
         RuntimeError: as ``smem.sum``, and where the result would be of integers.
@@ -90,18 +87,14 @@ def sum_to_shape(x: Tensor, shape: Sequence[int], dtype: torch.dtype | None = No
     extra = x.dim() - len(shape)
     stretched = [extra + d for d, size in enumerate(shape) if size == 1 and x.shape[extra + d] != 1]
     dims = [*range(extra), *stretched]
-    # Not by sum(), which autocast would have return float32.
+    # Not by sum(), which returns float32 under autocast.
     return _sum(x, dims, True, "auto", None, dtype).reshape(shape) if dims else x
 
 
 def _autocast_dtype(x: Tensor) -> torch.dtype | None:
-    """Return the dtype in which autocast has torch.sum(x) add: it has no rule for the others."""
+    """Return autocast's dtype for torch.sum(x); mean, amax and amin have no autocast rule."""
     casts = x.is_cuda and torch.is_autocast_enabled("cuda")
     return torch.float32 if casts and x.dtype in (torch.float16, torch.bfloat16) else None
-
-
-def _setup_sum(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    remember_shape("sum", ctx, inputs)
 
 
 def _sum_backward(ctx: Any, grad: Tensor) -> tuple:
@@ -109,14 +102,10 @@ def _sum_backward(ctx: Any, grad: Tensor) -> tuple:
     return grad.expand(ctx.shape), None, None, None, None
 
 
-def _setup_mean(ctx: Any, inputs: tuple, output: Tensor) -> None:
-    remember_shape("mean", ctx, inputs)
-
-
 def _mean_backward(ctx: Any, grad: Tensor) -> tuple:
     count = math.prod(ctx.shape[d] for d in ctx.reduced)
     grad = with_reduced_dims(ctx, grad).to(ctx.dtype)
-    # Divided last: as torch's own, which rounds the same.
+    # The division comes last, as in torch, so the rounding is the same.
     return grad.expand(ctx.shape) / count, None, None, None, None
 
 
@@ -124,7 +113,5 @@ def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
     return op(tangents[0], *args[1:])
 
 
-_sum = define_reduction("sum", cpu=_aten.sum, setup=_setup_sum, backward=_sum_backward, jvp=_jvp)
-_mean = define_reduction(
-    "mean", cpu=_aten.mean, setup=_setup_mean, backward=_mean_backward, jvp=_jvp
-)
+_sum = define_reduction("sum", cpu=_aten.sum, backward=_sum_backward, jvp=_jvp)
+_mean = define_reduction("mean", cpu=_aten.mean, backward=_mean_backward, jvp=_jvp)

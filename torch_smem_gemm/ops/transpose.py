@@ -30,12 +30,13 @@ def transpose(
         dim1: the dimension to exchange it with.
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("transpose")``; on CPU
             tensors the named kernel itself runs on the CPU.
-        out: takes the result; its shape must fit. May overlap ``x``. Not with gradients.
+        out: the tensor for the result; its shape must fit. It may overlap ``x``. Not with
+            gradients.
 
     Raises:
         RuntimeError: a dimension is out of range, or ``out`` does not fit.
         ValueError, TypeError: unknown kernel; the text lists the valid ones.
-        TypeError: ``x`` or ``out`` is no tensor, or a dimension no integer.
+        TypeError: ``x`` or ``out`` is not a tensor, or a dimension is not an integer.
         torch.OutOfMemoryError: no memory for the result.
     """
     try:

@@ -64,10 +64,10 @@ class Loop {
 
 // The outer loop holds the counter and runs once. `break` and `continue` still mean the user's
 // loop, and an `else` that follows it belongs to the `if` before it.
-#define for(...)                                                                   \
+#define for(...)                                                                       \
   for (::smem::cpu_emulator::trace::Loop smem_loop(__LINE__); smem_loop.first_time();) \
-    for (__VA_ARGS__)                                                              \
-      if (!smem_loop.comes_round()) {                                              \
+    for (__VA_ARGS__)                                                                  \
+      if (!smem_loop.comes_round()) {                                                  \
       } else
 // Loops that would escape the counting.
 #define while kernels_are_traced_by_their_for_loops_use_one

@@ -58,9 +58,9 @@ struct Launch {
   unsigned grid[3], block[3];
   uint64_t dynamic_shared_bytes;
   uint64_t static_shared_bytes = 0;  ///< of the tiles that were used
-  std::vector<Row> rows{};           ///< by file and line
+  std::vector<Row> rows;             ///< by file and line
   Arithmetic arithmetic{};
-  std::vector<Fault> faults{};
+  std::vector<Fault> faults;
 };
 
 }  // namespace smem::cpu_emulator::trace

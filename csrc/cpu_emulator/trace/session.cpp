@@ -96,9 +96,8 @@ void run(const char* kernel, dim3 grid, dim3 threads, size_t dynamic_shared_byte
   Recorder recorder(*session, launch);
   try {
     cpu_emulator::run(grid, threads, dynamic_shared_bytes, body, context,
-                  [&] { return std::make_unique<Tracer>(recorder); });
-  } catch (const Deadlock&) {
-    // The tracer has heard of it.
+                      [&] { return std::make_unique<Tracer>(recorder); });
+  } catch (const Deadlock&) {  // NOLINT(bugprone-empty-catch): the tracer has recorded it
   }
   session->launches.push_back(std::move(launch));
 }

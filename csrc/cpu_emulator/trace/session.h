@@ -55,8 +55,8 @@ class Recorder {
   std::mutex lock_;
 };
 
-/// As cpu_emulator::run, recorded in the active session. A deadlock ends the launch and is one of its
-/// faults.
+/// As cpu_emulator::run, recorded in the active session. A deadlock ends the launch and is one of
+/// its faults.
 void run(const char* kernel, dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body,
          void* context);
 
