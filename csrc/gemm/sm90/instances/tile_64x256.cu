@@ -1,7 +1,0 @@
-#include "gemm/sm90/instances.h"
-
-namespace smem::gemm::sm90 {
-
-template const void* find_kernel<tile_index("64x256")>(EpilogueKind, DType, Major, Major);
-
-}  // namespace smem::gemm::sm90
