@@ -72,7 +72,7 @@ def link(name: str, objects: Sequence[Path]) -> Path:
 
 @functools.cache
 def runtime() -> dict[str, Path]:
-    """The objects of csrc/cpu_emulator, of what launches need, and of the traced programs' common main."""
+    """The objects that every program needs: the emulator, launches, and the common main."""
     compiler()
     patterns = "cpu_emulator/*.cpp", "cpu_emulator/trace/*.cpp"
     sources = [source for pattern in patterns for source in CSRC.glob(pattern)]
