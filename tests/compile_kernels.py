@@ -72,11 +72,11 @@ def link(name: str, objects: Sequence[Path]) -> Path:
 
 @functools.cache
 def runtime() -> dict[str, Path]:
-    """The objects of csrc/cpu_emulator, and of the traced programs' common main."""
+    """The objects that every program needs: the emulator, launches, and the common main."""
     compiler()
     patterns = "cpu_emulator/*.cpp", "cpu_emulator/trace/*.cpp"
-    parts = "device/launch.cpp", "gemm/simt/heuristics.cpp"
-    sources = [source for pattern in (*patterns, *parts) for source in CSRC.glob(pattern)]
+    sources = [source for pattern in patterns for source in CSRC.glob(pattern)]
+    sources += [CSRC / "device/launch.cpp", CSRC / "gemm/simt/heuristics.cpp"]
     with ThreadPoolExecutor(2) as pool:
         jobs = {
             source.stem: pool.submit(compile_object, source, name=f"runtime_{source.stem}")

@@ -14,7 +14,7 @@ namespace {
 
 /// The constants of the cost model, in nanoseconds, bytes and cycles. They and the tiles' speeds
 /// (TileConfig) were fitted to 430 times measured on an H200, of all tiles and splits of K on 75
-/// problems. Other GPUs have other times, but mostly the same best plan.
+/// problems (bench/NOTES.md). Other GPUs have other times, but mostly the same best plan.
 struct CostModel {
   double clock = 1.98;          ///< cycles/ns
   double dram = 3360;           ///< bytes/ns, for all SMs

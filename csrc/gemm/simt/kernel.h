@@ -6,18 +6,19 @@
 // few other instructions there are: 8 x 16 accumulators make 128 FFMA per 6 loads of 16 bytes. All
 // warps have the same role; thread_map.h says which elements a thread computes.
 //
-// Pipeline. With the multistage loader (load_multistage.h), STAGES = 5 and stage s of shared
-// memory:
+// Pipeline. With the multistage loader (load_multistage.h) and STAGES = 5, where s0 to s4 are the
+// stages of shared memory:
 //
 //   step                        0         1         2         3
-//   cp.async into stage       s4 = 4    s0 = 5    s1 = 6    s2 = 7     STAGES - 1 steps ahead
+//   cp.async loads step       4 -> s4   5 -> s0   6 -> s1   7 -> s2    STAGES - 1 steps ahead
 //   wait + barrier: landed    s1        s2        s3        s4         one barrier per step
 //   fragments of k + 1 from   s0, s1    s1, s2    s2, s3    s3, s4     one k ahead
-//   FFMA from fragments of    s0        s1        s2        s3
+//   FFMA with values of       s0        s1        s2        s3
 //
-// With the pipelined loader (load_pipelined.h), registers replace the copies in flight, and the two
-// operands use the same registers, half a step each: B of step + 2 goes from registers to its
-// stage, A of step + 2 is loaded, stored half a step later, and then B of step + 3 is loaded.
+// With the pipelined loader (load_pipelined.h, STAGES = 3), registers replace the copies in flight,
+// and the two operands use the same registers for half a step each: B of step + 2 is stored from
+// registers to its stage and A of step + 2 is loaded; half a step later A is stored and B of
+// step + 3 is loaded.
 //
 // Accumulators. The order of additions is that of accumulation_order.h. Interval accumulators are
 // in shared memory: in registers they would halve the tile, and in local memory every interval
@@ -26,8 +27,9 @@
 //
 // What may be changed: the configurations in tile_config.h. In the main loop, the place of the
 // barrier and of the copies among the products (at BARRIER_AT and after) and the order of the
-// products within one k change the speed only; nvcc's schedule is sensitive to them, so measure.
-// The order of k and of the promotions decides the bits.
+// products within one k change the speed only, not the bits. nvcc's schedule is sensitive to all of
+// them, so measure: even moving the copies into a lambda changes the machine code of 18 of the 56
+// kernels (CUDA 13.0). The order of k and of the promotions decides the bits.
 #pragma once
 
 #include "gemm/block_tile.h"
