@@ -30,8 +30,8 @@ HIGHLIGHTS = (
 HOW_TO_READ = (
     "How to read it: each line is one problem, computed by the kernel that this package selects. × "
     "torch 2.00 means that we take half of torch's time, 0.50 that we take twice as long; an empty "
-    "cell was not measured. The floor is the time of the work at the named ceiling, and the share is "
-    "the floor divided by the measured time. Every call has a fixed cost of some microseconds, "
+    "cell was not measured. The floor is the time of the work at the named ceiling, and the share "
+    "is the floor divided by the measured time. Every call has a fixed cost of some microseconds, "
     "so short calls stay far from the floor. The float32 floor assumes FMA units; `fp16x3` uses "
     "tensor cores and can be faster than that. WRONG marks a result whose error exceeds what "
     "rounding explains; it has no time."
