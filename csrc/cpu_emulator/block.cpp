@@ -65,7 +65,7 @@ void Block::run(int64_t block_index) {
     fiber.thread.iteration = 0;
     fiber.next = (i + 1) % count;
     previous_[i] = (i + count - 1) % count;
-    fiber.warp_turn = 0;
+    fiber.warp_syncs = 0;
     fiber.ended = false;
     fiber.wait = {};
     fiber.groups.resize(1);
@@ -107,7 +107,7 @@ void Block::end_fiber() {
   warps_[self / WARP_SIZE].alive &= ~(1u << (self % WARP_SIZE));
   if (observer_) observer_->thread_ends(self);
   if (--alive_ == 0 || error_) {
-    // After an error the other fibers are left where they stand: they own no resources.
+    // After an error the other fibers are abandoned: they own no resources.
     switch_context(fiber.context, caller_);
   }
   fibers_[previous_[self]].next = fiber.next;
@@ -129,7 +129,7 @@ void Block::wait_until(Condition passed, const char* where, Site site) {
   while (!passed()) {
     const uint64_t before = progress_;
     switch_to(self.next);
-    // The ring has come round: every other fiber ran. If none moved on, none ever will.
+    // Every other fiber has run once. If none made progress, none ever will.
     if (progress_ == before && !passed()) report_deadlock(site);
   }
   self.wait = {};
@@ -155,18 +155,18 @@ void Block::open_barrier_if_all_arrived() {
   if (arrived_ > 0 && arrived_ == alive_) {
     if (observer_) observer_->barrier_opens(arrived_, static_cast<unsigned>(fibers_.size()));
     arrived_ = 0;
-    ++turn_;
+    ++barrier_count_;
     ++progress_;
   }
 }
 
 void Block::sync_threads(Site site) {
-  const uint64_t turn = turn_;
+  const uint64_t before = barrier_count_;
   if (observer_) observer_->thread_at_barrier(current_thread->linear, site);
   ++arrived_;
   ++progress_;
   open_barrier_if_all_arrived();
-  wait_until([&] { return turn_ != turn; }, "__syncthreads", site);
+  wait_until([&] { return barrier_count_ != before; }, "__syncthreads", site);
 }
 
 void Block::open_warp_sync(unsigned warp_index, unsigned passed) {
@@ -174,7 +174,7 @@ void Block::open_warp_sync(unsigned warp_index, unsigned passed) {
   warp.arrived &= ~passed;
   ++progress_;
   for (unsigned l = 0; l < WARP_SIZE; ++l) {
-    if (passed >> l & 1) ++fibers_[warp_index * WARP_SIZE + l].warp_turn;
+    if (passed >> l & 1) ++fibers_[warp_index * WARP_SIZE + l].warp_syncs;
   }
 }
 
@@ -182,14 +182,14 @@ void Block::sync_warp(unsigned mask, WarpSync kind, int bytes, Site site) {
   Fiber& self = running();
   const unsigned warp_index = self.thread.linear / WARP_SIZE;
   Warp& warp = warps_[warp_index];
-  const uint64_t turn = self.warp_turn;
+  const uint64_t before = self.warp_syncs;
   const bool heard = observer_ && kind != WarpSync::shuffle_end;
   if (heard) observer_->lane_at_warp_sync(self.thread.linear, kind, bytes, mask, site);
   warp.arrived |= 1u << lane();
   ++progress_;
   wait_until(
       [&] {
-        if (self.warp_turn != turn) return true;
+        if (self.warp_syncs != before) return true;
         const unsigned needed = mask & warp.alive;
         if ((warp.arrived & needed) != needed) return false;
         const unsigned passed = needed | 1u << lane();

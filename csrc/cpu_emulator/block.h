@@ -31,19 +31,19 @@ class Block {
   void cp_async_wait(size_t groups_left);
 
  private:
-  /// Where a fiber stands while others run.
+  /// The call in which a fiber waits while others run.
   struct Wait {
-    const char* at = nullptr;  ///< "__syncthreads", say; null while it can go on
+    const char* at = nullptr;  ///< for example "__syncthreads"; null if it can continue
     Site site;
   };
   struct Fiber {
     Thread thread;
     Context context;
-    unsigned next;       ///< the ring of fibers that have not ended
-    uint64_t warp_turn;  ///< how many warp barriers this lane has passed
+    unsigned next;        ///< the ring of fibers that have not ended
+    uint64_t warp_syncs;  ///< how many warp barriers this lane has passed
     bool ended;
     Wait wait;
-    std::vector<std::vector<Copy>> groups;  ///< of copies on their way; the last one is open
+    std::vector<std::vector<Copy>> groups;  ///< cp.async groups in flight; the last one is open
   };
   struct Warp {
     unsigned alive, arrived;
@@ -58,7 +58,7 @@ class Block {
   void end_fiber();
   void switch_to(unsigned target);
   Fiber& running() { return fibers_[current_thread->linear]; }
-  /// Lets the others run until `passed()`; throws Deadlock where none of them can go on either.
+  /// Runs the other fibers until `passed()`; throws Deadlock if none of them can continue.
   template <typename Condition>
   void wait_until(Condition passed, const char* where, Site site);
   void report_deadlock(Site site);
@@ -77,8 +77,8 @@ class Block {
   std::vector<Line> dynamic_shared_;
   Context caller_{};
   unsigned alive_ = 0, arrived_ = 0;
-  uint64_t turn_ = 0;      ///< how many block barriers have been passed
-  uint64_t progress_ = 0;  ///< rises whenever any fiber moves on
+  uint64_t barrier_count_ = 0;  ///< how many block barriers have been passed
+  uint64_t progress_ = 0;       ///< rises whenever any fiber moves on
   std::exception_ptr error_;
 };
 

@@ -25,11 +25,11 @@ struct Thread {
   dim3 index, block_index, block_threads, grid;
   unsigned linear;  ///< x + y * block_threads.x + z * block_threads.x * block_threads.y
   Block* block;
-  Observer* observer;  ///< null where nobody traces
-  uint64_t iteration;  ///< which iteration of its loops the thread is in; the traced build's
+  Observer* observer;  ///< null without a tracer
+  uint64_t iteration;  ///< identifies the iteration of its loops; traced build only
 };
 
-/// The fiber that runs; set at every switch.
+/// The running fiber's thread; set at every switch.
 extern thread_local Thread* current_thread;
 
 constexpr unsigned WARP_SIZE = 32;
@@ -48,15 +48,15 @@ struct SharedRun {
   int bytes;
 };
 
-/// As cp.async: reads the first `bytes_read` bytes (the others become zero) and writes them at the
-/// wait for the copy's group.
+/// Emulates cp.async: reads the first `bytes_read` bytes (the others become zero) and writes them
+/// at the wait for the copy's group.
 void cp_async(SharedRun shared, const void* global, int bytes_read);
 void cp_async_commit();
 void cp_async_wait(int groups_left);
 void cp_async_wait_all();
 
-/// Every lane in `mask` gives its bytes (up to 8) and takes those of `source`, or its own where
-/// `source` is not in the mask.
+/// Every lane in `mask` contributes its bytes (up to 8) and receives those of `source`, or its own
+/// if `source` is not in the mask.
 uint64_t shuffle_bits(unsigned mask, uint64_t bits, int bytes, unsigned source, Site site);
 
 template <typename T>
@@ -69,7 +69,7 @@ T shuffle(unsigned mask, T value, unsigned source, Site site) {
   return value;
 }
 
-/// Threads wait for each other for ever.
+/// All remaining threads wait for each other.
 struct Deadlock : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

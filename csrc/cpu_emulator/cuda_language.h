@@ -1,4 +1,4 @@
-// The CUDA words that the kernels use, given a meaning in plain C++.
+// Definitions in plain C++ of the CUDA keywords and functions that the kernels use.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// A fiber: a stack and a place to go on from. Switching costs about 10 ns on x86-64, where it is
+// A fiber: a stack and a saved context. Switching costs about 10 ns on x86-64, where it is
 // six pushes and pops; ucontext (a system call for the signal mask) serves elsewhere.
 #pragma once
 
@@ -17,7 +17,7 @@ struct Context {
   void* stack_pointer;
 };
 
-/// Saves the callee-saved registers on the running stack and goes on where `to` was saved.
+/// Saves the callee-saved registers on the current stack and resumes the context `to`.
 extern "C" __attribute__((naked, noinline)) inline void smem_switch_context(Context* /*from*/,
                                                                             Context* /*to*/) {
   asm("pushq %rbp\n\tpushq %rbx\n\tpushq %r12\n\tpushq %r13\n\tpushq %r14\n\tpushq %r15\n\t"
@@ -31,7 +31,7 @@ inline void switch_context(Context& from, Context& to) { smem_switch_context(&fr
 inline void prepare_context(Context& context, unsigned char* stack, size_t bytes, void (*entry)()) {
   auto top = reinterpret_cast<uintptr_t>(stack + bytes) & ~uintptr_t{15};
   auto* slots = reinterpret_cast<void**>(top);
-  // As a call leaves it: 8 below a multiple of 16 on entry. The return address lies above the six
+  // As after a call: 8 below a multiple of 16 on entry. The return address is above the six
   // registers that the first switch pops.
   *--slots = nullptr;
   *--slots = reinterpret_cast<void*>(entry);

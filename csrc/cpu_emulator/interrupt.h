@@ -1,4 +1,4 @@
-// Lets the program that runs a kernel on the CPU stop it.
+// Interruption of a kernel that runs on the CPU.
 #pragma once
 
 #include <stdexcept>
@@ -10,7 +10,7 @@ struct Interrupted : std::runtime_error {
   Interrupted() : std::runtime_error("cpu_emulator: interrupted by a signal") {}
 };
 
-/// Sets the function that `run` calls now and then between two blocks, on the thread that called
+/// Sets the function that `run` calls occasionally between two blocks, on the thread that called
 /// `run`. Where it returns true, `run` throws Interrupted. Null, the default: `run` never asks.
 void set_interrupt_check(bool (*is_interrupted)());
 

@@ -1,12 +1,12 @@
-// What a block tells of its threads while they run; the tracer listens.
+// The interface by which a block reports the events of its threads to the tracer.
 #pragma once
 
 #include "cpu_emulator/cpu_emulator.h"
 
 namespace smem::cpu_emulator {
 
-/// A shuffle is two: all have given their values, all have taken theirs. Nobody hears of the
-/// second.
+/// A shuffle consists of two syncs: after all lanes have written their values, and after all have
+/// read theirs. The second one is not reported.
 enum class WarpSync { barrier, shuffle, shuffle_end };
 
 struct Copy {
@@ -25,21 +25,21 @@ class Observer {
   virtual void thread_ends(unsigned thread) = 0;
 
   virtual void thread_at_barrier(unsigned thread, Site site) = 0;
-  /// `arrived` threads go on; where they are fewer than `threads`, the others have ended.
+  /// `arrived` threads continue; if they are fewer than `threads`, the others have ended.
   virtual void barrier_opens(unsigned arrived, unsigned threads) = 0;
 
-  /// `bytes` that the lane gives, 0 at a barrier.
+  /// `bytes` is the size of the lane's value, 0 at a barrier.
   virtual void lane_at_warp_sync(unsigned thread, WarpSync kind, int bytes, unsigned mask,
                                  Site site) = 0;
-  /// The lanes in `passed` go on; `alive` are those of the warp that have not ended.
+  /// The lanes in `passed` continue; `alive` are those of the warp that have not ended.
   virtual void warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed, unsigned alive) = 0;
-  /// A shuffle asks for the value of a lane that gives none.
+  /// A shuffle reads from a lane that does not take part.
   virtual void shuffle_without_source(unsigned thread, unsigned source, Site site) = 0;
 
   /// The thread has waited: the copy's bytes are being written.
   virtual void copy_lands(unsigned thread, const Copy& copy) = 0;
 
-  /// Some threads' waiting never ends. `text` says which and where.
+  /// Some threads wait forever. `text` names them and the call.
   virtual void deadlock(const char* text, Site site) = 0;
   virtual void block_ends() = 0;
 };

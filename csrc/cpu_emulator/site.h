@@ -1,4 +1,4 @@
-// A place in a kernel's source, by which errors and counts are named.
+// A source location in a kernel, which identifies errors and counts.
 #pragma once
 
 #include <source_location>

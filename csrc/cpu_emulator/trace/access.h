@@ -1,5 +1,5 @@
-// The traced build's accesses to memory: every one goes through the tracer, which counts it and
-// says whether it may be made at all.
+// Memory accesses in the traced build: each one goes through the tracer, which counts it and
+// decides whether it is executed.
 #pragma once
 
 #include <cstring>
@@ -10,13 +10,13 @@
 
 namespace smem::cpu_emulator::trace {
 
-// All of these speak for the running thread.
+// All of these act for the running thread.
 
-/// Counts a load or store of `bytes` from `address` on; false where nothing is there to access.
+/// Counts a load or store of `bytes` from `address` on; false if there is no memory to access.
 bool may_load(const void* address, size_t bytes, Site site);
 bool may_store(const void* address, size_t bytes, Site site);
 
-/// Tells that the block's shared memory holds `bytes` from `begin` on.
+/// Registers that the block's shared memory holds `bytes` from `begin` on.
 void note_shared(const void* begin, size_t bytes, size_t element_bytes);
 
 /// Reports an element outside its view.
@@ -38,8 +38,8 @@ void store(T* to, T value, Site site = Site::here()) {
   if (may_store(to, sizeof(T), site)) std::memcpy(static_cast<void*>(to), &value, sizeof(T));
 }
 
-/// An element in memory. It can be used at once only, as `T&` in the other builds is: neither its
-/// address nor a copy of it would be seen by the tracer.
+/// An element in memory, a `T&` in the other builds. It is only for immediate use, because the
+/// tracer does not see accesses through its address or a copy of it.
 template <typename T>
 class Ref {
  public:

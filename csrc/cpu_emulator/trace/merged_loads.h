@@ -1,4 +1,4 @@
-// What a line's loads cost where the compiler makes one wide load of several.
+// The cost of a line's loads if the compiler merges several into one wide load.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a trace says of one launch.
+// The trace of one launch.
 #pragma once
 
 #include <array>
@@ -34,15 +34,15 @@ struct Row {
   uint64_t wavefronts = 0;      ///< passes through the banks, shared memory
   uint64_t conflicts = 0;       ///< passes beyond those that the width asks for
   uint64_t worst = 0;           ///< most sectors, or wavefronts, of one request
-  /// The same, where the compiler merges this line's loads: see MergedLoads. Equal to the above
-  /// where it cannot.
+  /// The same if the compiler merges this line's loads: see MergedLoads. Equal to the above if it
+  /// cannot.
   uint64_t merged_requests = 0, merged_wavefronts = 0, merged_conflicts = 0;
   bool ambiguous = false;  ///< lanes came here a different number of times: see WarpLog
   uint64_t example_block = 0;
   std::array<int64_t, 32> example;  ///< byte offsets of the worst request's lanes, or INACTIVE
 };
 
-/// Something that would be wrong on the GPU.
+/// An error that would occur on the GPU.
 struct Fault {
   std::string kind;  ///< "race", "out of bounds", ...
   std::string file;

@@ -27,7 +27,7 @@ void add(Row& row, const Row& part) {
   row.merged_wavefronts += part.merged_wavefronts;
   row.merged_conflicts += part.merged_conflicts;
   row.ambiguous |= part.ambiguous;
-  // Workers take blocks in any order: of equals, the lowest block's is the example.
+  // Workers take blocks in any order: among equals, the lowest block gives the example.
   if (part.worst > row.worst ||
       (part.worst == row.worst && part.example_block < row.example_block)) {
     row.worst = part.worst;
@@ -38,7 +38,7 @@ void add(Row& row, const Row& part) {
 
 void add(Fault& fault, const Fault& part) {
   const uint64_t count = fault.count + part.count;
-  // Workers take blocks in any order: the lowest block's is the one to tell.
+  // Workers take blocks in any order: the lowest block's fault is reported.
   const auto place = [](const Fault& f) { return std::tie(f.block[2], f.block[1], f.block[0]); };
   if (place(part) < place(fault)) fault = part;
   fault.count = count;

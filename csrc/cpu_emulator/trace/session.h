@@ -20,7 +20,7 @@ struct Buffer {
   bool holds(uintptr_t address, size_t count) const {
     return address >= begin && address + count <= begin + bytes;
   }
-  /// Where in the allocation: what sectors and banks are counted from, whatever malloc has done.
+  /// The offset in the allocation, from which sectors and banks are counted.
   uint64_t place(uintptr_t address) const { return offset + (address - begin); }
 };
 

@@ -44,7 +44,7 @@ void SharedMemory::note(const void* begin, size_t bytes, size_t element_bytes) {
     return;
   }
   for (Region& region : regions_) {
-    // A tile may lie in dynamic memory, and is a part of it then.
+    // A tile in dynamic memory is a part of that region.
     if (address < region.begin || address + bytes > region.begin + region.bytes) continue;
     if (element_bytes < region.element_bytes) refine(region, element_bytes);
     return;
@@ -100,7 +100,7 @@ SharedMemory::Verdict SharedMemory::race_with(const Touch& touch, const char* di
           touch.moment.thread};
 }
 
-/// Three are enough: whoever stores next, one of them is a reader that it must have waited for.
+/// Three are enough: for every later store, one of them is a reader that it must be ordered after.
 void SharedMemory::note_reader(Cell& cell, const Touch& reader) {
   auto& [newest, of_its_warp, of_another] = cell.readers;
   const unsigned thread = newest.moment.thread;

@@ -1,4 +1,4 @@
-// A shadow of a block's shared memory: who wrote and read each element, and when.
+// Shadow state of a block's shared memory: which thread wrote and read each element, and when.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace smem::cpu_emulator::trace {
 
-/// A thread's place in the order of events: `barriers` that its block has passed, and which of its
-/// stretches between warp barriers it is in.
+/// A thread's position in the order of events: the `barriers` that its block has passed, and the
+/// number of the thread's interval between warp barriers.
 struct Moment {
   unsigned thread = NOBODY;
   uint32_t barriers = 0, stretch = 0;
@@ -40,7 +40,7 @@ class Order {
 
 class SharedMemory {
  public:
-  /// What is wrong with an access; both empty where all is well.
+  /// The error of an access; both are empty if there is none.
   struct Verdict {
     const char* kind = "";
     std::string detail;
@@ -55,7 +55,7 @@ class SharedMemory {
 
   void begin_block();
   void note(const void* begin, size_t bytes, size_t element_bytes);
-  /// Where the bytes lie; region -1 if they are not all in one tile.
+  /// The position of the bytes; region -1 if they are not all in one tile.
   Place find(const void* address, size_t bytes) const;
 
   Verdict load(Place place, size_t bytes, unsigned thread, Site site);

@@ -102,7 +102,7 @@ void Tracer::lane_at_warp_sync(unsigned thread, WarpSync kind, int bytes, unsign
   }
   Meeting* const warp = &meetings_[thread / WARP_SIZE * WARP_SIZE];
   for (unsigned l = 0; l < WARP_SIZE; ++l) {
-    // Lanes that do not name each other do not meet: halves of a warp may go their own ways.
+    // Lanes that do not name each other need not converge: half warps may diverge.
     if (!(warp[l].mask & self) || !(mask >> l & 1) || warp[l].mask == mask) continue;
     fault("different masks", "lanes that meet here give different masks", std::to_string(thread),
           site);
@@ -112,20 +112,20 @@ void Tracer::lane_at_warp_sync(unsigned thread, WarpSync kind, int bytes, unsign
 }
 
 void Tracer::warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed, unsigned alive) {
-  bool told = false;
+  bool reported = false;
   for (unsigned l = 0; l < WARP_SIZE; ++l) {
     if (!(passed >> l & 1)) continue;
     Meeting& meeting = meetings_[warp * WARP_SIZE + l];
     const unsigned mask = std::exchange(meeting.mask, 0), absent = mask & ~alive;
-    // A lane outside its own mask is at fault anyway, and may come after all the others.
-    if (told || absent == 0 || !(mask >> l & 1)) continue;
-    told = true;
+    // A lane outside its own mask is already a fault, and may arrive after all the others.
+    if (reported || absent == 0 || !(mask >> l & 1)) continue;
+    reported = true;
     fault("absent lanes",
           "the mask names " + std::to_string(std::popcount(absent)) + " lanes that have ended",
           "warp " + std::to_string(warp), meeting.site);
   }
   if (kind == WarpSync::barrier) order_.pass_warp_barrier(warp, passed);
-  // Not where some have ended: they may have gone ahead through lines that these share with them.
+  // Not if some lanes have ended: they may have executed lines that these lanes also execute.
   if (passed == lanes_of(warp)) flush(warp);
 }
 
@@ -154,10 +154,10 @@ void Tracer::outside(const std::string& detail, Site site) {
 
 void Tracer::outside_view(const std::string& detail, Site site) {
   outside(detail, site);
-  told_outside_ = {current_thread->linear, site.at.line()};
+  reported_outside_ = {current_thread->linear, site.at.line()};
 }
 
-/// Where an address lies in its tile or its tensor's allocation.
+/// The offset of an address in its tile or its tensor's allocation.
 uint64_t Tracer::place_of(const void* address) const {
   const auto place = shared_.find(address, 1);
   if (place.region >= 0) return place.offset;
@@ -176,7 +176,7 @@ size_t Tracer::find_buffer(uintptr_t address, size_t bytes) const {
 
 bool Tracer::access(Action action, const void* address, size_t bytes, size_t used,
                     const void* partner, Site site) {
-  const auto told = std::exchange(told_outside_, {Moment::NOBODY, 0});
+  const auto reported = std::exchange(reported_outside_, {Moment::NOBODY, 0});
   const auto at = reinterpret_cast<uintptr_t>(address);
   if (at % std::min<size_t>(bytes, 16) != 0) {
     fault("misaligned",
@@ -197,7 +197,7 @@ bool Tracer::access(Action action, const void* address, size_t bytes, size_t use
     event(recorder_.buffers()[i].place(at), static_cast<uint16_t>(i));
     return true;
   }
-  if (told != std::pair{current_thread->linear, site.at.line()}) {
+  if (reported != std::pair{current_thread->linear, site.at.line()}) {
     outside("an address in no tensor and no tile", site);
   }
   return false;

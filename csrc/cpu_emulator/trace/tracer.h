@@ -1,4 +1,4 @@
-// Watches one worker's blocks: counts what they access and finds what would be wrong on the GPU.
+// Observes one worker's blocks: counts their accesses and finds errors that would occur on the GPU.
 #pragma once
 
 #include <map>
@@ -53,7 +53,7 @@ class Tracer final : public Observer {
   };
   struct Meeting {  ///< a lane at a warp barrier or shuffle
     Site site;
-    unsigned mask;  ///< whom it waits for; 0 where it does not wait
+    unsigned mask;  ///< the lanes that it waits for; 0 if it does not wait
   };
 
   /// An access as wide as `bytes`, of which only the first `used` must be there. `partner` is the
@@ -84,7 +84,7 @@ class Tracer final : public Observer {
   uint64_t block_number_ = 0;
   unsigned threads_ = 0;
   std::pair<unsigned, unsigned>
-      told_outside_;  ///< thread and line of the last access outside a view
+      reported_outside_;  ///< thread and line of the last access outside a view
   struct Tally {
     Row row;
     MergedLoads merged;

@@ -10,7 +10,7 @@
 
 namespace smem::cpu_emulator::trace {
 
-/// What one lane does at one line.
+/// An access by one lane at one line.
 struct Event {
   Site site;
   uint64_t iteration;  ///< of the loops around it
