@@ -38,7 +38,8 @@ struct Rotated {
   }
 };
 
-const Kernel rotated = make_kernel<Rotated>("rows rotated by their number: no conflict, no padding");
+const Kernel rotated =
+    make_kernel<Rotated>("rows rotated by their number: no conflict, no padding");
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::transpose

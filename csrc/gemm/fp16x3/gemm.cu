@@ -53,9 +53,9 @@ namespace smem::gemm::fp16x3 {
 inline namespace SMEM_BUILD {
 namespace {
 
-using sm90::epilogue_of;
-using sm90::epilogue_at_batch;
 using sm90::batch_strides;
+using sm90::epilogue_at_batch;
+using sm90::epilogue_of;
 
 template <typename Config>
 struct Fp16x3Gemm {

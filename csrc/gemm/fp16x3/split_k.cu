@@ -97,7 +97,8 @@ SplitKConfig::SplitKConfig(int64_t N, int64_t K) {
 }
 
 size_t SplitKConfig::partials_bytes(const Problem& problem) const {
-  const int64_t count = slices > 1 ? inner_batch_count(problem) * slices * problem.M * problem.N : 0;
+  const int64_t count =
+      slices > 1 ? inner_batch_count(problem) * slices * problem.M * problem.N : 0;
   return static_cast<size_t>(count) * sizeof(float);
 }
 
