@@ -46,7 +46,7 @@ bool can_implement(const Problem& problem, const Device& device);
 bool has_tile(int tile, DType dtype);
 
 /// The best plan, or the best one with TILES[problem.variant].
-Plan plan(const Problem& problem, const Device& device);
+Plan plan(const Problem& original, const Device& device);
 
 /// The same from a cache of the calling thread: making a plan takes some microseconds.
 const Plan& cached_plan(const Problem& problem, const Device& device);
