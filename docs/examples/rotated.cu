@@ -12,15 +12,15 @@ inline namespace SMEM_BUILD {
 template <typename T>
 __global__ void __launch_bounds__(THREADS) rotated_kernel(const __grid_constant__ Problem problem) {
   __shared__ Tile<T, TILE, TILE> tile;
-  const Block<T> block(problem, TILE, TILE);
+  const BlockTile<T> block(problem, TILE, TILE);
   const int tx = threadIdx.x;
 
-  for (int i = threadIdx.y; i < TILE; i += TILE_ROWS_A_STEP) {
+  for (int i = threadIdx.y; i < TILE; i += BLOCK_ROWS) {
     const int64_t row = block.row0 + i, col = block.col0 + tx;
     if (block.in.contains(row, col)) tile(i, (tx + i) % TILE) = block.in(row, col);
   }
   __syncthreads();
-  for (int i = threadIdx.y; i < TILE; i += TILE_ROWS_A_STEP) {
+  for (int i = threadIdx.y; i < TILE; i += BLOCK_ROWS) {
     const int64_t row = block.row0 + tx, col = block.col0 + i;
     if (block.in.contains(row, col)) block.out(col, row) = tile(tx, (i + tx) % TILE);
   }
