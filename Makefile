@@ -24,7 +24,7 @@ endif
 
 ARCHS := $(or $(ARCHS),$(TORCH_CUDA_ARCH_LIST))
 
-CPP = $(shell find csrc tests bench -name '*.h' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cpp')
+CPP = $(shell find csrc tests bench torch_smem_gemm/exercises -name '*.h' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cpp')
 
 .PHONY: help
 help:  ## show this list
@@ -83,6 +83,7 @@ documents: extension  ## write the figures of README and docs/: from bench/resul
 	PYTHONPATH=. $(PY) bench/occupancy.py
 	PYTHONPATH=. $(PY) docs/write_api.py
 	PYTHONPATH=. $(PY) docs/write_examples.py
+	PYTHONPATH=. $(PY) docs/write_runs.py
 
 .PHONY: extension
 extension: $(READY)  ## compile what has changed
@@ -123,7 +124,7 @@ check-wheel: wheel  ## install that wheel beside torch alone, on every Python at
 .PHONY: clean
 clean:  ## remove all that was built; .venv stays
 	rm -rf build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
-	rm -f torch_smem_gemm/*.so torch_smem_gemm/_ptxas.json torch_smem_gemm/_sources.json
+	rm -f torch_smem_gemm/*.so torch_smem_gemm/_ptxas.json torch_smem_gemm/_sources.json torch_smem_gemm/_places.json
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .venv/.ready: requirements.txt

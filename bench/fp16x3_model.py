@@ -1,9 +1,7 @@
 """A model of `fp16x3` in NumPy, bit for bit: for machines without a GPU, and to test its theory.
 
-The tensor core's adder is that of Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores"
-(arXiv 2512.07004), whose model of H100 and H200 this follows: products are exact, 16 of them and
-the accumulator are aligned to the largest exponent, cut off two bits below float32's last, added,
-and the sum is cut off to 24 bits. The model has no split-K and takes only representable rows.
+tensor_core_model.py has the tensor core's adder. The model has no split-K and takes only
+representable rows.
 Names are those of csrc/gemm/fp16x3/promotion.h; as there, a row is a row of A or a column of B.
 """
 
@@ -11,25 +9,21 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, from_numpy
+from tensor_core_model import LEAST_EXPONENT, exponents, instruction
+from torch import Tensor, float16, from_numpy
 
-from torch_smem_gemm.bench.bounds import BLOCK, EXTRA_BITS, PIECE, slice_of_k
+from torch_smem_gemm.bench.bounds import BLOCK, PIECE, slice_of_k
 
 Array = NDArray[np.floating]
 LO_FACTOR = 2.0**12
 MAX_EXPONENT, MIN_EXPONENT = 14, -14  # of a scaled row's largest and least elements
 PROMOTION_GROUPS, PROMOTION_INTERVAL = 8, 2  # groups of columns; k blocks between promotions
-MIN_HALF_EXPONENT = -14  # that of subnormal numbers, too
-
-
-def _exponents(x: Array) -> NDArray[np.integer]:
-    return np.frexp(x)[1] - 1
 
 
 def _scaled(rows: Array) -> tuple[Array, NDArray[np.integer]]:
     """The scaled rows in float64, and their scale exponents."""
     largest = np.abs(rows).max(axis=1, keepdims=True)
-    scale_exponent = np.where(largest > 0, MAX_EXPONENT - _exponents(largest), 0)
+    scale_exponent = np.where(largest > 0, MAX_EXPONENT - exponents(largest), 0)
     return np.ldexp(rows.astype(np.float64), scale_exponent), scale_exponent
 
 
@@ -42,18 +36,7 @@ def _split(rows: Array) -> tuple[Array, Array, NDArray[np.integer]]:
 
 
 def _block(total: Array, a: Array, b: Array) -> Array:
-    """The accumulators ``total`` after an instruction: M x N, by M x 16 and N x 16 of fp16."""
-    products = a[:, None, :] * b[None, :, :]
-    of_a, of_b = (np.maximum(_exponents(x), MIN_HALF_EXPONENT) for x in (a, b))
-    nothing = np.iinfo(np.int32).min // 2
-    exponents = np.where(products != 0, of_a[:, None, :] + of_b[None, :, :], nothing)
-    of_total = np.where(total != 0, _exponents(total), nothing)
-    largest = np.maximum(exponents.max(axis=2), of_total)
-    last = np.where(largest > nothing, largest - 23 - EXTRA_BITS, 0)
-    kept = np.trunc(np.ldexp(products, -last[:, :, None])).sum(axis=2)
-    kept += np.trunc(np.ldexp(total, -last))
-    significand, exponent = np.frexp(kept)
-    return np.ldexp(np.trunc(np.ldexp(significand, 24)), exponent - 24 + last)
+    return instruction(total, a, b, LEAST_EXPONENT[float16])
 
 
 def _promote(total: Array, accum: Array) -> tuple[Array, Array]:

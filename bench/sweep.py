@@ -25,7 +25,8 @@ from origin import origin
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench.measure import interleaved
 from torch_smem_gemm.bench.problems import make_problem
-from torch_smem_gemm.bench.shapes import Shape, load, random_shapes
+from torch_smem_gemm.bench.random_shapes import random_shapes
+from torch_smem_gemm.bench.shapes import Shape, load
 
 SETS = ("squares", "ragged", "skinny", "batched", "llm")
 RANDOM, SEED = 200, 0

@@ -17,7 +17,7 @@ import json
 import re
 import sys
 from collections import Counter as Counts
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -226,17 +226,27 @@ def opcodes(text: str) -> dict[str, int]:
     return {name: counts[name] for name in sorted(counts) if SHOWN_OPCODES.match(name)}
 
 
-def compare(launches: list[dict[str, str]], trace: smem.Trace) -> dict[str, Any]:
-    """The counters of a call's launches together, ours beside ncu's."""
-    executed = Counts()
-    for columns in launches:
-        executed.update(opcodes(columns[OPCODES]))
+def measured_by_ncu(
+    launches: Sequence[Mapping[str, str]], names: Sequence[str], executed: Mapping[str, int]
+) -> dict[str, int]:
+    """Counters of COUNTERS, and those that are of opcodes, over a call's launches."""
     measured = {
-        name: sum(ncu.number(row[f"{metric}.sum"]) for metric in metrics for row in launches)
-        for name, (_, metrics) in COUNTERS.items()
+        name: sum(
+            ncu.number(row[f"{metric}.sum"]) for metric in COUNTERS[name][1] for row in launches
+        )
+        for name in names
     }
     measured["barriers"] = sum(n for name, n in executed.items() if name.startswith("BAR"))
     measured["shuffles"] = sum(n for name, n in executed.items() if name.startswith("SHFL"))
+    return measured
+
+
+def compare(launches: list[dict[str, str]], trace: smem.Trace) -> dict[str, Any]:
+    """The counters of a call's launches together, ours beside ncu's."""
+    executed: Counts[str] = Counts()
+    for columns in launches:
+        executed.update(opcodes(columns[OPCODES]))
+    measured = measured_by_ncu(launches, tuple(COUNTERS), executed)
 
     # Whether nvcc merged the loads that it could merge: its SASS then has so many fewer.
     merged = counts(trace, "merged")["shared load requests"] == measured["shared load requests"]

@@ -17,7 +17,7 @@ VENVS = ROOT / "build" / "check-wheel"
 OLDEST = (3, 10)
 
 USE = """
-import torch, torch_smem_gemm as smem
+import shutil, torch, torch_smem_gemm as smem
 
 x, w, b = (torch.randn(size, requires_grad=True) for size in ((33, 65), (17, 65), (17,)))
 smem.linear(x, w, b, activation="gelu").square().sum().backward()
@@ -25,7 +25,14 @@ found = x.grad, w.grad, b.grad
 wanted = torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b)).square().sum()
 torch.testing.assert_close(found, torch.autograd.grad(wanted, (x, w, b)))
 torch.testing.assert_close(smem.gemm(x, w.mT, kernel="tiled16"), x @ w.mT)
-assert smem.trace("transpose", torch.randn(64, 64), kernel="tiled").conflicts == 3968
+trace = smem.trace("transpose", torch.randn(64, 64), kernel="tiled")
+assert trace.conflicts == 3968
+assert "32-way bank conflict" in trace.to_html()
+if shutil.which("g++"):
+    code = "#include <cooperative_groups.h>\\n__global__ void k(float* x) { x[threadIdx.x] += 1; }"
+    x = torch.zeros(32)
+    smem.RawKernel(code, "k")(1, 32, (x,))
+    assert x.eq(1).all()
 print("forward, backward and trace: right")
 """
 

@@ -1,8 +1,7 @@
 """Runs clang-tidy over the C++ files: ``python -m build_tools.clang_tidy [FILE ...]``.
 
 It takes the flags of the build without CUDA, so that neither a CUDA toolkit nor a build is needed.
-The files ``*_traced.cpp`` include the kernels, which are checked as g++ compiles them for the CPU.
-The files ``*_host.cpp`` include the same sources and are left out.
+The files ``*_host.cpp`` include the kernels, which are checked as g++ compiles them for the CPU.
 """
 
 import os
@@ -35,8 +34,7 @@ def flags() -> list[str]:
 def default_files() -> list[Path]:
     """The files to check; those that take longest come first."""
     files = (ROOT / "csrc").rglob("*.cpp")
-    kept = (path for path in files if not path.name.endswith("_host.cpp"))
-    return sorted(kept, key=lambda path: (not path.name.endswith("_traced.cpp"), path))
+    return sorted(files, key=lambda path: (not path.name.endswith("_host.cpp"), path))
 
 
 def main(arguments: list[str]) -> int:

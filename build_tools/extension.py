@@ -1,27 +1,33 @@
 """The extension module and the command that builds it: torch's BuildExtension, held to our needs.
 
-Three things differ from a plain CppExtension. nvcc is used even under a torch built without CUDA,
+Four things differ from a plain CppExtension. nvcc is used even under a torch built without CUDA,
 because on the stable ABI one binary serves every torch. Editing a header rebuilds exactly what
-includes it. And what ptxas reports of every kernel is kept beside the extension.
+includes it. What ptxas reports of every kernel is kept beside the extension. And the kernels, as
+they run on the CPU, are compiled with calls of the emulator, whose places are kept there, too.
 """
 
 import contextlib
 import json
 import os
+import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import torch
 from setuptools import Extension
 from torch.utils import cpp_extension
 
-from build_tools import ptxas
+from build_tools import places, ptxas
 from build_tools.archs import built_codes, gencode_flags
+from build_tools.longest import is_long
 from build_tools.toolchain import CudaToolkit, job_count
 
 TORCH_TARGET = (2, 11)
@@ -47,7 +53,15 @@ CXX = [
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
     # The tracer names source files: the same in every checkout.
-    f"-ffile-prefix-map={ROOT}/csrc/=",
+    f"-ffile-prefix-map={ROOT}=",
+]
+# Of the kernels that run on the CPU: what users' kernels are compiled with.
+HOST = [
+    *runpy.run_path(str(ROOT / "torch_smem_gemm" / "raw_kernel" / "flags.py"))["INSTRUMENTED"],
+    "-g1",
+    "-ffp-contract=off",
+    # GCC does not see at -O2 that load_vector sets every element.
+    "-Wno-maybe-uninitialized",
 ]
 NVCC = [
     *COMMON,
@@ -75,9 +89,12 @@ def make_extension() -> Extension:
         libraries=[*(["cudart_static"] if CUDA else []), "dl", "rt", "pthread"],
         extra_compile_args={"cxx": [*CXX, *system_includes], "nvcc": [*NVCC, *GENCODE]},
         # libtorch.so brings the CUDA half of torch into scope, though no symbol asks for it here;
-        # our copy of the CUDA runtime must stay out of everybody else's. The symbols that only a
-        # debugger reads are a twelfth of the binary.
-        extra_link_args=["-Wl,--no-as-needed", "-ltorch", "-Wl,--exclude-libs,ALL", "-Wl,-s"],
+        # our copy of the CUDA runtime must stay out of everybody else's. Kernels of this package
+        # call the emulator directly, though users' kernels find its functions in this library.
+        extra_link_args=[
+            *("-Wl,--no-as-needed", "-ltorch", "-Wl,--exclude-libs,ALL"),
+            "-Wl,-Bsymbolic-functions",
+        ],
         py_limited_api=True,
     )
 
@@ -116,9 +133,14 @@ class BuildExt(cpp_extension.BuildExtension):
             for source in extension.sources
             if source.endswith(".cu")
         ]
-        report = Path(self.get_ext_fullpath(extension.name)).with_name("_ptxas.json")
+        library = Path(self.get_ext_fullpath(extension.name))
+        report = library.with_name("_ptxas.json")
         write_if_changed(report, ptxas.report(logs))
         write_if_changed(report.with_name("_sources.json"), kernel_sources())
+        write_if_changed(report.with_name("_places.json"), places.write(library))
+        if not self.inplace:  # a checkout has them in csrc
+            headers = ROOT / "csrc" / "cpu_emulator" / "cuda"
+            shutil.copytree(headers, report.with_name("_cuda"), dirs_exist_ok=True)
 
 
 def what_is_built() -> str:
@@ -146,6 +168,8 @@ def as_cuda_build(cuda: CudaToolkit | None):
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(cpp_extension, "min_supported_cpython", "0x030A0000"))
         stack.enter_context(mock.patch.dict(os.environ, MAX_JOBS=jobs))
+        write = with_flags_and_order(cpp_extension._write_ninja_file)
+        stack.enter_context(mock.patch.object(cpp_extension, "_write_ninja_file", write))
         if cuda:
             # Resolved, so that all virtual environments of one Python share the object files.
             python = os.path.realpath(sys.executable)
@@ -154,6 +178,22 @@ def as_cuda_build(cuda: CudaToolkit | None):
             stack.enter_context(mock.patch.object(torch.version, "cuda", cuda.version))
             stack.enter_context(mock.patch.object(cpp_extension, "CUDA_HOME", str(cuda.root)))
         yield
+
+
+def with_flags_and_order(write_ninja_file: Callable[..., None]) -> Callable[..., None]:
+    """BuildExtension's function with the longest files first, and with flags of single files."""
+
+    def write(path: str, sources: list[str], objects: list[str], **options: Any) -> None:
+        order = sorted(
+            zip(sources, objects, strict=True), key=lambda pair: not is_long(pair[0], ROOT)
+        )
+        ordered_sources, ordered_objects = map(list, zip(*order, strict=True))
+        write_ninja_file(path, sources=ordered_sources, objects=ordered_objects, **options)
+        flags = f"\\g<0>\n  post_cflags = $post_cflags {shlex.join(HOST)}"
+        text = re.sub(r"^build \S+_host\.o: .*$", flags, Path(path).read_text(), flags=re.M)
+        Path(path).write_text(text)
+
+    return write
 
 
 def config_header() -> str:

@@ -30,6 +30,7 @@ SECTIONS = {
     "Layers and models": ("Linear", "convert", "Converted", "revert"),
     "Which kernel runs": ("kernels", "KernelInfo", "plan", "Plan"),
     "What a kernel does": ("trace", "Trace"),
+    "Kernels of your own": ("RawKernel", "CompileError", "KernelFault"),
 }
 # Classes that are not exported, but are what a Trace holds.
 PARTS_OF_A_TRACE = ("Launch", "Line", "Fault")

@@ -13,7 +13,12 @@ from pathlib import Path
 from torch_smem_gemm.bench.report import between, write_or_check
 
 DOCS = Path(__file__).resolve().parent
-EXAMPLES = {"rotated": ("add_a_kernel.md", "examples/rotated.cu")}  # marker -> page, source
+EXAMPLES = {  # marker -> page, source
+    "rotated": ("add_a_kernel.md", "examples/rotated.cu"),
+    "naive": ("trace_your_kernel.md", "examples/trace/naive.cu"),
+    "tiled": ("trace_your_kernel.md", "examples/trace/tiled.cu"),
+    "sum": ("trace_your_kernel.md", "examples/trace/sum.cu"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

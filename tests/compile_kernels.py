@@ -6,23 +6,33 @@ Each test program is one file of tests/cpu_emulator; it prints JSON. The runtime
 import atexit
 import functools
 import json
-import re
 import shlex
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torch.utils import cpp_extension
 
+from torch_smem_gemm.raw_kernel.flags import INSTRUMENTED
+from torch_smem_gemm.raw_kernel.report import launch_of
+from torch_smem_gemm.raw_kernel.symbols import Place, places, read_symbols
+from torch_smem_gemm.trace_report import Fault, Launch
+
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
 PROGRAMS = ROOT / "tests" / "cpu_emulator"
-FLAGS = ["-std=c++20", "-O1", "-Wno-unknown-pragmas", "-pthread"]
+FLAGS = ["-std=c++20", "-O1", "-Wno-unknown-pragmas", "-pthread", "-fPIE"]
+# As the extension's own kernels, but less optimised: these are compiled in every session. Not -O0,
+# which leaves calls that store what they return: g++ makes no callback for those.
+KERNEL_FLAGS = [*INSTRUMENTED, "-g1", "-O1"]
+# Headers that stand for the language, and those of the system and of torch.
+LANGUAGE = ("/usr/", *(str(CSRC / name) for name in ("device", "cpu_emulator")))
 
 
 class CompileError(Exception):
@@ -57,16 +67,16 @@ def compile_object(
     """Compile one file. Headers and kernels in ``overlay`` stand in for those of csrc."""
     target = folder() / f"{name or source.stem}.o"
     include = [*([overlay] if overlay else []), CSRC, ROOT / "tests"]
-    places = [f"-I{path}" for path in include]
-    places += [f"-isystem{path}" for path in cpp_extension.include_paths()]
-    _call([*compiler(), *FLAGS, *flags, *places, "-c", str(source), "-o", str(target)])
+    folders = [f"-I{path}" for path in include]
+    folders += [f"-isystem{path}" for path in cpp_extension.include_paths()]
+    _call([*compiler(), *FLAGS, *flags, *folders, "-c", str(source), "-o", str(target)])
     return target
 
 
 def link(name: str, objects: Sequence[Path]) -> Path:
     """Make a program of what :func:`compile_object` made."""
     program = folder() / name
-    _call([*compiler(), *FLAGS, *map(str, objects), "-o", str(program)])
+    _call([*compiler(), *FLAGS, "-pie", *map(str, objects), "-o", str(program)])
     return program
 
 
@@ -74,30 +84,15 @@ def link(name: str, objects: Sequence[Path]) -> Path:
 def runtime() -> dict[str, Path]:
     """The objects that every program needs: the emulator, launches, and the common main."""
     compiler()
-    patterns = "cpu_emulator/*.cpp", "cpu_emulator/trace/*.cpp"
+    patterns = (f"cpu_emulator/{folder}*.cpp" for folder in ("", "sm90/", "trace/"))
     sources = [source for pattern in patterns for source in CSRC.glob(pattern)]
-    sources += [CSRC / "device/launch.cpp", CSRC / "gemm/simt/heuristics.cpp"]
+    sources += [CSRC / "device/launch.cpp", CSRC / "bindings/trace_report.cpp"]
     with ThreadPoolExecutor(2) as pool:
         jobs = {
             source.stem: pool.submit(compile_object, source, name=f"runtime_{source.stem}")
             for source in (*sources, PROGRAMS / "report.cpp")
         }
         return {stem: job.result() for stem, job in jobs.items()}
-
-
-def build(
-    source: Path,
-    *,
-    traced: bool = True,
-    flags: Sequence[str] = (),
-    overlay: Path | None = None,
-    name: str = "",
-) -> Path:
-    """Compile a program and link it with the runtime."""
-    objects = [path for stem, path in runtime().items() if traced or stem != "report"]
-    defines = ["-DSMEM_TRACED="] if traced else []
-    own = compile_object(source, flags=[*defines, *flags], overlay=overlay, name=name)
-    return link(own.stem, [own, *objects])
 
 
 def run(program: Path, given: str = "") -> Any:
@@ -108,16 +103,62 @@ def run(program: Path, given: str = "") -> Any:
 
 
 @functools.cache
-def results(stem: str, *, traced: bool = True) -> dict[str, Any]:
+def results(stem: str) -> dict[str, Any]:
     """Build and run tests/cpu_emulator/<stem>.cpp, once a session."""
-    return run(build(PROGRAMS / f"{stem}.cpp", traced=traced))
+    objects = [path for stem, path in runtime().items() if stem != "report"]
+    return run(link(stem, [compile_object(PROGRAMS / f"{stem}.cpp"), *objects]))
 
 
-def marked_lines(source: Path, word: str) -> dict[str, int]:
-    """The lines that end in a comment ``// WORD: name``, by name."""
-    lines = {}
-    for number, text in enumerate(source.read_text().splitlines(), 1):
-        if found := re.search(rf"// {word}: (\w+)$", text):
-            assert found[1] not in lines, f"{found[1]} marks two lines"
-            lines[found[1]] = number
-    return lines
+@dataclass(frozen=True)
+class Recorded:
+    """What a case of a program did."""
+
+    launches: tuple[Launch, ...]
+    error: str
+
+    @property
+    def faults(self) -> list[Fault]:
+        return [fault for launch in self.launches for fault in launch.faults]
+
+
+def trace_shipped(
+    file: str, kernel: str, *, overlay: Path | None = None, name: str = "", second_file: str = ""
+) -> dict[str, Recorded]:
+    """Trace a kernel of a file on small ragged problems; ``overlay`` is first to be searched."""
+    flags = [*KERNEL_FLAGS, f'-DSHIPPED_FILE="{file}"', f"-DSHIPPED=smem::{kernel}"]
+    if second_file:
+        flags.append(f'-DSECOND_SHIPPED_FILE="{second_file}"')
+    own = compile_object(PROGRAMS / "shipped.cpp", flags=flags, overlay=overlay, name=name)
+    return trace_program(link(own.stem, [own, *runtime().values()]))
+
+
+def trace_program(program: Path) -> dict[str, Recorded]:
+    """Run a program with report.cpp's main; return what was recorded of its cases."""
+    arrays = read_symbols(program).shared
+    given = "\n".join(f"{x.offset} {x.bytes} {x.name}" for x in arrays)
+    found = {}
+    for name, case in run(program, given).items():
+        report = case["report"]
+        resolve = functools.partial(_places, program, report["begin"])
+        found[name] = Recorded(
+            tuple(
+                launch_of(launch, report["tensors"], resolve, _source)
+                for launch in report["launches"]
+            ),
+            case["error"],
+        )
+    return found
+
+
+def _places(program: Path, begin: int, addresses: set[int]) -> dict[int, Place]:
+    found = places(program, {address - begin for address in addresses}, _is_kernels)
+    return {address + begin: place for address, place in found.items()}
+
+
+def _is_kernels(file: str) -> bool:
+    return not file.startswith(LANGUAGE) and "/torch/" not in file
+
+
+@functools.cache
+def _source(file: str) -> list[str]:
+    return Path(file).read_text().splitlines()

@@ -26,6 +26,8 @@ ACTIVATIONS: dict[str | None, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": lambda z: F.gelu(z, approximate="tanh"),
     "silu": F.silu,
 }
+ACTIVATION_CODES = {name: code for code, name in enumerate(ACTIVATIONS)}
+SMOOTH_ACTIVATIONS = ("gelu", "gelu_tanh", "silu")  # their derivative needs the pre-activation
 
 # Those of the GPU's own source that the CPU runs, too; and those that tensor cores alone can run.
 GEMMS = [row.name for row in smem.kernels("gemm") if row.on_cpu]
@@ -54,6 +56,10 @@ def short(value: object) -> str:
             return "x".join(map(str, value)) or "()"
         return "-".join(map(short, value))
     return str(value)
+
+
+every_float = pytest.mark.parametrize("dtype", FLOATS, ids=short)
+every_activation = pytest.mark.parametrize("activation", ACTIVATIONS)
 
 
 def floats_of(kernel: str) -> list[torch.dtype]:

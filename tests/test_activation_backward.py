@@ -1,16 +1,17 @@
 """The kernel for an activation's gradient and the bias gradient: every dtype, shape and layout."""
 
 import itertools
-import json
 import math
 from collections.abc import Callable
 
 import pytest
 import torch
 from helpers import (
+    ACTIVATION_CODES,
     ACTIVATIONS,
-    FLOATS,
     assert_accurate,
+    every_activation,
+    every_float,
     laid_out,
     normal,
     same_bits,
@@ -19,15 +20,11 @@ from helpers import (
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
+from trace_lines import record
 
 import torch_smem_gemm as smem
-from torch_smem_gemm import _C
 
 OPS = torch.ops.smem
-CODES = {name: code for code, name in enumerate(ACTIVATIONS)}
-SMOOTH = ("gelu", "gelu_tanh", "silu")  # whose derivative takes what they are applied to
-every_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=short)
-every_activation = pytest.mark.parametrize("activation", ACTIVATIONS)
 close = torch.testing.assert_close
 
 SHAPES = [(5,), (1, 1), (1, 300), (33, 20), (2, 300, 7), (2500, 36), (3, 4097, 8), (20, 260)]
@@ -51,12 +48,12 @@ def rows_of(x: Tensor) -> Tensor:
 # ------------------------------------------------------------------------------------ the kernel
 
 
-@every_dtype
+@every_float
 @every_activation
 def test_both_gradients(activation: str | None, dtype: torch.dtype, device: str) -> None:
     for shape in SHAPES:
         grad, z = (normal(*shape, dtype=dtype, device=device) for _ in range(2))
-        dz, bias_gradient = OPS._activation_backward(grad, z, CODES[activation])
+        dz, bias_gradient = OPS._activation_backward(grad, z, ACTIVATION_CODES[activation])
         assert dz.is_contiguous()
         assert_accurate(torchs(activation), (dz, (grad, z)))
         # The very sum that smem.sum finds, in its order.
@@ -64,7 +61,7 @@ def test_both_gradients(activation: str | None, dtype: torch.dtype, device: str)
         assert same_bits(bias_gradient, expected), shape
 
 
-@every_dtype
+@every_float
 @every_activation
 def test_extreme_numbers(activation: str | None, dtype: torch.dtype, device: str) -> None:
     """Zeros, tiny, huge and non-finite ones, as by torch."""
@@ -72,12 +69,12 @@ def test_extreme_numbers(activation: str | None, dtype: torch.dtype, device: str
     z = [*numbers, math.inf, -math.inf, math.nan, 1.0, -1.0, 1.0]
     grad = [1.0, -2.5, *[0.5] * 13, math.inf, -math.inf, math.nan]
     z, grad = (torch.tensor(x, dtype=dtype, device=device)[None] for x in (z, grad))
-    dz, _ = OPS._activation_backward(grad, z, CODES[activation])
+    dz, _ = OPS._activation_backward(grad, z, ACTIVATION_CODES[activation])
     expected = torchs(activation)(grad.double(), z.double()).to(dtype)
     close(dz, expected, equal_nan=True)
 
 
-@every_dtype
+@every_float
 def test_any_strides(dtype: torch.dtype, device: str) -> None:
     for shape in ((40, 36), (3, 20, 36)):
         grad, z = (normal(*shape, dtype=dtype, device=device) for _ in range(2))
@@ -109,7 +106,7 @@ def test_nothing_to_add_or_to_write(device: str) -> None:
         assert torch.equal(bias_gradient, torch.zeros(shape[-1], device=device))
 
 
-@every_dtype
+@every_float
 def test_a_column_does_not_depend_on_the_others(dtype: torch.dtype, device: str) -> None:
     """Nor on how many there are, though the work is then shared out another way."""
     grad, z = (normal(3000, 300, dtype=dtype, device=device) for _ in range(2))
@@ -131,22 +128,17 @@ def test_run_to_run(device: str) -> None:
             assert same_bits(result, expected)
 
 
-@every_dtype
+@every_float
 @pytest.mark.parametrize("shape", [(300, 128), (70, 36), (33, 7)], ids=short)
 def test_under_the_tracer(shape: tuple, dtype: torch.dtype) -> None:
     """No fault; and whole rows are moved by whole sectors, each tensor once."""
     grad, z = (normal(*shape, dtype=dtype) for _ in range(2))
-    _C.begin_trace()
-    try:
-        OPS._activation_backward(grad, z, 2)
-    finally:
-        trace = json.loads(_C.end_trace())
-    for launch in trace["launches"]:
-        assert not launch["faults"]
+    _, launches = record(lambda: OPS._activation_backward(grad, z, 2))
+    for launch in launches:
+        assert not launch.faults
     if shape == (300, 128):
-        first = trace["launches"][0]
         for name in ("grad", "z", "dz"):
-            sectors = sum(row["sectors"] for row in first["rows"] if row["memory"] == name)
+            sectors = launches[0].count("sectors", memory=name)
             assert sectors == grad.numel() * grad.element_size() // 32, name
 
 
@@ -179,7 +171,7 @@ def test_opcheck(device: str) -> None:
 
 
 @pytest.mark.gpu
-@every_dtype
+@every_float
 def test_large_on_the_gpu(dtype: torch.dtype) -> None:
     """Several chunks and blocks of every kind, beside torch."""
     for shape in ((8192, 4096), (65536, 40), (33, 20_000), (100_000, 3)):

@@ -1,10 +1,9 @@
 """docs/add_a_kernel.md: the kernel on the page works, on the CPU emulator and traced."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from compile_kernels import PROGRAMS, build, folder, run
+from compile_kernels import Recorded, folder, trace_shipped
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 if not DOCS.exists():
@@ -16,11 +15,10 @@ EXAMPLES = DOCS / "examples"
 BARRIER = "  __syncthreads();\n"
 
 
-def traced(source: Path, name: str) -> dict[str, Any]:
-    """The report of its launch on a matrix of 40 x 45; a wrong result is its ``error``."""
-    flags = ["-O0", f'-DSHIPPED_FILE="{source.name}"', "-DSHIPPED=smem::transpose::rotated"]
-    program = build(PROGRAMS / "shipped.cpp", flags=flags, overlay=source.parent, name=name)
-    return run(program)["rotated"]
+def traced(source: Path, name: str) -> Recorded:
+    """Its launch on a matrix of 40 x 45; a wrong result is its ``error``."""
+    kernel = "transpose::rotated"
+    return trace_shipped(source.name, kernel, overlay=source.parent, name=name)["rotated"]
 
 
 def test_the_page_shows_the_source() -> None:
@@ -28,13 +26,12 @@ def test_the_page_shows_the_source() -> None:
 
 
 def test_it_is_right_and_free_of_conflicts() -> None:
-    report = traced(EXAMPLES / "rotated.cu", "rotated")
-    assert report["error"] == ""
-    (launch,) = report["launches"]
-    assert launch["faults"] == []
-    shared = [row for row in launch["rows"] if row["memory"] == "shared"]
-    assert {row["action"] for row in shared} == {"load", "store"}
-    assert all(row["wavefronts"] == row["requests"] for row in shared)
+    recorded = traced(EXAMPLES / "rotated.cu", "rotated")
+    assert (recorded.error, recorded.faults) == ("", [])
+    (launch,) = recorded.launches
+    shared = [line for line in launch.lines if line.memory == "shared"]
+    assert {line.action for line in shared} == {"load", "store"}
+    assert all(line.wavefronts == line.requests for line in shared)
 
 
 def test_without_its_barrier_there_is_a_race() -> None:
@@ -43,6 +40,5 @@ def test_without_its_barrier_there_is_a_race() -> None:
     text = (EXAMPLES / "rotated.cu").read_text(encoding="utf-8")
     assert BARRIER in text
     source.write_text(text.replace(BARRIER, ""), encoding="utf-8")
-    report = traced(source, "rotated_no_barrier")
-    kinds = {fault["kind"] for launch in report["launches"] for fault in launch["faults"]}
-    assert "race" in kinds
+    faults = traced(source, "rotated_no_barrier").faults
+    assert "race" in {fault.kind for fault in faults}

@@ -15,12 +15,15 @@ PROBLEMS = [
     ("gemm", GemmShape(20, 30, 40, batch=3, layout="tn")),
     ("gemm", GemmShape(5, 7, 9, layout="nt")),
     ("gemm", GemmShape(5, 7, 9, layout="tt")),
+    ("gemm", GemmShape(5, 7, 9, layout="tn", gap=3)),
     ("linear", GemmShape(8, 24, 16, layout="nt")),
     *(("linear", GemmShape(8, 24, 16, layout="nt", activation=name)) for name in ACTIVATIONS),
     ("transpose", TransposeShape((3, 20, 30))),
     ("transpose", TransposeShape((5, 6, 7), (0, 1))),
+    ("transpose", TransposeShape((5, 6, 7), (0, 1), order=(1, 2, 0))),
     ("sum", SumShape((20, 30))),
     ("sum", SumShape((5, 6, 7), (0, 2))),
+    ("sum", SumShape((5, 6, 7), (0, 2), order=(2, 0, 1))),
     ("sum", SumShape((20, 30), (0,))),
     ("sum", SumShape((20, 30), (1,))),
 ]
@@ -109,6 +112,24 @@ def test_check_leaves_the_inputs_alone():
     before = [tensor.clone() for tensor in problem.inputs[0]]
     problem.check(problem.out.zero_())
     assert all(map(torch.equal, problem.inputs[0], before))
+
+
+def test_inputs_are_stored_as_the_shape_says():
+    tensor = make_problem("sum", SumShape((5, 6, 7), order=(2, 0, 1)), torch.float32, CPU)
+    assert tensor.inputs[0][0].shape == (5, 6, 7)
+    assert tensor.inputs[0][0].stride() == (6, 1, 30)
+    product = make_problem("gemm", GemmShape(5, 7, 9, layout="nt", gap=3), torch.float32, CPU)
+    a, b = product.inputs[0]
+    assert (a.shape, a.stride()) == ((5, 9), (12, 1))
+    assert (b.shape, b.stride()) == ((9, 7), (1, 12))
+
+
+def test_a_subnormal_product_is_right():
+    problem = make_problem("gemm", GemmShape(64, 64, 1), torch.float16, CPU)
+    for x in problem.inputs[0]:
+        x.mul_(2.0**-10)  # products of 2^-20: float16 has few bits there
+    solve(problem)
+    assert problem.check(problem.out) is None
 
 
 def test_floors():

@@ -1,5 +1,6 @@
 """Which problems the bench measures, and against whom."""
 
+import random
 from collections import Counter
 from typing import Any
 
@@ -38,8 +39,22 @@ def test_random_jobs() -> None:
     )
     assert [job.shape for job in one] == [job.shape for job in same]
     assert [job.shape for job in one] != [job.shape for job in other]
-    assert len(one) == suite.RANDOM_PROBLEMS
+    assert {job.set for job in one} == {"random:0"}
+    assert len(one) == suite.CPU_RANDOM_PROBLEMS
+    assert all(suite.fits_a_cpu(job.shape) for job in one)
     assert len(suite.jobs("sum", "random", "float32", ["torch"], CPU, marked=True)) < len(one)
+    gemms = suite.jobs("gemm", "random:7", "float32", ["torch"], CUDA)
+    assert len(gemms) == 500
+    assert [job.shape for job in suite.jobs("gemm", "random:7:9", "float32", ["torch"], CUDA)] == [
+        job.shape for job in gemms[:9]
+    ]
+
+
+def test_new_random_jobs_are_others_and_name_their_seed() -> None:
+    one, other = (suite.jobs("sum", "random:new:5", "float32", ["torch"], CUDA) for _ in range(2))
+    assert one[0].set != other[0].set
+    again = suite.jobs("sum", f"{one[0].set}:5", "float32", ["torch"], CUDA)
+    assert [job.shape for job in again] == [job.shape for job in one]
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +65,9 @@ def _an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_there_is_not_is_named() -> None:
-    with pytest.raises(ValueError, match="expected random or random:SEED, got 'random:x'"):
-        suite.jobs("sum", "random:x", "float32", ["torch"], CPU)
+    for name in ("random:x", "random:1:x", "random:1:2:3", "random:"):
+        with pytest.raises(ValueError, match=f"expected random.* got '{name}'"):
+            suite.jobs("sum", name, "float32", ["torch"], CPU)
     with pytest.raises(ValueError, match="against: sum on cpu has torch; got 'compile'"):
         suite.jobs("sum", "sum", "float32", ["torch", "compile"], CPU)
     with pytest.raises(ValueError, match=r"expected one of .*squares.* got 'cubes'"):
@@ -64,8 +80,10 @@ def test_picture_holds_every_shipped_set() -> None:
     jobs = suite.picture(CUDA, quick=False)
     counts = Counter((job.op, job.set, str(job.dtype)) for job in jobs)
     assert {set_name for _, set_name, _ in counts} >= {
-        set_name for sets in suite.SETS.values() for set_name in sets
+        *(set_name for sets in suite.SETS.values() for set_name in sets),
+        *("random:1", "random:2", "random:3"),
     }
+    assert len({set_name for _, set_name, _ in counts if set_name.startswith("random")}) > 3
     assert counts["linear", "llm", "torch.bfloat16"] == 72
     assert {job.op for job in jobs if job.set == suite.LADDER} == {"gemm", "transpose", "sum"}
     assert any(
@@ -79,11 +97,13 @@ def test_picture_holds_every_shipped_set() -> None:
     assert all("torch" in names(job) for job in jobs)
 
 
-def test_quick_picture_is_a_small_part_of_it() -> None:
+def test_quick_picture_is_a_small_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random.SystemRandom, "randrange", lambda self, below: 77)
     quick, whole = (suite.picture(CUDA, quick=quick) for quick in (True, False))
     assert {(job.op, job.set, job.dtype) for job in quick} == {
         (job.op, job.set, job.dtype) for job in whole if job.set != suite.LADDER
     }
+    assert "random:77" in {job.set for job in quick}
     assert sum(job.weight() for job in quick) < sum(job.weight() for job in whole) / 5
 
 

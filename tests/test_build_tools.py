@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if not (ROOT / "build_tools").exists():
     pytest.skip("build_tools/ is not installed", allow_module_level=True)
 
-from build_tools import archs, progress, ptxas, retired_words, toolchain  # noqa: E402
+from build_tools import archs, longest, progress, ptxas, retired_words, toolchain  # noqa: E402
 
 OLD = "-gencode=arch=compute_80,code=[sm_80,compute_80]"
 HOPPER = "-gencode=arch=compute_90a,code=[sm_90a]"
@@ -126,6 +126,18 @@ def test_progress_in_words() -> None:
         "/a/csrc/reduce/x.cpp:1: warning: [2/4] is no progress",
         "[3/4] /elsewhere/y.cpp: 30 s, about 10 s left",
     ]
+
+
+def test_long_files_count_more_in_the_time_left() -> None:
+    build = ["[1/9] c++ -c /a/csrc/reduce/rows.cu\n", "[2/9] c++ -c /a/csrc/reduce/reduce.cu\n"]
+    assert list(progress.lines_of(build, Path("/a"), [12, 14])) == [
+        "[1/9] csrc/reduce/rows.cu: 12 s",
+        "[2/9] csrc/reduce/reduce.cu: 14 s, about 14 s left",
+    ]
+
+
+def test_long_files_exist() -> None:
+    assert [name for name in longest.LONGEST if not (ROOT / name).is_file()] == []
 
 
 # ------------------------------------------------------------------------------------- ccache

@@ -110,11 +110,11 @@ def test_info_on_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     for kernel in smem.kernels():
         assert kernel.name in text
     assert len(text.splitlines()) < 150
-    on_cpu = [kernel.name for kernel in smem.kernels("gemm") if kernel.on_cpu]
-    others = [kernel.name for kernel in smem.kernels("gemm") if not kernel.on_cpu]
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert f"cpu gemm {1 + len(on_cpu)} right auto {' '.join(on_cpu)}" in lines
-    assert f"{len(others)} need a GPU {' '.join(others)}" in lines
+    on_cpu = [kernel.name for kernel in smem.kernels("gemm") if kernel.emulated]
+    others = [kernel.name for kernel in smem.kernels("gemm") if not kernel.emulated]
+    words = " ".join(text.split())  # a long row is wrapped
+    assert f"cpu gemm {1 + len(on_cpu)} right auto {' '.join(on_cpu)}" in words
+    assert f"{len(others)} need{'s' * (len(others) == 1)} a GPU {' '.join(others)}" in words
 
 
 def test_info_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +128,7 @@ def test_info_json(capsys: pytest.CaptureFixture[str]) -> None:
         if check["device"] == "cpu"
     }
     for kernel in smem.kernels():
-        assert on_cpu.pop((kernel.op, kernel.name)) == ("ok" if kernel.on_cpu else "n/a")
+        assert on_cpu.pop((kernel.op, kernel.name)) == ("ok" if kernel.emulated else "n/a")
     assert set(on_cpu.values()) == {"ok"}, "auto"
 
 
@@ -389,9 +389,10 @@ AS_A_PROCESS = """
 import os, runpy, signal, sys, threading
 import torch_smem_gemm.cli
 from torch_smem_gemm import _C
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 begin = _C.begin_trace
-def begin_trace():
-    begin()
+def begin_trace(*arguments):
+    begin(*arguments)
     if {interrupt}:
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 _C.begin_trace = begin_trace

@@ -417,6 +417,22 @@ def test_sparse_tensors(call: Callable, name: str, device: str) -> None:
     assert str(caught.value) == f"smem.{name} {expected}"
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: smem.gemm(x, x, kernel=GEMMS[0]),
+        lambda x: smem.transpose(x, 0, 1, kernel=TRANSPOSES[0]),
+        lambda x: smem.sum(x, 0, kernel=SUMS[0]),
+        lambda x: smem.amax(x, 0),
+        lambda x: smem.mean(x),
+    ],
+    ids=["gemm", "transpose", "sum", "amax", "mean"],
+)
+def test_more_dimensions_than_torchs_operators_take(call: Callable, device: str) -> None:
+    with pytest.raises(RuntimeError, match=r"65 dimensions|up to 64 dim|at most 64"):
+        call(torch.zeros([1] * 65, device=device))
+
+
 @pytest.mark.parametrize("op", ["gemm", "transpose", "sum"])
 def test_unknown_kernel_code(op: str, device: str) -> None:
     """Direct calls choose by number."""

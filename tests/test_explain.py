@@ -8,11 +8,12 @@ import pytest
 import torch
 from explain_command import LADDERS, SMALL, every_kernel, report, text
 from helpers import GEMMS, SUMS
+from trace_lines import lines
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.cli import explain, main
 from torch_smem_gemm.cli._explain_problem import Problem
-from torch_smem_gemm.cli._explain_text import expression
+from torch_smem_gemm.cli._trace_text import expression
 from torch_smem_gemm.trace_report import LOADS, STORES, Fault, Trace
 
 
@@ -44,13 +45,13 @@ def test_shows_every_line_of_the_source(
 
 def test_shows_each_access_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     """As and Bs are read in one line: the table tells them apart."""
-    shown = text(capsys, "gemm", "--kernel", "panel", "-m", "16", "-n", "16", "-k", "32")
+    shown = text(capsys, "gemm", "--kernel", "tiled16", "-m", "16", "-n", "16", "-k", "32")
     cells = [line.split() for line in shown.splitlines()]
-    loads = [row for row in cells if row[2:5] == ["load", "shared", "4"]]
-    assert [row[:2] for row in loads] == [["As(ty,", "k)"], ["Bs(k,", "tx)"]]
-    # 8 warps read 32 values each: two passes of As, two ways, a conflict each time; one of Bs.
-    assert loads[0][5:] == ["256", "2", "0.5", "2", "256"]
-    assert loads[1][5:] == ["256", "1", "1", "0"]
+    loads = [row for row in cells if row[1:4] == ["load", "shared", "4"]]
+    assert [row[:1] for row in loads] == [["As[ty][k]"], ["Bs[k][tx]"]]
+    # 8 warps read 32 values of each in one pass; four values of As can be one load of two passes.
+    assert loads[0][4:] == ["256", "1", "0.5", "1", "0"]
+    assert loads[1][4:] == ["256", "1", "1", "0"]
 
 
 def test_default_kernel_is_the_last_or_what_auto_runs(
@@ -119,17 +120,30 @@ def test_a_long_sum_shows_both_launches(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.usefixtures("with_and_without_rich")
 def test_with_and_without_rich(capsys: pytest.CaptureFixture[str]) -> None:
     shown = text(capsys, "gemm", "--kernel", "tiled32", *SMALL["gemm"])
-    assert "As(ty, tx) = block.A.at_or_zero(row, k0 + tx);" in shown
+    assert "As[ty][tx] = a_element;" in shown
     assert max(map(len, shown.splitlines())) <= 160
 
 
 def test_expression_of_an_access() -> None:
-    trace = smem.trace("sum", torch.ones(300), kernel="tree")
-    found = {expression(line): line for line in trace.launches[0].lines if line.memory == "shared"}
-    assert "partials(0, thread + stride)" in found
-    (line, *_) = found.values()
-    assert expression(dataclasses.replace(line, text="x = *p;", file="gone.cu")) == "x = *p;"
-    assert expression(dataclasses.replace(line, column=1)) == line.text
+    trace = smem.trace("gemm", torch.ones(40, 40), torch.ones(40, 40), kernel="tiled32")
+    found = {(line.action, line.memory, expression(line)) for line in trace.launches[0].lines}
+    for access in (
+        ("load", "a", "const T a_element = row < M && k0 + tx < K ? *a : T(0.0f);"),
+        ("store", "shared", "As[ty][tx]"),
+        ("load", "shared", "Bs[k][tx]"),
+        ("store", "out", "out(row, col)"),
+        ("barrier", "", "__syncthreads();"),
+    ):
+        assert access in found
+    (line, _) = lines(trace, LOADS, "shared", "As[")
+    texts = {
+        "x = As[i][j[k]] + Bs[i];": "As[i][j[k]]",
+        "x = As[i] + As[i];": "As[i]",
+        "x = As[i] + As[j];": "x = As[i] + As[j];",
+        "x = *p;": "x = *p;",
+    }
+    for text_, access in texts.items():
+        assert expression(dataclasses.replace(line, text=text_)) == access
 
 
 # ---------------------------------------------------------------------------------------- ladder
@@ -188,11 +202,10 @@ def test_ladder_says_why_a_kernel_does_not_take_the_problem(
 
 
 def faulty(original: Trace) -> Trace:
-    """The trace with two faults, and a line in doubt."""
+    """The trace with two faults."""
     launch = original.launches[0]
     fault = Fault("race", launch.kernel, "f.cu", 7, (1, 0, 0), "3 and 35", "no barrier", 2)
-    lines = tuple(dataclasses.replace(line, ambiguous=True) for line in launch.lines)
-    launch = dataclasses.replace(launch, faults=(fault,), lines=lines)
+    launch = dataclasses.replace(launch, faults=(fault,))
     return dataclasses.replace(original, launches=(launch,))
 
 
@@ -204,7 +217,6 @@ def test_faults_end_with_status_1(
     words = "FAULT: race in tree at f.cu:7, block (1, 0, 0), thread 3 and 35: no barrier (2 times)"
     shown = text(capsys, "sum", "--kernel", "tree", *SMALL["sum"], status=1)
     assert words in shown
-    assert "ambiguous" in shown
     shown = text(capsys, "sum", "--ladder", *SMALL["sum"], status=1)
     assert words in shown
     assert "FAULTS" in shown

@@ -9,10 +9,13 @@ import pytest
 import torch
 from functorch.compile import make_boxed_func
 from helpers import (
+    ACTIVATION_CODES,
     ACTIVATIONS,
-    FLOATS,
     GEMMS,
+    SMOOTH_ACTIVATIONS,
     assert_accurate,
+    every_activation,
+    every_float,
     laid_out,
     normal,
     same_bits,
@@ -28,24 +31,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import torch_smem_gemm as smem
 
 OPS = torch.ops.smem
-CODES = {name: code for code, name in enumerate(ACTIVATIONS)}
-SMOOTH = ("gelu", "gelu_tanh", "silu")  # whose derivative takes what they are applied to
-every_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=short)
-every_activation = pytest.mark.parametrize("activation", ACTIVATIONS)
 close = torch.testing.assert_close
 
 
 # ----------------------------------------------------------------------- the op with two results
 
 
-@every_dtype
+@every_float
 @every_activation
 @pytest.mark.parametrize("kernel", range(len(GEMMS) + 1))
 def test_both_results(kernel: int, activation: str | None, dtype: torch.dtype, device: str) -> None:
     shapes = ((2, 33, 20), (20, 67), (67,), (33, 67))
     inputs = [normal(*s, dtype=dtype, device=device) for s in shapes]
     a, b, bias, _ = inputs
-    options = (0.5, -2.0, CODES[activation], 0, kernel)
+    options = (0.5, -2.0, ACTIVATION_CODES[activation], 0, kernel)
     y, z = OPS.gemm_with_preactivation(*inputs, *options)
     assert y.data_ptr() != z.data_ptr()
     if kernel or device == "cuda":
@@ -54,7 +53,7 @@ def test_both_results(kernel: int, activation: str | None, dtype: torch.dtype, d
     else:
         close(y, ACTIVATIONS[activation](z))
     assert_accurate(lambda a, b, bias, c: torch_gemm(a, b, bias, c, 0.5, -2.0), (z, inputs))
-    both = OPS.linear_with_preactivation(a, b.mT, bias, CODES[activation])
+    both = OPS.linear_with_preactivation(a, b.mT, bias, ACTIVATION_CODES[activation])
     close(both[0], ACTIVATIONS[activation](both[1]), rtol=0.02, atol=0.02)
     close(both[1], a @ b + bias, rtol=0.02, atol=0.02)
 
@@ -62,7 +61,7 @@ def test_both_results(kernel: int, activation: str | None, dtype: torch.dtype, d
 @pytest.mark.parametrize("kernel", [0, 3])
 @pytest.mark.parametrize("activation", ["silu", None])
 def test_both_results_are_differentiable(activation: str | None, kernel: int, device: str) -> None:
-    code = CODES[activation]
+    code = ACTIVATION_CODES[activation]
     shapes = ((3, 4), (4, 5), (5,))
     inputs = [
         torch.randn(s, dtype=torch.float64, device=device, requires_grad=True) for s in shapes
@@ -123,7 +122,7 @@ class Ops(TorchDispatchMode):
 
 def calls(device: str, activation: str | None) -> list[Callable[..., Tensor]]:
     """Each way to one layer by the kernels."""
-    code = CODES[activation]
+    code = ACTIVATION_CODES[activation]
 
     def gemm(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
         return smem.gemm(x, w, bias=bias, activation=activation, kernel=GEMMS[-1])
@@ -151,7 +150,7 @@ def test_a_step_makes_three_products_and_one_pass(activation: str | None, device
             function(*inputs).square().sum().backward()
         products = [name for name in seen.names if "gemm" in name or "linear" in name]
         assert len(products) == 3, seen.names
-        assert products[0].endswith("_with_preactivation") == (activation in SMOOTH)
+        assert products[0].endswith("_with_preactivation") == (activation in SMOOTH_ACTIVATIONS)
         if activation:
             assert seen.names.count("_activation_backward") == 1
             assert not any("sum" in name for name in seen.names)
@@ -184,7 +183,7 @@ def test_what_is_saved(activation: str | None, device: str) -> None:
             assert any(x.data_ptr() == result.data_ptr() for x in saved)
 
 
-@every_dtype
+@every_float
 @every_activation
 def test_gradients_change_no_bit_of_the_result(
     activation: str | None, dtype: torch.dtype, device: str
@@ -196,7 +195,7 @@ def test_gradients_change_no_bit_of_the_result(
         assert same_bits(function(*inputs).detach(), expected)
 
 
-@pytest.mark.parametrize("activation", ["relu", *SMOOTH])
+@pytest.mark.parametrize("activation", ["relu", *SMOOTH_ACTIVATIONS])
 def test_without_a_bias_no_sum_is_made(activation: str, device: str) -> None:
     x, w, bias = layer(device)
     for addend in (bias.detach(), None):
@@ -206,7 +205,7 @@ def test_without_a_bias_no_sum_is_made(activation: str, device: str) -> None:
         assert "_activation_backward" not in seen.names
 
 
-@pytest.mark.parametrize("activation", ["relu", *SMOOTH])
+@pytest.mark.parametrize("activation", ["relu", *SMOOTH_ACTIVATIONS])
 def test_a_gradient_to_be_differentiated_takes_formulas(activation: str, device: str) -> None:
     """The kernel has no gradient of its own: what create_graph records is differentiable."""
     for function in calls(device, activation):
@@ -223,7 +222,7 @@ def test_a_gradient_to_be_differentiated_takes_formulas(activation: str, device:
         close(twice, torch.autograd.grad(sum(g.square().sum() for g in expected), leaves))
 
 
-@pytest.mark.parametrize("activation", ["relu", *SMOOTH])
+@pytest.mark.parametrize("activation", ["relu", *SMOOTH_ACTIVATIONS])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=short)
 def test_gradients_of_any_strides(activation: str, dtype: torch.dtype, device: str) -> None:
     for function in calls(device, activation):
@@ -270,7 +269,7 @@ def test_compiled_training(activation: str | None, device: str) -> None:
         compiled(*inputs).square().sum().backward()
         forward, backward = names
         assert len(forward) == 1
-        assert forward[0].endswith("_with_preactivation") == (activation in SMOOTH)
+        assert forward[0].endswith("_with_preactivation") == (activation in SMOOTH_ACTIVATIONS)
         assert backward.count("_activation_backward") == (activation is not None)
         for x, reference in zip(inputs, gradients_by_torch(inputs, activation), strict=True):
             close(x.grad, reference, rtol=1e-4, atol=1e-4)
@@ -294,7 +293,7 @@ def test_compiled_autograd(activation: str, device: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("activation", ["relu", *SMOOTH])
+@pytest.mark.parametrize("activation", ["relu", *SMOOTH_ACTIVATIONS])
 def test_graph_of_a_training_step(activation: str) -> None:
     x, w, bias = layer("cuda", torch.bfloat16)
 

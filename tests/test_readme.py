@@ -1,9 +1,12 @@
 """README's Python runs as it stands."""
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from pages import blocks_of, run
 
 from torch_smem_gemm.bench import results
@@ -14,9 +17,11 @@ RESULTS = ROOT / "bench" / "results"
 in_a_checkout = pytest.mark.skipif(not RESULTS.exists(), reason="bench/ is not in source packages")
 
 
-def test_its_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    names: dict[str, object] = {}
-    start, trace = blocks_of(README)
+def test_its_python(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: dict[str, Any] = {}
+    start, trace, raw_kernel = blocks_of(README)
     assert start.code.count("\n") <= 10
 
     def printed() -> str:
@@ -27,6 +32,11 @@ def test_its_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert counts == trace.code.split("  # ")[1].split(":")[0] == "4224 3968"
     assert conflicts == "0"
     assert any("__syncthreads();" in line for line in lines)
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "docs" / "examples" / "trace" / "tiled.cu", "my.cu")
+    names |= {"x": torch.randn(256, 256), "out": torch.empty(256, 256)}
+    assert "No faults in transpose" in run(raw_kernel, names, printed, tmp_path)
+    assert torch.equal(names["out"], names["x"].T)
 
 
 def test_it_fits_on_a_few_screens() -> None:

@@ -23,21 +23,23 @@ def test_what_a_named_kernel_requires(device: str) -> None:
 
 
 def test_what_tensor_cores_require(device: str) -> None:
-    for dtype in (torch.float32, torch.float16):
-        a = torch.ones(2, 2, dtype=dtype, device=device)
-        if device == "cpu":
-            why = (
-                "runs on tensor cores and needs a GPU of compute capability 8.0 or newer, "
-                "got CPU tensors"
-            )
-        elif dtype == torch.float32:
-            why = "computes float32 in tf32, got precision fp32"
-        else:
-            assert (smem.gemm(a, a, kernel="tensor_core") == 2).all()
-            continue
-        with pytest.raises(RuntimeError) as caught:
-            smem.gemm(a, a, kernel="tensor_core")
-        assert str(caught.value) == f"smem.gemm: kernel 'tensor_core' {why}"
+    half, single = (torch.ones(2, 2, dtype=d, device=device) for d in (torch.half, torch.float32))
+    assert (smem.gemm(half, half, kernel="tensor_core") == 2).all()
+    with pytest.raises(RuntimeError) as caught:
+        smem.gemm(single, single, kernel="tensor_core")
+    assert str(caught.value) == (
+        "smem.gemm: kernel 'tensor_core' computes float32 in tf32, got precision fp32"
+    )
+
+
+def test_what_the_cpu_does_not_emulate() -> None:
+    a = torch.ones(2, 2)
+    with pytest.raises(RuntimeError) as caught:
+        smem.gemm(a, a, kernel="fp16x3")
+    assert str(caught.value) == (
+        "smem.gemm: kernel 'fp16x3' runs on tensor cores and needs a GPU of compute capability 9.0,"
+        " got CPU tensors"
+    )
 
 
 @pytest.mark.gpu

@@ -4,6 +4,7 @@ What the counts must be stands in test_trace_counts.py.
 """
 
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,33 +13,23 @@ import numpy as np
 import pytest
 import torch
 from helpers import FLOATS, GEMMS, SUMS, TRANSPOSES, any_bits, laid_out, normal, same_bits, short
+from trace_lines import record
 
 import torch_smem_gemm as smem
-from torch_smem_gemm import _C
+from torch_smem_gemm import tracing
 from torch_smem_gemm.trace_report import Line, Trace
 
 SUMMED = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 
 
-def traced(call: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, dict[str, Any]]:
-    """What ``call`` returns under the tracer, and the tracer's report."""
-    _C.begin_trace()
-    try:
-        result = call()
-    finally:
-        report = json.loads(_C.end_trace())
-    return result, report
-
-
 def assert_traced_right(call: Callable[[], torch.Tensor]) -> None:
-    """The tracer changes no bit, finds no fault and is in doubt about no line."""
-    result, report = traced(call)
+    """The tracer changes no bit and finds no fault."""
+    result, launches = record(call)
     assert same_bits(result, call())
-    assert report["launches"]
-    for launch in report["launches"]:
-        assert launch["faults"] == []
-        assert launch["rows"]
-        assert [row for row in launch["rows"] if row["ambiguous"]] == []
+    assert launches
+    for launch in launches:
+        assert launch.faults == ()
+        assert launch.lines
 
 
 def counts(report: Trace) -> list[dict[str, Any]]:
@@ -48,7 +39,7 @@ def counts(report: Trace) -> list[dict[str, Any]]:
 
 def assert_no_trace_is_active() -> None:
     with pytest.raises(RuntimeError, match="no trace is active"):
-        _C.end_trace()
+        tracing.end()
 
 
 # ------------------------------------------------------------------------------ the same results
@@ -90,8 +81,8 @@ def test_transpose_has_the_same_bits_and_no_faults(kernel: str, dtype: torch.dty
             assert_traced_right(lambda x=x: smem.transpose(x, kernel=kernel))
             assert_traced_right(lambda x=x: smem.transpose(x.mT, kernel=kernel))
         else:
-            _, report = traced(lambda x=x: smem.transpose(x, kernel=kernel))
-            assert report["launches"] == []
+            _, launches = record(lambda x=x: smem.transpose(x, kernel=kernel))
+            assert launches == ()
 
 
 @pytest.mark.parametrize("dtype", [*SUMMED, torch.complex64], ids=short)
@@ -139,20 +130,18 @@ def test_lines_are_those_of_the_source() -> None:
         assert line.line > 0
         assert ("__syncthreads" in line.text) == (line.action == "barrier")
         assert len(line.example) == 32
-    (store,) = (line for line in lines if line.memory == "a")
-    assert "block.A" in store.text
+    (load,) = (line for line in lines if line.memory == "a")
+    assert "a_element" in load.text
 
 
 def test_derived_numbers_of_a_line() -> None:
     fields = {
         "file": "f",
         "line": 1,
-        "column": 1,
         "text": "",
         "action": "load",
         "memory": "a",
         "worst": 4,
-        "ambiguous": False,
         "example": (None,) * 32,
     }
     counts = dict.fromkeys(Line.__dataclass_fields__.keys() - fields.keys(), 0)
@@ -237,7 +226,8 @@ def test_rows_fit_a_table() -> None:
     assert {row["kernel"] for row in rows} == {"shuffle"}
     assert sum(row["bytes"] for row in rows if row["memory"] == "x") == 2 * 9000 * 4
     scalars = (str, int, float, bool)
-    assert all(isinstance(value, scalars) for row in rows for value in list(row.values())[:-2])
+    values = [value for row in rows for name, value in row.items() if name != "example"]
+    assert all(isinstance(value, scalars) for value in values)
 
 
 # --------------------------------------------------------------------------------- what it takes
@@ -437,14 +427,9 @@ def test_the_same_counts_every_time() -> None:
         (lambda x: smem.trace("gemm", x, None), TypeError, "^smem.gemm: b is None, expected a"),
         (lambda x: smem.trace("gemm", x, x, alpha=1j), TypeError, "alpha is 1j, expected a real"),
         (
-            lambda x: smem.trace("gemm", x, x, kernel="wgmma"),
+            lambda x: smem.trace("gemm", x, x, kernel="fp16x3"),
             RuntimeError,
-            "'wgmma' runs on Hopper's tensor cores, which cannot be traced on the CPU yet",
-        ),
-        (
-            lambda x: smem.trace("gemm", x, x, kernel="tensor_core"),
-            RuntimeError,
-            "'tensor_core' runs on tensor cores, which cannot be traced on the CPU yet",
+            "'fp16x3' runs on Hopper's tensor cores, which cannot be traced on the CPU yet",
         ),
     ],
 )
@@ -458,21 +443,20 @@ def test_errors_name_what_is_wrong_and_end_the_trace(
 
 
 def test_traces_do_not_nest() -> None:
-    _C.begin_trace()
-    try:
+    def nested() -> None:
         with pytest.raises(RuntimeError, match="a trace is already active on this thread"):
             smem.trace("sum", normal(3), kernel="tree")
         smem.sum(normal(3), kernel="tree")
-    finally:
-        report = json.loads(_C.end_trace())
-    assert [launch["kernel"] for launch in report["launches"]] == ["tree"]
+
+    _, launches = record(nested)
+    assert [launch.kernel for launch in launches] == ["tree"]
     assert_no_trace_is_active()
 
 
 def test_other_calls_are_not_traced() -> None:
     x = normal(40, 40)
-    _, report = traced(lambda: smem.gemm(x, x))  # ATen's
-    assert report["launches"] == []
+    _, launches = record(lambda: smem.gemm(x, x))  # ATen's
+    assert launches == ()
 
 
 @pytest.mark.parametrize("shift", [32, 64, 320])
@@ -500,3 +484,10 @@ def test_a_tensor_given_twice_is_read_as_two() -> None:
         assert once.times_read(name) == apart.times_read(name) > 1
         assert view.times_read(name) == apart.times_read(name)
     assert view.times_read("bias") > 0
+
+
+def test_printed() -> None:
+    shown = str(smem.trace("transpose", torch.randn(64, 64), kernel="tiled"))
+    assert "tiled: 4 blocks of 32 x 8 threads" in shown
+    assert re.search(r"tile.*load +shared +4 +128 +32 +32 +3,968", shown)
+    assert shown.endswith("No faults in tiled: no race, no access out of bounds, no lost barrier.")

@@ -22,8 +22,8 @@ def gemm(kernel: str, m: int, n: int, k: int, dtype: torch.dtype = F32) -> Trace
 
 
 def inner_loads(trace: Trace) -> tuple[Line, Line]:
-    """Where the products of panel and tiled read As and Bs."""
-    of_a, of_b = lines(trace, LOADS, "shared", "add_product")
+    """Where the products of tiled read As and Bs."""
+    of_a, of_b = lines(trace, LOADS, "shared", "= fma(")
     return of_a, of_b
 
 
@@ -168,18 +168,19 @@ def test_padding_a_gemm_removes_no_conflict() -> None:
 @pytest.mark.parametrize(("k", "conflict"), [(64, 2), (32, 2), (33, 1), (47, 1), (48, 1)])
 def test_panel_conflicts_where_k_is_a_multiple_of_32(k: int, conflict: int) -> None:
     """A warp reads As in two rows, K words apart: one bank if 32 divides K, two otherwise."""
-    of_a, of_b = inner_loads(gemm("panel", 32, 32, k))
-    assert ways(of_a) == conflict
-    assert of_a.wavefronts == conflict * of_a.requests
-    assert of_a.conflicts == (conflict - 1) * of_a.requests
-    assert of_b.conflicts == 0
+    # As and Bs are in one piece of dynamic shared memory: one line reads both, as often.
+    (both,) = lines(gemm("panel", 32, 32, k), LOADS, "shared", "= fma(")
+    of_each = both.requests // 2
+    assert ways(both) == conflict
+    assert both.wavefronts == conflict * of_each + of_each
+    assert both.conflicts == (conflict - 1) * of_each
 
 
 @pytest.mark.parametrize(("k", "conflict"), [(64, 2), (33, 2), (48, 1), (16, 1)])
 def test_panel_stores_want_another_pitch_than_its_loads(k: int, conflict: int) -> None:
     """A warp stores two rows of 16 words, K apart: they share banks unless K mod 32 is 16."""
     trace = gemm("panel", 32, 32, k)
-    (store,) = lines(trace, STORES, "shared", "As(")
+    (store,) = lines(trace, STORES, "shared", "As[")
     assert ways(store) == conflict
 
 
@@ -291,7 +292,7 @@ def test_step_register_tiled_reads_shared_memory_less_for_a_product() -> None:
     vectors, registers = gemm("vectorized", 128, 128, 64), gemm("register_tiled", 128, 128, 64)
     inner = {
         "vectorized": lines(vectors, LOADS, "shared"),
-        "register_tiled": lines(registers, LOADS, "shared", "load_fragment"),
+        "register_tiled": lines(registers, LOADS, "shared", "vec * vec_stride"),
     }
     passes = {name: sum(line.wavefronts for line in found) for name, found in inner.items()}
     assert passes["vectorized"] / fma(vectors) == 5 / 128

@@ -1,139 +1,13 @@
-"""The tracer finds what would be wrong on a GPU: every planted fault, and no other."""
+"""The tracer finds what is wrong in a mutant of a shipped kernel.
+
+Kernels with one planted fault each are in test_raw_kernel_faults.py.
+"""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from compile_kernels import CSRC, PROGRAMS, build, folder, marked_lines, results, run
-
-SOURCE = PROGRAMS / "faults.cpp"
-
-# kernel: (kind, threads of the first time, how often)
-PLANTED = {
-    "shared_out_of_bounds": ("out of bounds", "31", 1),
-    "shared_next_row": ("out of bounds", "31", 1),
-    "dynamic_shared_out_of_bounds": ("out of bounds", "0", 32),
-    "global_view": ("out of bounds", "31", 1),
-    "global_address": ("out of bounds", "31", 1),
-    "one_block_of_a_cube": ("out of bounds", "0", 32),
-    "misaligned_global": ("misaligned", "0", 32),
-    "misaligned_shared": ("misaligned", "0", 32),
-    # Every fifth lane copies nothing.
-    "misaligned_copy": ("misaligned", "1", 25),
-    # One lane in each of two blocks.
-    "uninitialised": ("uninitialised", "7", 2),
-    # The last lane to reach the barrier is the first to go on.
-    "copy_without_wait": ("missing wait", "31 and 24", 32),
-    "copy_of_the_wrong_group": ("missing wait", "31", 32),
-    "overwritten_copy": ("missing wait", "0", 32),
-    "copy_without_barrier": ("race", "32 and 0", 32),
-    "race_in_warp": ("race", "1 and 0", 31),
-    "race_across_shuffle": ("race", "30 and 29", 31),
-    "race_between_masks": ("race", "16 and 15", 1),
-    "race_between_warps": ("race", "63 and 31", 32),
-    "race_with_early_reader": ("race", "32 and 31", 1),
-    "race_of_two_stores": ("race", "32 and 0", 32),
-    "early_return": ("barrier not reached by all", "576 of 1024", 1),
-    "barrier_in_if": ("barrier not reached by all", "16 of 32", 1),
-    "two_barriers": ("different barriers", "64 of 64", 1),
-    # The mask of the warp, and four lanes that take the value of one that has ended.
-    "shuffle_with_ended_lanes": ("absent lanes", "warp 0", 5),
-    "shuffle_from_outside_mask": ("absent lanes", "5", 1),
-    "lane_outside_its_mask": ("lane outside its mask", "9", 1),
-    # Lane 4 after lane 0; then lanes 5 to 15, which lane 4 names.
-    "different_masks": ("different masks", "4", 12),
-    "deadlock": ("deadlock", "31", 1),
-}
-BLOCKS = {"global_view": [2, 0, 0], "one_block_of_a_cube": [1, 2, 1]}
-RIGHT = [
-    "halves_of_a_warp",
-    "two_types_in_dynamic_shared",
-    "every_block_its_own",
-    "warps_that_return",
-]
-
-
-def faults_of(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """All faults of a case's launches."""
-    return [fault for launch in report["launches"] for fault in launch["faults"]]
-
-
-def assert_clean(report: dict[str, Any]) -> None:
-    """Assert that the case launched something, found no fault and threw nothing."""
-    assert report["error"] == ""
-    assert report["launches"]
-    assert faults_of(report) == []
-
-
-@pytest.mark.parametrize("kernel", PLANTED)
-def test_planted_fault_is_found(kernel: str) -> None:
-    """Once for its line: kind, file, line, block and threads; the other lines are clean."""
-    (fault,) = faults_of(results("faults")[f"{kernel}/faulty"])
-    kind, threads, count = PLANTED[kernel]
-    assert Path(fault["file"]) == SOURCE
-    assert fault["line"] == marked_lines(SOURCE, "FAULT")[kernel]
-    assert (fault["kind"], fault["threads"], fault["count"]) == (kind, threads, count)
-    assert fault["block"] == BLOCKS.get(kernel, [0, 0, 0])
-
-
-@pytest.mark.parametrize("kernel", PLANTED)
-def test_its_twin_is_clean(kernel: str) -> None:
-    assert_clean(results("faults")[f"{kernel}/sound"])
-
-
-@pytest.mark.parametrize("kernel", RIGHT)
-def test_nothing_is_found_where_nothing_is_wrong(kernel: str) -> None:
-    """Patterns that a coarser tracer takes for faults."""
-    assert_clean(results("faults")[kernel])
-
-
-def test_a_fault_says_what_happened() -> None:
-    def detail(kernel: str) -> str:
-        return faults_of(results("faults")[f"{kernel}/faulty"])[0]["detail"]
-
-    lines = marked_lines(SOURCE, "FAULT")
-    assert detail("global_view") == "element (0, 95) of a view of 2x95"
-    assert detail("global_address") == "an address in no tensor and no tile"
-    assert detail("early_return") == "576 of 1024 threads wait, the others have ended"
-    stored = f"thread 1 reads what thread 0 stored at faults.cpp:{lines['race_in_warp'] - 2}"
-    assert detail("race_in_warp").startswith(stored)
-    # The fault's own line is that of the thread that noticed.
-    barrier, shuffle = lines["deadlock"], lines["deadlock"] - 2
-    for text in (
-        f"12 at __syncthreads (faults.cpp:{barrier})",
-        f"20 at a shuffle (faults.cpp:{shuffle})",
-    ):
-        assert text in detail("deadlock")
-
-
-def test_what_a_thread_throws_reaches_the_caller() -> None:
-    """Such a launch is not recorded, and those after it are as if nothing had happened."""
-    assert results("faults")["exception/faulty"] == {"launches": [], "error": "planted"}
-    assert_clean(results("faults")["exception/sound"])
-
-
-# ---------------------------------------------------------------------------- the shipped kernels
-
-
-def run_shipped(
-    file: str, kernels: str, overlay: Path | None = None, name: str = "", second_file: str = ""
-) -> dict:
-    """Trace shipped kernels on small ragged problems; files in ``overlay`` replace csrc's."""
-    flags = ["-O0", f'-DSHIPPED_FILE="{file}"', f"-DSHIPPED=smem::{kernels}"]
-    if second_file:
-        flags.append(f'-DSECOND_SHIPPED_FILE="{second_file}"')
-    return run(build(PROGRAMS / "shipped.cpp", flags=flags, overlay=overlay, name=name))
-
-
-@pytest.mark.parametrize("op", ["gemm", "transpose", "reduce"])
-def test_every_shipped_kernel_is_clean(op: str) -> None:
-    second_file = "gemm/simt/simt_traced.cpp" if op == "gemm" else ""
-    reports = run_shipped(
-        f"{op}/{op}_traced.cpp", f"{op}::KERNELS", name=f"all_{op}", second_file=second_file
-    )
-    assert reports
-    for report in reports.values():
-        assert_clean(report)
+from compile_kernels import CSRC, folder, trace_shipped
 
 
 class Mutant(NamedTuple):
@@ -142,7 +16,7 @@ class Mutant(NamedTuple):
     file: str  # of the kernel
     kernel: str
     old: str
-    kinds: set[str]
+    kinds: tuple[str, ...]
     at: str  # stands in a line where the first of `kinds` is found
     new: str = ""
     nth: int = 0  # which occurrence of `old` is changed
@@ -160,32 +34,37 @@ class Mutant(NamedTuple):
 
 
 BARRIER = "__syncthreads();"
-RACE, BOUNDS, WAIT = {"race"}, {"out of bounds"}, {"missing wait"}
-UNORDERED = {"race", "uninitialised"}  # some threads read before the store, others after it
+RACE, BOUNDS, WAIT = ("race",), ("out of bounds",), ("missing wait",)
+UNORDERED = ("race", "uninitialised")  # some threads read before the store, others after it
+# A thread ends at an address out of bounds: it stores nothing more and does not wait.
+BOUNDS_OF_TILE = (*BOUNDS, "barrier not reached by all")
 
 TILED = ("gemm/ladder/tiled.cu", "gemm::tiled32")
 REGISTER_TILED = ("gemm/ladder/register_tiled.cu", "gemm::register_tiled")
 DOUBLE_BUFFERED = ("gemm/ladder/double_buffered.cu", "gemm::double_buffered")
+FRAGMENT = "load_vector<VEC>(from + vec"
 MAINLOOP = "gemm/mainloop_double_buffered.h"
 MUTANTS = {
-    "tiled32, first barrier": Mutant(*TILED, BARRIER, UNORDERED, "As(ty, k)"),
-    "tiled32, second barrier": Mutant(*TILED, BARRIER, RACE, "As(ty, tx) =", nth=1),
+    "tiled32, first barrier": Mutant(*TILED, BARRIER, UNORDERED, "As[ty][k]"),
+    "tiled32, second barrier": Mutant(*TILED, BARRIER, RACE, "As[ty][tx] =", nth=1),
     "panel, barrier": Mutant(
-        "gemm/ladder/panel.cu", "gemm::panel", BARRIER, UNORDERED, "As(ty, k)"
+        "gemm/ladder/panel.cu", "gemm::panel", BARRIER, UNORDERED, "As[ty * K + k]"
     ),
-    "register_tiled, first barrier": Mutant(*REGISTER_TILED, BARRIER, UNORDERED, "As.at("),
-    "register_tiled, second barrier": Mutant(*REGISTER_TILED, BARRIER, RACE, "next(As)", nth=1),
+    "register_tiled, first barrier": Mutant(*REGISTER_TILED, BARRIER, UNORDERED, FRAGMENT),
+    "register_tiled, second barrier": Mutant(
+        *REGISTER_TILED, BARRIER, RACE, "store_vector<Map::VEC>(&stage[k][mn]", nth=1
+    ),
     "double_buffered, wait": Mutant(
-        *DOUBLE_BUFFERED, "cp_async_wait_all();", WAIT, "As.at(", header=MAINLOOP
+        *DOUBLE_BUFFERED, "cp_async_wait_all();", WAIT, FRAGMENT, header=MAINLOOP
     ),
     "double_buffered, barrier": Mutant(
-        *DOUBLE_BUFFERED, BARRIER, UNORDERED, "As.at(", header=MAINLOOP
+        *DOUBLE_BUFFERED, BARRIER, (*UNORDERED, *WAIT), FRAGMENT, header=MAINLOOP
     ),
     "transpose tiled, barrier": Mutant(
-        "transpose/ladder/tiled.cu", "transpose::tiled", BARRIER, UNORDERED, "tile(tx, i)"
+        "transpose/ladder/tiled.cu", "transpose::tiled", BARRIER, UNORDERED, "tile[tx][i]"
     ),
     "sum tree, barrier": Mutant(
-        "reduce/ladder/tree.cu", "reduce::tree", BARRIER, UNORDERED, "partials(0, thread + stride)"
+        "reduce/ladder/tree.cu", "reduce::tree", BARRIER, UNORDERED, "partials[thread + stride]"
     ),
     "rows, barrier": Mutant(
         *("reduce/rows.cu", "reduce::rows"),
@@ -204,11 +83,17 @@ MUTANTS = {
         second_file="reduce/columns_max.cu",
     ),
     "sum shuffle, barrier": Mutant(
-        "reduce/ladder/shuffle.cu", "reduce::shuffle", BARRIER, UNORDERED, "partials(0, warp) ="
+        "reduce/ladder/shuffle.cu", "reduce::shuffle", BARRIER, UNORDERED, "partials[warp] ="
     ),
-    "tiled32, bounds of A": Mutant(*TILED, "at_or_zero", BOUNDS, "block.A", new="operator()"),
+    "tiled32, bounds of A": Mutant(
+        *TILED,
+        "row < M && k0 + tx < K ? *a : T(0.0f)",
+        (*BOUNDS_OF_TILE, "uninitialised"),
+        "a_element =",
+        new="*a",
+    ),
     "tiled32, bounds of B": Mutant(
-        *TILED, "at_or_zero", BOUNDS, "block.B", new="operator()", nth=1
+        *TILED, "col < N && k0 + ty < K ? *b : T(0.0f)", BOUNDS_OF_TILE, "b_element =", new="*b"
     ),
     "tiled32, bounds of out": Mutant(
         *TILED,
@@ -222,28 +107,28 @@ MUTANTS = {
         "gemm::naive",
         "if (row >= problem.M || col >= problem.N) return;",
         BOUNDS,
-        "a.next()",
+        "fma(to_accumulator(*a)",
     ),
     "transpose naive, bounds": Mutant(
         "transpose/ladder/naive.cu",
         "transpose::naive",
-        "if (block.in.contains(row, col))",
+        "if (row < block.in.rows && col < block.in.cols)",
         BOUNDS,
-        "block.in(row, col)",
+        "= in[row",
     ),
     "vectorized, alignment": Mutant(
         "gemm/ladder/vectorized.cu",
         "gemm::vectorized",
         "wide_a = rows_are_vectors<W>(block.A)",
-        {"misaligned"},
-        "row_run<W>(block.A",
+        ("misaligned", "barrier not reached by all", "uninitialised"),
+        "load_vector<W>(a,",
         new="wide_a = true",
     ),
 }
 
 
 # One of each kind of fault; the others differ in the kernel, and each is compiled.
-FIRST_OF_THEIR_KIND = {min(mutant.kinds): name for name, mutant in reversed(MUTANTS.items())}
+FIRST_OF_THEIR_KIND = {mutant.kinds[0]: name for name, mutant in reversed(MUTANTS.items())}
 
 
 @pytest.mark.parametrize(
@@ -260,12 +145,14 @@ def test_mutant_of_a_shipped_kernel_is_found(name: str) -> None:
     mutant, stem = MUTANTS[name], name.replace(", ", "_").replace(" ", "_")
     overlay = folder() / f"{stem}_source"
     mutant.write(overlay)
-    reports = run_shipped(mutant.file, mutant.kernel, overlay, stem, mutant.second_file)
-    faults = [fault for report in reports.values() for fault in faults_of(report)]
-    assert {fault["kind"] for fault in faults} == mutant.kinds
+    traced = trace_shipped(
+        mutant.file, mutant.kernel, overlay=overlay, name=stem, second_file=mutant.second_file
+    )
+    faults = [fault for recorded in traced.values() for fault in recorded.faults]
+    assert {fault.kind for fault in faults} == set(mutant.kinds)
     lines = {
-        Path(fault["file"]).read_text().splitlines()[fault["line"] - 1]
+        Path(fault.file).read_text().splitlines()[fault.line - 1]
         for fault in faults
-        if fault["kind"] == min(mutant.kinds)
+        if fault.kind == mutant.kinds[0]
     }
     assert any(mutant.at in line for line in lines), lines

@@ -1,7 +1,21 @@
-"""What the tests of traces share: picking lines out of them."""
+"""What the tests of traces share: recording launches, and picking lines out of them."""
 
+from collections.abc import Callable
+from typing import Any
+
+from torch_smem_gemm import tracing
 from torch_smem_gemm.analysis import banks
-from torch_smem_gemm.trace_report import STORES, Line, Trace
+from torch_smem_gemm.trace_report import STORES, Launch, Line, Trace
+
+
+def record(call: Callable[[], Any]) -> tuple[Any, tuple[Launch, ...]]:
+    """What ``call`` returns, and the launches that it made on CPU tensors."""
+    tracing.begin()
+    try:
+        result = call()
+    finally:
+        launches, _ = tracing.end()
+    return result, launches
 
 
 def lines(trace: Trace, actions: tuple[str, ...], memory: str, text: str = "") -> list[Line]:

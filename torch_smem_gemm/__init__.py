@@ -27,6 +27,7 @@ from torch_smem_gemm.ops.transpose import transpose  # noqa: E402
 if TYPE_CHECKING:
     from torch_smem_gemm import analysis
     from torch_smem_gemm.ops.plan import Plan, plan
+    from torch_smem_gemm.raw_kernel import CompileError, KernelFault, RawKernel
     from torch_smem_gemm.trace_report import Trace
     from torch_smem_gemm.tracing import trace
 
@@ -34,11 +35,19 @@ _register_flops()
 
 # Tools that a program which only computes never asks for: their modules are imported at first use.
 _LAZY = {
+    "CompileError": "torch_smem_gemm.raw_kernel",
+    "KernelFault": "torch_smem_gemm.raw_kernel",
     "Plan": "torch_smem_gemm.ops.plan",
+    "RawKernel": "torch_smem_gemm.raw_kernel",
     "Trace": "torch_smem_gemm.trace_report",
     "plan": "torch_smem_gemm.ops.plan",
     "trace": "torch_smem_gemm.tracing",
 }
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Define the magic ``%%smem_trace`` in a notebook: ``%load_ext torch_smem_gemm``."""
+    importlib.import_module("torch_smem_gemm.notebook").register(shell)
 
 
 def __getattr__(name: str) -> Any:
@@ -56,10 +65,13 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "CompileError",
     "Converted",
+    "KernelFault",
     "KernelInfo",
     "Linear",
     "Plan",
+    "RawKernel",
     "Trace",
     "__version__",
     "amax",

@@ -1,7 +1,9 @@
 """The contents of the binary: its kernel table, its build settings, each kernel's resources."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import torch
@@ -16,7 +18,8 @@ class KernelInfo:
     ``requires`` says in words which problems the kernel takes. ``dtypes`` lists the dtypes it is
     built for; transposes are built for element sizes: "4-byte". ``capability`` is the oldest
     compute capability whose tensor cores it runs on, and the only one if ``capability_alone``. It
-    is None if the kernel needs no tensor cores; such a kernel also runs on the CPU.
+    is None if the kernel needs no tensor cores. ``emulated`` says whether it runs on CPU tensors,
+    and so can be traced; of a kernel on tensor cores the CPU has a few variants only.
     ``float32_precision`` is the precision of its float32 arithmetic: "ieee", "fp32" or "tf32".
     ``any_k`` is False if it bounds the length of K (GEMM), ``any_operator`` if it computes sums
     only, and not mean, amax or amin. ``variants`` lists the variants that it selects from;
@@ -34,10 +37,11 @@ class KernelInfo:
     float32_precision: str
     any_k: bool
     any_operator: bool
+    emulated: bool
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the kernel also runs on CPU tensors, and so can be traced."""
+        """Whether the kernel runs on CPU tensors in all dtypes and variants."""
         return self.capability is None
 
     def takes(
@@ -71,6 +75,19 @@ OPS = tuple(dict.fromkeys(row.op for row in _TABLE))
 _OTHER_REDUCTIONS = ("mean", "amax", "amin")  # computed by the kernels of sum
 
 
+class _KernelList(list[KernelInfo]):
+    """A list that notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        def row(tag: str, cells: Iterable[str]) -> str:
+            return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        heads = ("op", "name", "summary", "requires", "dtypes")
+        rows = ((x.op, x.name, x.summary, x.requires, ", ".join(x.dtypes)) for x in self)
+        body = "".join(row("td", cells) for cells in rows)
+        return f"<table><thead>{row('th', heads)}</thead><tbody>{body}</tbody></table>"
+
+
 def kernels(op: str | None = None) -> list[KernelInfo]:
     """Return the kernels of one op, or all, in the order of the ladder.
 
@@ -81,11 +98,11 @@ def kernels(op: str | None = None) -> list[KernelInfo]:
     Raises ValueError for another op.
     """
     if op in _OTHER_REDUCTIONS:
-        return [row for row in _TABLE if row.op == "sum" and row.any_operator]
+        return _KernelList(row for row in _TABLE if row.op == "sum" and row.any_operator)
     if op is not None and op not in OPS:
         valid = ", ".join((*OPS, *_OTHER_REDUCTIONS))
         raise ValueError(f"smem.kernels: op is {op!r}, expected one of {valid}")
-    return [row for row in _TABLE if op in (None, row.op)]
+    return _KernelList(row for row in _TABLE if op in (None, row.op))
 
 
 def build_info() -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 SECTOR = 32  # bytes, the unit of global memory transfers
@@ -21,9 +22,9 @@ class Line:
 
     file: str  # in csrc/
     line: int
-    column: int
     text: str  # of the line
-    action: str  # load, store, copy_from and copy_to (cp.async), barrier, warp_barrier, shuffle
+    # load, store, atomic, copy_from and copy_to (cp.async), barrier, warp_barrier, shuffle
+    action: str
     memory: str  # the tensor's name, "shared", or "" for barriers and shuffles
     bytes_a_lane: int  # of a shuffle too; 0 for barriers
     requests: int
@@ -38,8 +39,8 @@ class Line:
     merged_requests: int
     merged_wavefronts: int
     merged_conflicts: int
-    ambiguous: bool  # lanes came here different numbers of times: the grouping is a guess
     example: tuple[int | None, ...]  # byte offsets of the lanes of the worst request
+    array: str = ""  # the array in shared memory, where its name is known
 
     @property
     def bytes(self) -> int:
@@ -50,6 +51,16 @@ class Line:
     def sectors_a_request(self) -> float:
         """32-byte sectors per request; 4 is the minimum for 32 adjacent elements of 4 bytes."""
         return self.sectors / self.requests
+
+    @property
+    def least_sectors_a_request(self) -> int:
+        """32-byte sectors per request if its bytes were contiguous."""
+        return math.ceil(self.distinct_bytes / self.requests / SECTOR)
+
+    @property
+    def wasted_sectors(self) -> int:
+        """32-byte sectors beyond those of contiguous bytes."""
+        return self.sectors - self.requests * self.least_sectors_a_request if self.sectors else 0
 
     @property
     def wavefronts_a_request(self) -> float:
@@ -95,6 +106,7 @@ class Launch:
     tensors: tuple[str, ...]  # of the op: the names that a line's ``memory`` can have
     lines: tuple[Line, ...]
     faults: tuple[Fault, ...]
+    sample: int | None = None  # the number of blocks that were run, if not all
 
     @property
     def blocks(self) -> int:
@@ -120,7 +132,8 @@ class Launch:
     def barriers(self) -> float:
         """Barriers that a block passes."""
         warps = -(-self.threads // WARP)
-        return self.count("requests", actions=["barrier"]) / warps / self.blocks
+        run = self.sample or self.blocks
+        return self.count("requests", actions=["barrier"]) / warps / run
 
     def count(
         self, what: str, *, actions: Sequence[str] | None = None, memory: str | None = None
@@ -160,7 +173,7 @@ def _space(line: Line) -> str:
 
 LOADS = ("load", "copy_from")
 STORES = ("store", "copy_to")
-ACTIONS = (*LOADS, *STORES, "barrier", "warp_barrier", "shuffle")
+ACTIONS = (*LOADS, *STORES, "atomic", "barrier", "warp_barrier", "shuffle")
 COUNTS = (
     *("requests", "lanes", "bytes", "distinct_bytes", "sectors", "wavefronts", "conflicts"),
     *("merged_requests", "merged_wavefronts", "merged_conflicts"),
@@ -177,6 +190,8 @@ class Trace:
     shapes: dict[str, tuple[int, ...]]  # of the tensors that were given, by position or name
     tensor_bytes: dict[str, int]  # of each tensor, from its first to its last element
     launches: tuple[Launch, ...]
+    # The lines of each file that is not a source of this package.
+    sources: dict[str, list[str]] = field(default_factory=dict, repr=False)
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -281,5 +296,39 @@ class Trace:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything, with the totals, as JSON-compatible values."""
-        return {**dataclasses.asdict(self), "totals": self.totals()}
+        """Return everything but the sources, with the totals, as JSON-compatible values."""
+        values = dataclasses.asdict(self)
+        del values["sources"]
+        return {**values, "totals": self.totals()}
+
+    def to_html(self, path: str | Path | None = None, *, device: str = "H200") -> str:
+        """Return the trace as an HTML page, which is one file and loads nothing.
+
+        The page shows faults, totals, occupancy and roofline, and the source with the counters of
+        every line. A click on a line opens the banks or sectors of its worst request.
+
+        Args:
+            path: a file to write the page to; None writes none.
+            device: the GPU to judge for, any name that ``smem.analysis.device`` accepts. It
+                need not be present.
+
+        Raises ValueError for an unknown device, OSError if the file cannot be written.
+        """
+        from torch_smem_gemm.html_report import page
+
+        text = page(self, device)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def __str__(self) -> str:
+        """Return the lines with their counters, and the faults, as ``print`` shows them."""
+        from torch_smem_gemm.cli._trace_text import trace_text
+
+        return trace_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return the totals, faults and lines as HTML, which notebooks show."""
+        from torch_smem_gemm.html_report import summary
+
+        return summary(self)

@@ -25,7 +25,9 @@ from torch_smem_gemm.ops.linear import linear
 from torch_smem_gemm.ops.sum import mean
 from torch_smem_gemm.ops.sum import sum as smem_sum
 from torch_smem_gemm.ops.transpose import transpose
-from torch_smem_gemm.trace_report import Fault, Launch, Line, Trace
+from torch_smem_gemm.raw_kernel.report import launch_of
+from torch_smem_gemm.raw_kernel.symbols import Place
+from torch_smem_gemm.trace_report import Launch, Trace
 
 
 def trace(
@@ -52,7 +54,8 @@ def trace(
         args: the op's arguments; CUDA tensors are copied to the CPU. Under autocast they are cast
             as the op casts them.
         kernel: a name of ``smem.kernels(op)``; "auto" is the choice for an H200 without its tensor
-            cores, because kernels on tensor cores cannot be traced.
+            cores. Of "wgmma", which runs on these, what threads access is counted, and what is
+            wrong is found; what TMA and wgmma access is not counted.
         max_accesses: a problem whose estimated accesses exceed this is rejected before it runs;
             None is no limit.
         options: the op's keyword arguments, without ``out``.
@@ -81,7 +84,7 @@ def trace(
         )
     storages: set[int] = set()
     arguments = {key: _on_cpu(value, storages) for key, value in arguments.items()}
-    _C.begin_trace()
+    begin()
     try:
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             run(kernel, arguments)
@@ -89,18 +92,17 @@ def trace(
         raise_interruption(error)
         raise
     finally:
-        report = json.loads(_C.end_trace())
+        launches, tensor_bytes = end()
     # Named as in the call: the first arguments by position.
     keys = [str(i) if i < len(args) else key for i, key in enumerate(arguments)]
     given = dict(zip(keys, arguments.values(), strict=True))
     tensors = {key: value for key, value in given.items() if isinstance(value, Tensor)}
-    launches = tuple(_launch(launch, tuple(report["tensors"])) for launch in report["launches"])
     return Trace(
         op=name,
         kernel=launches[0].kernel if launches else kernel,
         dtype=str(next(iter(tensors.values())).dtype).removeprefix("torch."),
         shapes={key: tuple(value.shape) for key, value in tensors.items()},
-        tensor_bytes=report["tensors"],
+        tensor_bytes=tensor_bytes,
         launches=launches,
     )
 
@@ -109,7 +111,7 @@ def _refuse_tensor_cores(op: str, kernel: Any) -> None:
     """Raise RuntimeError for a kernel that the CPU cannot run."""
     name = kernel.partition(":")[0] if isinstance(kernel, str) else None
     for row in kernels() if op != "linear" else ():
-        if (row.op, row.name) == (op, name) and not row.on_cpu:
+        if (row.op, row.name) == (op, name) and not row.emulated:
             whose = "Hopper's tensor cores" if row.capability_alone else "tensor cores"
             raise RuntimeError(
                 f"smem.trace: kernel {kernel!r} runs on {whose}, which cannot be traced on the CPU "
@@ -229,27 +231,43 @@ def sources() -> dict[str, list[str]]:
     return {name: text.splitlines() for name, text in texts.items()}
 
 
-def _launch(report: dict[str, Any], tensors: tuple[str, ...]) -> Launch:
-    kernel = report["kernel"]
-    return Launch(
-        kernel=kernel,
-        grid=tuple(report["grid"]),
-        block=tuple(report["block"]),
-        static_shared_bytes=report["static_shared_bytes"],
-        dynamic_shared_bytes=report["dynamic_shared_bytes"],
-        **report["arithmetic"],
-        tensors=tensors,
-        lines=tuple(_line(row) for row in report["rows"]),
-        faults=tuple(
-            Fault(kernel=kernel, **{**fault, "block": tuple(fault["block"])})
-            for fault in report["faults"]
-        ),
-    )
+@functools.cache
+def _built() -> dict[str, Any]:
+    """Return what build_tools/places.py noted of the extension."""
+    return json.loads(Path(__file__).with_name("_places.json").read_text())
 
 
-def _line(row: dict[str, Any]) -> Line:
-    fields = {key: value for key, value in row.items() if key != "function"}
-    fields["example"] = tuple(None if at < 0 else at for at in row["example"])
-    lines = sources().get(row["file"], [])
-    text = lines[row["line"] - 1].strip() if row["line"] <= len(lines) else ""
-    return Line(text=text, **fields)
+@functools.cache
+def _places() -> dict[int, Place]:
+    """Return the line of each address in the extension that a call of the emulator returns to."""
+    return {
+        address: Place(file, int(line))
+        for file, lines in _built()["lines"].items()
+        for line, addresses in lines.items()
+        for address in addresses
+    }
+
+
+def begin() -> None:
+    """Record the kernels that this thread runs on CPU tensors from here on.
+
+    Raises RuntimeError if a trace is in progress.
+    """
+    _C.begin_trace(_built()["size"], list(map(tuple, _built()["arrays"])))
+
+
+def end() -> tuple[tuple[Launch, ...], dict[str, int]]:
+    """Return the launches since :func:`begin`, and the bytes of each tensor.
+
+    Raises RuntimeError if no trace is in progress.
+    """
+    report = json.loads(_C.end_trace())
+
+    def resolve(addresses: set[int]) -> dict[int, Place]:
+        return {address: _places()[address - report["begin"]] for address in addresses}
+
+    def source(file: str) -> list[str]:
+        return sources().get(file, [])
+
+    tensors = report["tensors"]
+    return tuple(launch_of(x, tensors, resolve, source) for x in report["launches"]), tensors

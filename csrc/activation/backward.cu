@@ -39,11 +39,10 @@ struct GradientRows {
   Matrix<T> dz;
   int64_t col;
 
-  __device__ __forceinline__ Loaded load(int64_t row, Site site) const {
-    return {load_words<VEC>(dy.at(row, col, site), site),
-            load_words<VEC>(z.at(row, col, site), site)};
+  __device__ __forceinline__ Loaded load(int64_t row) const {
+    return {load_words<VEC>(dy.at(row, col)), load_words<VEC>(z.at(row, col))};
   }
-  __device__ __forceinline__ Elements values(int64_t row, const Loaded& loaded, Site site) const {
+  __device__ __forceinline__ Elements values(int64_t row, const Loaded& loaded) const {
     const Elements dy = loaded.dy.elements(), z = loaded.z.elements();
     Elements elements = {};
 #pragma unroll
@@ -51,7 +50,7 @@ struct GradientRows {
       elements.lane[v] = from_accumulator<T>(gradient<sizeof(T) == 2>(
           ACTIVATION, to_accumulator(dy.lane[v]), to_accumulator(z.lane[v])));
     }
-    store_global_vector<VEC>(dz.at(row, col, site), elements, site);
+    store_global_vector<VEC>(dz.at(row, col), elements);
     return elements;
   }
 };
@@ -159,8 +158,6 @@ void launch_backward(const Problem& problem, const Device& device) {
 
 #if defined(__CUDACC__)
 const Backward device_backward{&splits_of, &launch_backward};
-#elif defined(SMEM_TRACED)
-const Backward traced_backward{&splits_of, &launch_backward};
 #else
 const Backward host_backward{&splits_of, &launch_backward};
 #endif

@@ -19,7 +19,7 @@ struct Problem {
   gemm::Activation activation;
 };
 
-/// The kernel of one of the three builds. If it has several splits, a kernel of reduce/ reduces
+/// The kernel of one of the two builds. If it has several splits, a kernel of reduce/ reduces
 /// their partials.
 struct Backward {
   int64_t (*splits)(const Problem&, const Device&);
@@ -27,7 +27,7 @@ struct Backward {
 };
 
 /// There is none for the device in a build without CUDA.
-extern const Backward device_backward, host_backward, traced_backward;
+extern const Backward device_backward, host_backward;
 const Backward& backward(Build build);
 
 }  // namespace smem::activation

@@ -1,5 +1,7 @@
 #include "bindings/activation.h"
 
+#include <utility>
+
 #include "activation/backward.h"
 #include "bindings/passes.h"
 #include "reduce/dispatch.h"

@@ -187,22 +187,30 @@ void run_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bia
   run_gemm(args, out_view, pre);
 }
 
+/// The arguments of the op `gemm`. The result refers to `a`, `b`, `bias` and `c`.
+GemmArguments gemm_arguments(const Tensor& a, const Tensor& b, const OptionalTensor& bias,
+                             const OptionalTensor& c, double alpha, double beta, int64_t activation,
+                             int64_t precision, int64_t kernel, const OptionalType& out_dtype) {
+  return {.op = "gemm",
+          .a = MatrixView(a),
+          .b = MatrixView(b),
+          .bias = bias,
+          .c = c,
+          .alpha = alpha,
+          .beta = beta,
+          .activation = activation,
+          .precision = precision,
+          .kernel = kernel,
+          .out_dtype = out_dtype};
+}
+
 }  // namespace
 
 Tensor gemm(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
             double alpha, double beta, int64_t activation, int64_t precision, int64_t kernel,
             const OptionalType& out_dtype) {
-  const GemmArguments args{.op = "gemm",
-                           .a = MatrixView(a),
-                           .b = MatrixView(b),
-                           .bias = bias,
-                           .c = c,
-                           .alpha = alpha,
-                           .beta = beta,
-                           .activation = activation,
-                           .precision = precision,
-                           .kernel = kernel,
-                           .out_dtype = out_dtype};
+  const GemmArguments args =
+      gemm_arguments(a, b, bias, c, alpha, beta, activation, precision, kernel, out_dtype);
   const Tensor out = empty("gemm", check_gemm(args), args.out_type(), a);
   run_gemm(args, MatrixView(out));
   return out;
@@ -211,17 +219,8 @@ Tensor gemm(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const 
 void gemm_out(const Tensor& a, const Tensor& b, const OptionalTensor& bias, const OptionalTensor& c,
               double alpha, double beta, int64_t activation, int64_t precision, int64_t kernel,
               const OptionalType& out_dtype, const Tensor& out) {
-  const GemmArguments args{.op = "gemm",
-                           .a = MatrixView(a),
-                           .b = MatrixView(b),
-                           .bias = bias,
-                           .c = c,
-                           .alpha = alpha,
-                           .beta = beta,
-                           .activation = activation,
-                           .precision = precision,
-                           .kernel = kernel,
-                           .out_dtype = out_dtype};
+  const GemmArguments args =
+      gemm_arguments(a, b, bias, c, alpha, beta, activation, precision, kernel, out_dtype);
   check_out("gemm", out, check_gemm(args), args.out_type(), a);
   write_out("gemm", out, output_aliases_input(args, out),
             [&](const Tensor& target) { run_gemm(args, MatrixView(target)); });
@@ -233,17 +232,8 @@ std::tuple<Tensor, Tensor> gemm_with_preactivation(const Tensor& a, const Tensor
                                                    double beta, int64_t activation,
                                                    int64_t precision, int64_t kernel,
                                                    const OptionalType& out_dtype) {
-  const GemmArguments args{.op = "gemm",
-                           .a = MatrixView(a),
-                           .b = MatrixView(b),
-                           .bias = bias,
-                           .c = c,
-                           .alpha = alpha,
-                           .beta = beta,
-                           .activation = activation,
-                           .precision = precision,
-                           .kernel = kernel,
-                           .out_dtype = out_dtype};
+  const GemmArguments args =
+      gemm_arguments(a, b, bias, c, alpha, beta, activation, precision, kernel, out_dtype);
   const Sizes sizes = check_gemm(args);
   const Tensor out = empty("gemm", sizes, args.out_type(), a);
   const Tensor pre = empty("gemm", sizes, a.scalar_type(), a);

@@ -86,7 +86,8 @@ void describe(const char* op, const Table& table, std::vector<std::string>& rows
                                 {"capability_alone", alone ? "true" : "false"},
                                 {"float32_precision", json(float32_precision_of(kernel))},
                                 {"any_k", takes_any_k(kernel) ? "true" : "false"},
-                                {"any_operator", takes_any_operator(kernel) ? "true" : "false"}}));
+                                {"any_operator", takes_any_operator(kernel) ? "true" : "false"},
+                                {"emulated", kernel.launch ? "true" : "false"}}));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "bindings/json.h"
 #include "bindings/kernel_info.h"
 #include "bindings/plan.h"
+#include "bindings/raw_kernel.h"
 #include "bindings/trace.h"
 #include "cpu_emulator/interrupt.h"
 
@@ -97,12 +98,6 @@ PyObject* py_code_capability(PyObject*, PyObject* arguments) {
   return to_python([&] { return json(code_capability(index)); });
 }
 
-PyObject* py_begin_trace(PyObject*, PyObject*) {
-  return to_python([] {
-    begin_trace();
-    return std::string();
-  });
-}
 PyObject* py_end_trace(PyObject*, PyObject*) { return to_python(end_trace); }
 
 /// The exception that a signal handler raised while a kernel ran on the CPU, until Python takes it.
@@ -146,8 +141,18 @@ PyMethodDef methods[] = {
     {"active_blocks", py_active_blocks, METH_VARARGS,
      "JSON: resident blocks per SM of the current GPU, by the driver, for block sizes of 1 to "
      "THREADS. (op, kernel, dtype code or element bytes, THREADS, dynamic shared bytes)."},
-    {"begin_trace", py_begin_trace, METH_NOARGS,
-     "Starts a trace of the kernels that this thread runs on CPU tensors."},
+    {"begin_trace", begin_trace, METH_VARARGS,
+     "Starts a trace of the kernels that this thread runs on CPU tensors. (bytes of this library "
+     "in "
+     "memory, [(name, offset, bytes) of each shared array of its kernels]): tracing.begin knows "
+     "them."},
+    {"run_kernel", run_kernel, METH_VARARGS,
+     "JSON: the report of a kernel compiled for the CPU; None if a signal ended it. (name, address "
+     "of its entry, address of its arguments, grid, block, (begin "
+     "and end of its code, address of the function that finds the block's shared memory), [(name, "
+     "offset, bytes, is dynamic) of each shared array], [(name, address, bytes, offset in its "
+     "allocation, is constant) of each buffer], [numbers of the blocks to run; empty for all], "
+     "whether requests are counted, steps that a thread may take)."},
     {"end_trace", py_end_trace, METH_NOARGS, "JSON: the report of the trace, which ends."},
     {"take_interruption", py_take_interruption, METH_NOARGS,
      "The exception of a signal handler that ended a kernel on the CPU; None if there is none."},

@@ -1,6 +1,7 @@
 #include "bindings/reduce.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "bindings/layout.h"
 #include "bindings/passes.h"
@@ -126,17 +127,36 @@ Tensor permuted(const Tensor& x, const std::vector<int64_t>& order) {
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
-/// A copy of x with the reduced dimensions last, for an x whose dimensions need more than MAX_RANK
-/// loops.
+/// Whether a reduced dimension of stride `a` is outside one of stride `b`: an output's elements are
+/// numbered in the order of their addresses. Stride 0 counts as the largest, because the elements
+/// along it are one element of memory; innermost, it would prevent vector loads.
+bool is_outside(int64_t a, int64_t b) {
+  return static_cast<uint64_t>(a) - 1 > static_cast<uint64_t>(b) - 1;  // 0 - 1 is the largest
+}
+
+/// The dimensions, sorted by their strides in x, and as few as possible. `comes_first` compares two
+/// strides.
+template <int TENSORS, typename Compare>
+Dims<TENSORS> sorted_and_merged(Dims<TENSORS> dims, const Compare& comes_first) {
+  std::stable_sort(
+      dims.at.begin(), dims.at.begin() + dims.count,
+      [&](const auto& a, const auto& b) { return comes_first(a.stride[0], b.stride[0]); });
+  Dims<TENSORS> merged;
+  for (int d = 0; d < dims.count; ++d) merged.push_merged(dims.at[d]);
+  return merged;
+}
+
+/// A copy of x with the reduced dimensions last and in their order, for an x whose dimensions need
+/// more than MAX_RANK loops.
 Tensor packed(const Tensor& x, const ReducedDims& reduced_dims, int rank) {
-  std::vector<int64_t> order;
-  for (const bool reduced : {false, true}) {
-    for (int d = 0; d < rank; ++d) {
-      if (reduced_dims.reduced[d] == reduced) order.push_back(d);
-    }
-  }
+  std::vector<int64_t> order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  const auto reduced = std::stable_partition(order.begin(), order.end(),
+                                             [&](int64_t d) { return !reduced_dims.reduced[d]; });
+  std::stable_sort(reduced, order.end(),
+                   [&](int64_t a, int64_t b) { return is_outside(x.stride(a), x.stride(b)); });
   int64_t outputs = 1;
-  for (int d = 0; d < rank; ++d) outputs *= reduced_dims.reduced[d] ? 1 : x.size(d);
+  for (auto d = order.begin(); d != reduced; ++d) outputs *= x.size(*d);
   return torch::stable::reshape(permuted(x, order), {outputs, x.numel() / outputs});
 }
 
@@ -148,14 +168,14 @@ void reduce_into(const Reduction& reduction, const Tensor& x, const ReducedDims&
   const bool kept = out_strides.count == sizes.count;
   const int64_t reals_per_element = is_complex(x.scalar_type()) ? 2 : 1;
 
-  // The reduced dimensions keep their order, which is the order of the elements. The outputs may
-  // have any order; those with the smallest strides are last.
-  Dims<reduce::TENSORS> output_dims, outputs;
-  Dims<1> reduced;
+  // The order of the reduced dimensions is part of the promise (docs/reproducibility.md). The
+  // outputs may have any order; those with the smallest strides are last.
+  Dims<reduce::TENSORS> output_dims;
+  Dims<1> reduced_dims;
   int o = 0;
   for (int d = 0; d < sizes.count; ++d) {
     if (dims.reduced[d]) {
-      reduced.push_merged({sizes.at[d], {strides.at[d] * reals_per_element}});
+      reduced_dims.push({sizes.at[d], {strides.at[d] * reals_per_element}});
       o += kept;
     } else {
       output_dims.push(
@@ -164,9 +184,9 @@ void reduce_into(const Reduction& reduction, const Tensor& x, const ReducedDims&
     }
   }
   if (reals_per_element == 2) output_dims.push({2, {1, 1}});
-  std::stable_sort(output_dims.at.begin(), output_dims.at.begin() + output_dims.count,
-                   [](const auto& a, const auto& b) { return a.stride[0] > b.stride[0]; });
-  for (int d = 0; d < output_dims.count; ++d) outputs.push_merged(output_dims.at[d]);
+  const Dims<reduce::TENSORS> outputs =
+      sorted_and_merged(output_dims, [](int64_t a, int64_t b) { return a > b; });
+  const Dims<1> reduced = sorted_and_merged(reduced_dims, is_outside);
 
   if (outputs.count > MAX_RANK || reduced.count > MAX_RANK) {
     Sizes flat;

@@ -14,6 +14,11 @@ extern "C" __attribute__((weak)) AOTITorchError torch_stream_native_handle(Strea
 namespace smem::bindings {
 
 Sizes::Sizes(torch::headeronly::IntHeaderOnlyArrayRef values) {
+  // torch can make such a tensor, though most of its operators refuse it.
+  if (values.size() > MAX_DIMS) {
+    fail("smem: a tensor argument has " + std::to_string(values.size()) +
+         " dimensions, expected at most " + std::to_string(MAX_DIMS));
+  }
   for (const int64_t value : values) push(value);
 }
 
@@ -280,9 +285,6 @@ OnDeviceOf::OnDeviceOf(const char* op, const Tensor& tensor) : device_(HOST_DEVI
 #endif
 }
 
-Build OnDeviceOf::build() const {
-  if (guard_) return Build::device;
-  return cpu_emulator::trace::Session::active() ? Build::traced : Build::host;
-}
+Build OnDeviceOf::build() const { return guard_ ? Build::device : Build::host; }
 
 }  // namespace smem::bindings

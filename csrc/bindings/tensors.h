@@ -23,7 +23,7 @@ using torch::stable::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 using OptionalType = std::optional<ScalarType>;
 
-constexpr int MAX_DIMS = 64;  // torch's own limit
+constexpr int MAX_DIMS = 64;  // of most of torch's operators
 
 /// The sizes or the strides of a tensor, or of a result that is not allocated yet.
 struct Sizes {
@@ -102,7 +102,7 @@ class OnDeviceOf {
  public:
   explicit OnDeviceOf(const char* op, const Tensor& tensor);
   const Device& device() const { return device_; }
-  /// The build whose kernels run there; on the CPU the traced one while a trace is in progress.
+  /// The build whose kernels run there.
   Build build() const;
 
  private:

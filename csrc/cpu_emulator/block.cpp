@@ -1,59 +1,58 @@
 #include "cpu_emulator/block.h"
 
 #include <algorithm>
-#include <map>
-#include <string>
+#include <cstring>
+#include <utility>
+
+#include "cpu_emulator/cluster.h"
+#include "cpu_emulator/sm90/block_state.h"
 
 namespace smem::cpu_emulator {
 
 namespace {
-// Kernels keep up to 64 accumulators and their fragments on the stack, and a first call through
-// the dynamic linker takes about 4 KiB. The 192 bytes stagger the stacks over the cache sets.
-constexpr size_t STACK_BYTES = 32 * 1024 + 192;
+// A function may be entered with this much left: more than a frame, of which the compiler of users'
+// kernels admits 64 KiB (raw_kernel/compiler.py), and the emulator's own calls.
+constexpr size_t STACK_RESERVE = 80 * 1024;
+
+// How many times lanes go on at an atomic or volatile access, perhaps in a loop that waits for
+// others, before it is the others' turn.
+constexpr unsigned PATIENCE = 16;
 }  // namespace
 
-thread_local Thread* current_thread = nullptr;
+constinit thread_local Thread* current_thread = nullptr;
+std::atomic<int> observed_blocks{0};
 
-void sync_threads(Site site) { current_thread->block->sync_threads(site); }
-void sync_warp(unsigned mask, Site site) {
-  current_thread->block->sync_warp(mask, WarpSync::barrier, 0, site);
-}
-uint64_t shuffle_bits(unsigned mask, uint64_t bits, int bytes, unsigned source, Site site) {
-  return current_thread->block->shuffle_bits(mask, bits, bytes, source, site);
-}
-std::pair<void*, size_t> dynamic_shared() {
-  const SharedRun shared = current_thread->block->dynamic_shared();
-  return {shared.to, shared.bytes};
-}
-void cp_async(SharedRun shared, const void* global, int bytes_read) {
-  current_thread->block->cp_async(shared, global, bytes_read);
-}
-void cp_async_commit() { current_thread->block->cp_async_commit(); }
-void cp_async_wait(int groups_left) { current_thread->block->cp_async_wait(groups_left); }
-void cp_async_wait_all() {
-  current_thread->block->cp_async_commit();
-  current_thread->block->cp_async_wait(0);
-}
+void* dynamic_shared() { return current_thread->block->dynamic_shared().to; }
 
-Block::Block(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body, void* context,
-             Observer* observer)
-    : body_(body),
+Block::Block(Cluster& cluster, Ring& ring, Body body, void* context, dim3 grid, dim3 threads,
+             size_t dynamic_shared_bytes, std::unique_ptr<Observer> observer)
+    : cluster_(cluster),
+      ring_(ring),
+      body_(body),
       context_(context),
       grid_(grid),
-      observer_(observer),
+      observer_(std::move(observer)),
       fibers_(threads.x * threads.y * threads.z),
       warps_((fibers_.size() + WARP_SIZE - 1) / WARP_SIZE),
-      previous_(fibers_.size()),
       stacks_(new unsigned char[fibers_.size() * STACK_BYTES]),
       dynamic_shared_bytes_(dynamic_shared_bytes),
-      dynamic_shared_((dynamic_shared_bytes + sizeof(Line) - 1) / sizeof(Line)) {
+      dynamic_shared_((DYNAMIC_SHARED_OFFSET + dynamic_shared_bytes) / sizeof(Line) + 1) {
+  observed_blocks += observer_ != nullptr;
   for (unsigned i = 0; i < fibers_.size(); ++i) {
     const dim3 thread{i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
-    fibers_[i].thread = {thread, {}, threads, grid, i, this, observer, 0};
+    const unsigned char* const limit = &stacks_[i * STACK_BYTES] + STACK_RESERVE;
+    fibers_[i].thread = {thread, {}, threads, grid, i, this, observer_.get(), limit};
   }
 }
 
-void Block::run(int64_t block_index) {
+Block::~Block() { observed_blocks -= observer_ != nullptr; }
+
+sm90::BlockState& Block::sm90() {
+  if (!sm90_) sm90_ = std::make_unique<sm90::BlockState>(*this);
+  return *sm90_;
+}
+
+void Block::begin(int64_t block_index) {
   const auto count = static_cast<unsigned>(fibers_.size());
   const auto index = static_cast<unsigned>(block_index % grid_.x);
   const auto rest = static_cast<unsigned>(block_index / grid_.x);
@@ -62,10 +61,14 @@ void Block::run(int64_t block_index) {
   for (unsigned i = 0; i < count; ++i) {
     Fiber& fiber = fibers_[i];
     fiber.thread.block_index = block;
-    fiber.thread.iteration = 0;
-    fiber.next = (i + 1) % count;
-    previous_[i] = (i + count - 1) % count;
+    fiber.thread.steps_left = observer_ ? observer_->step_limit() : 0;
+    fiber.thread.logs = observer_ && observer_->keeps_events();
+    fiber.thread.depth = 0;
+    fiber.thread.in_emulator = true;
+    fiber.thread.operations = {};
+    link(fiber, fibers_[(i + 1) % count]);
     fiber.warp_syncs = 0;
+    fiber.passed_over = fiber.passed_at_once = 0;
     fiber.ended = false;
     fiber.wait = {};
     fiber.groups.resize(1);
@@ -74,15 +77,29 @@ void Block::run(int64_t block_index) {
     prepare_context(fiber.context, &stacks_[i * STACK_BYTES], STACK_BYTES, &Block::enter_fiber);
   }
   alive_ = count;
+  ring_.alive += count;
   arrived_ = 0;
-  error_ = nullptr;
-  if (observer_)
+  reduced_[0] = reduced_[1] = {};
+  if (observer_) {
     observer_->block_begins(block, static_cast<uint64_t>(block_index), count, dynamic_shared());
+  }
+}
+
+void Block::take_turns_with(Block& other) {
+  Fiber &own_last = *fibers_[0].previous, &other_last = *other.fibers_[0].previous;
+  link(own_last, other.fibers_[0]);
+  link(other_last, fibers_[0]);
+}
+
+void Block::run_ring() {
   current_thread = &fibers_[0].thread;
-  switch_context(caller_, fibers_[0].context);
+  switch_context(ring_.caller, fibers_[0].context);
   current_thread = nullptr;
+}
+
+void Block::end() {
   if (observer_) observer_->block_ends();
-  if (error_) std::rethrow_exception(error_);
+  sm90_.reset();
 }
 
 void Block::enter_fiber() {
@@ -92,61 +109,53 @@ void Block::enter_fiber() {
 }
 
 void Block::run_body() {
+  current_thread->in_emulator = false;
   try {
     body_(context_);
   } catch (...) {
-    if (!error_) error_ = std::current_exception();
+    if (!ring_.error) ring_.error = std::current_exception();
   }
 }
 
 void Block::end_fiber() {
-  const unsigned self = current_thread->linear;
-  ++progress_;
-  Fiber& fiber = fibers_[self];
+  Fiber& fiber = running();
+  const unsigned self = fiber.thread.linear;
+  fiber.thread.in_emulator = true;
+  ++ring_.progress;
   fiber.ended = true;
   warps_[self / WARP_SIZE].alive &= ~(1u << (self % WARP_SIZE));
   if (observer_) observer_->thread_ends(self);
-  if (--alive_ == 0 || error_) {
+  --alive_;
+  if (--ring_.alive == 0 || ring_.error) {
     // After an error the other fibers are abandoned: they own no resources.
-    switch_context(fiber.context, caller_);
+    switch_context(fiber.context, ring_.caller);
   }
-  fibers_[previous_[self]].next = fiber.next;
-  previous_[fiber.next] = previous_[self];
-  open_barrier_if_all_arrived();  // as on the GPU, a barrier waits for no thread that has ended
-  switch_to(fiber.next);
+  link(*fiber.previous, *fiber.next);
+  // As on the GPU, barriers wait for no thread that has ended.
+  open_barrier_if_all_arrived();
+  cluster_.open_barrier_if_all_arrived();
+  switch_to(*fiber.next);
 }
 
-void Block::switch_to(unsigned target) {
+void Block::switch_to(Fiber& target) {
   Fiber& from = running();
-  current_thread = &fibers_[target].thread;
-  switch_context(from.context, fibers_[target].context);
+  current_thread = &target.thread;
+  switch_context(from.context, target.context);
 }
 
-template <typename Condition>
-void Block::wait_until(Condition passed, const char* where, Site site) {
-  Fiber& self = running();
-  self.wait = {where, site};
-  while (!passed()) {
-    const uint64_t before = progress_;
-    switch_to(self.next);
-    // Every other fiber has run once. If none made progress, none ever will.
-    if (progress_ == before && !passed()) report_deadlock(site);
-  }
-  self.wait = {};
-}
-
-void Block::report_deadlock(Site site) {
-  std::map<std::string, int> waiting;
+void Block::count_waiting(std::map<std::string, int>& waiting) const {
   for (const Fiber& fiber : fibers_) {
-    if (!fiber.ended) ++waiting[std::string(fiber.wait.at) + " (" + fiber.wait.site.text() + ")"];
+    if (fiber.ended) continue;
+    // Without a tracer nobody turns the place into a line.
+    std::string where = fiber.wait.at ? fiber.wait.at : "no call";
+    if (observer_) where += " (" + fiber.wait.site.text() + ")";
+    ++waiting[where];
   }
-  std::string text;
-  for (const auto& [where, count] : waiting) {
-    text += (text.empty() ? "" : ", ") + std::to_string(count) + " at " + where;
-  }
-  text = "deadlock: of " + std::to_string(fibers_.size()) + " threads of block " +
-         std::to_string(current_thread->block_index.x) + " wait " + text + "; " +
-         std::to_string(fibers_.size() - alive_) + " have ended";
+}
+
+void Block::go_on_or_report(Site site) {
+  if (cluster_.go_on()) return;
+  const std::string text = cluster_.describe_deadlock();
   if (observer_) observer_->deadlock(text.c_str(), site);
   throw Deadlock("cpu_emulator: " + text);
 }
@@ -156,7 +165,8 @@ void Block::open_barrier_if_all_arrived() {
     if (observer_) observer_->barrier_opens(arrived_, static_cast<unsigned>(fibers_.size()));
     arrived_ = 0;
     ++barrier_count_;
-    ++progress_;
+    ++ring_.progress;
+    for (Fiber& fiber : fibers_) fiber.wait = {};  // all of them can go on
   }
 }
 
@@ -164,17 +174,30 @@ void Block::sync_threads(Site site) {
   const uint64_t before = barrier_count_;
   if (observer_) observer_->thread_at_barrier(current_thread->linear, site);
   ++arrived_;
-  ++progress_;
+  ++ring_.progress;
   open_barrier_if_all_arrived();
   wait_until([&] { return barrier_count_ != before; }, "__syncthreads", site);
+}
+
+void Block::arrive_in_cluster() {
+  running().cluster_barrier = cluster_.arrivals_completed();
+  cluster_.arrive();
+}
+
+void Block::wait_for_cluster(Site site) {
+  const uint64_t before = running().cluster_barrier;
+  wait_until([&] { return cluster_.arrivals_completed() != before; }, "barrier.cluster.wait", site);
 }
 
 void Block::open_warp_sync(unsigned warp_index, unsigned passed) {
   Warp& warp = warps_[warp_index];
   warp.arrived &= ~passed;
-  ++progress_;
+  ++ring_.progress;
   for (unsigned l = 0; l < WARP_SIZE; ++l) {
-    if (passed >> l & 1) ++fibers_[warp_index * WARP_SIZE + l].warp_syncs;
+    if (!(passed >> l & 1)) continue;
+    Fiber& fiber = fibers_[warp_index * WARP_SIZE + l];
+    ++fiber.warp_syncs;
+    fiber.wait = {};  // it can go on
   }
 }
 
@@ -186,7 +209,7 @@ void Block::sync_warp(unsigned mask, WarpSync kind, int bytes, Site site) {
   const bool heard = observer_ && kind != WarpSync::shuffle_end;
   if (heard) observer_->lane_at_warp_sync(self.thread.linear, kind, bytes, mask, site);
   warp.arrived |= 1u << lane();
-  ++progress_;
+  ++ring_.progress;
   wait_until(
       [&] {
         if (self.warp_syncs != before) return true;
@@ -200,17 +223,113 @@ void Block::sync_warp(unsigned mask, WarpSync kind, int bytes, Site site) {
       kind == WarpSync::barrier ? "__syncwarp" : "a shuffle", site);
 }
 
-uint64_t Block::shuffle_bits(unsigned mask, uint64_t bits, int bytes, unsigned source, Site site) {
+int Block::sync_threads_reduce(int value, smem_reduction reduction, Site site) {
+  Reduced& reduced = reduced_[barrier_count_ % 2];
+  if (arrived_ == 0) reduced = {};
+  reduced.sum += value;
+  reduced.all &= value != 0;
+  reduced.any |= value != 0;
+  sync_threads(site);
+  // The next barrier opens only when all threads have read this one's results.
+  return reduction == smem_sum ? reduced.sum : reduction == smem_and ? reduced.all : reduced.any;
+}
+
+template <typename Read>
+auto Block::give_and_read(unsigned mask, uint64_t bits, int bytes, WarpSync kind, Site site,
+                          const Read& read) {
   Warp& warp = warps_[current_thread->linear / WARP_SIZE];
   warp.value[lane()] = bits;
-  sync_warp(mask, WarpSync::shuffle, bytes, site);
-  const bool given = (mask & warp.alive) >> source & 1;
-  if (!given && observer_) {
-    observer_->shuffle_without_source(current_thread->linear, source, site);
-  }
-  const uint64_t result = given ? warp.value[source] : bits;
+  sync_warp(mask, kind, bytes, site);
+  const auto result = read(warp);
   sync_warp(mask, WarpSync::shuffle_end, bytes, site);
   return result;
+}
+
+unsigned Block::exchange(unsigned mask, uint64_t bits, uint64_t* all, Site site) {
+  return give_and_read(mask, bits, 4, WarpSync::shuffle, site, [&](const Warp& warp) {
+    std::copy(std::begin(warp.value), std::end(warp.value), all);
+    return mask & warp.alive;
+  });
+}
+
+void Block::meet(void* given, void* (&all)[WARP_SIZE], Site site) {
+  const auto bits = reinterpret_cast<uintptr_t>(given);
+  give_and_read(~0u, bits, 0, WarpSync::shuffle_end, site, [&](const Warp& warp) {
+    for (unsigned l = 0; l < WARP_SIZE; ++l) all[l] = reinterpret_cast<void*>(warp.value[l]);
+    return true;
+  });
+}
+
+uint64_t Block::shuffle_bits(unsigned mask, uint64_t bits, int bytes, unsigned source, Site site) {
+  return give_and_read(mask, bits, bytes, WarpSync::shuffle, site, [&](const Warp& warp) {
+    const bool given = (mask & warp.alive) >> source & 1;
+    if (!given && observer_) {
+      observer_->shuffle_without_source(current_thread->linear, source, site);
+    }
+    return given ? warp.value[source] : bits;
+  });
+}
+
+unsigned Block::lanes_to_go_on(unsigned warp_index) {
+  const Warp& warp = warps_[warp_index];
+  const auto before = [](const Fiber& a, const Fiber& b) {
+    const bool late_a = a.passed_over >= PATIENCE, late_b = b.passed_over >= PATIENCE;
+    if (late_a != late_b) return late_a;
+    const unsigned depth_a = a.thread.depth, depth_b = b.thread.depth;
+    return depth_a != depth_b ? depth_a > depth_b : a.wait.site.pc < b.wait.site.pc;
+  };
+  const Fiber* first = nullptr;
+  for (unsigned l = 0; l < WARP_SIZE; ++l) {
+    if (!(warp.alive >> l & 1)) continue;
+    const Fiber& fiber = fibers_[warp_index * WARP_SIZE + l];
+    if (!fiber.wait.at) return 0;
+    if ((warp.stopped >> l & 1) && (!first || before(fiber, *first))) first = &fiber;
+  }
+  unsigned lanes = 0;
+  for (unsigned l = 0; first && l < WARP_SIZE; ++l) {
+    if (!(warp.stopped >> l & 1)) continue;
+    Fiber& fiber = fibers_[warp_index * WARP_SIZE + l];
+    const bool goes =
+        fiber.thread.depth == first->thread.depth && fiber.wait.site == first->wait.site;
+    if (goes) lanes |= 1u << l;
+    fiber.passed_over = goes ? 0 : fiber.passed_over + 1;
+  }
+  return lanes;
+}
+
+unsigned Block::converge(Site site) {
+  const unsigned warp_index = current_thread->linear / WARP_SIZE, self = 1u << lane();
+  Warp& warp = warps_[warp_index];
+  warp.stopped |= self;
+  ++ring_.progress;
+  unsigned polls = 0;
+  wait_until(
+      [&] {
+        ++polls;
+        if (!warp.going) {
+          warp.going = warp.together = lanes_to_go_on(warp_index);
+          if (warp.going) ++ring_.progress;
+        }
+        return (warp.going & self) != 0;
+      },
+      "an atomic or volatile access", site);
+  warp.going &= ~self;
+  warp.stopped &= ~self;
+  const unsigned together = warp.together;
+  // The last lane of its warp may be in a loop that waits for another warp.
+  if (polls == 1 && ++running().passed_at_once % PATIENCE == 0) yield();
+  return together;
+}
+
+void Block::yield() {
+  Fiber& self = running();
+  ++ring_.progress;
+  if (self.next != &self) switch_to(*self.next);
+}
+
+void Block::abandon() {
+  end_fiber();
+  __builtin_unreachable();
 }
 
 void Block::cp_async(SharedRun shared, const void* global, int bytes_read) {

@@ -2,45 +2,75 @@
 // blocks are spread over the cores. A fiber runs until it waits (barrier, shuffle) or ends.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <stdexcept>
-#include <utility>
+#include <vector>
 
-#include "cpu_emulator/site.h"
+#include "cpu_emulator/launch.h"
 
 namespace smem::cpu_emulator {
 
-struct dim3 {
-  unsigned x = 1, y = 1, z = 1;
-};
-
 class Block;
 class Observer;
+
+/// Arithmetic of one thread. A fused multiply-add is one of these, and 2 FLOP.
+struct Operations {
+  uint64_t fma = 0, add = 0, multiply = 0, divide = 0;
+  uint64_t special = 0;  ///< exp, erf, tanh: several instructions each on the GPU
+
+  void operator+=(const Operations& other) {
+    fma += other.fma;
+    add += other.add;
+    multiply += other.multiply;
+    divide += other.divide;
+    special += other.special;
+  }
+};
 
 struct Thread {
   dim3 index, block_index, block_threads, grid;
   unsigned linear;  ///< x + y * block_threads.x + z * block_threads.x * block_threads.y
   Block* block;
-  Observer* observer;  ///< null without a tracer
-  uint64_t iteration;  ///< identifies the iteration of its loops; traced build only
+  Observer* observer;                ///< null without a tracer
+  const unsigned char* stack_limit;  ///< a function entered below has too little stack
+  uint64_t steps_left = 0;           ///< basic blocks and accesses until it counts as endless
+  unsigned depth = 0;                ///< calls of functions that have not returned
+  bool in_emulator = true;           ///< what it executes is not the kernel: see InEmulator
+  bool logs = false;                 ///< the observer keeps events, not faults only
+  Operations operations{};
 };
 
 /// The running fiber's thread; set at every switch.
-extern thread_local Thread* current_thread;
+extern constinit thread_local Thread* current_thread;
+
+/// How many blocks in this process have an observer. While there are none, a kernel's callbacks
+/// return without looking for their thread.
+extern std::atomic<int> observed_blocks;
+inline bool is_observed() { return observed_blocks.load(std::memory_order_relaxed) != 0; }
+
+/// While this object exists, the running thread executes the emulator, and the kernel's callbacks
+/// do nothing: a function of the C++ library that both use is linked once, perhaps the kernel's
+/// copy, which calls back.
+class InEmulator {
+ public:
+  explicit InEmulator(Thread* thread = current_thread) : thread_(thread) {
+    thread_->in_emulator = true;
+  }
+  ~InEmulator() { thread_->in_emulator = false; }
+  InEmulator(const InEmulator&) = delete;
+  InEmulator& operator=(const InEmulator&) = delete;
+
+ private:
+  Thread* thread_;
+};
 
 constexpr unsigned WARP_SIZE = 32;
 
 inline unsigned lane() { return current_thread->linear % WARP_SIZE; }
-
-void sync_threads(Site site);
-void sync_warp(unsigned mask, Site site);
-
-/// The block's dynamic shared memory and its size in bytes.
-std::pair<void*, size_t> dynamic_shared();
 
 /// A destination in shared memory.
 struct SharedRun {
@@ -48,43 +78,24 @@ struct SharedRun {
   int bytes;
 };
 
-/// Emulates cp.async: reads the first `bytes_read` bytes (the others become zero) and writes them
-/// at the wait for the copy's group.
-void cp_async(SharedRun shared, const void* global, int bytes_read);
-void cp_async_commit();
-void cp_async_wait(int groups_left);
-void cp_async_wait_all();
-
-/// Every lane in `mask` contributes its bytes (up to 8) and receives those of `source`, or its own
-/// if `source` is not in the mask.
-uint64_t shuffle_bits(unsigned mask, uint64_t bits, int bytes, unsigned source, Site site);
-
-template <typename T>
-T shuffle(unsigned mask, T value, unsigned source, Site site) {
-  static_assert(sizeof(T) <= sizeof(uint64_t), "a shuffle moves at most 8 bytes a lane");
-  uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(T));
-  bits = shuffle_bits(mask, bits, int{sizeof(T)}, source, site);
-  std::memcpy(&value, &bits, sizeof(T));
-  return value;
-}
-
-/// All remaining threads wait for each other.
+/// The launch has no end: all remaining threads wait for each other, or one is in an endless loop.
 struct Deadlock : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-using Body = void (*)(void* context);
 using MakeObserver = std::function<std::unique_ptr<Observer>()>;
 
-/// Runs `body(context)` once for every thread of every block. Throws what a thread threw, and
-/// Deadlock. `make_observer` is called once for each core that takes part.
-void run(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body, void* context,
-         const MakeObserver& make_observer = {});
+/// The kernel does with asynchronous copies, barriers or wgmma what is undefined on a GPU.
+struct AsyncFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
-template <typename F>
-void run(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, F body) {
-  run(grid, threads, dynamic_shared_bytes, [](void* f) { (*static_cast<F*>(f))(); }, &body);
-}
+/// Runs `body(context)` once for every thread of every block, or of `only_clusters` if there are
+/// any (their numbers, x first; a cluster is `cluster_size` blocks, mostly one). Throws what a
+/// thread threw, Deadlock and AsyncFault. `make_observer` is called for each block of a cluster,
+/// once for each core that takes part.
+void run(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body, void* context,
+         const MakeObserver& make_observer = {}, const std::vector<int64_t>& only_clusters = {},
+         unsigned cluster_size = 1);
 
 }  // namespace smem::cpu_emulator

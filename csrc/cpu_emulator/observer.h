@@ -1,13 +1,30 @@
 // The interface by which a block reports the events of its threads to the tracer.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "cpu_emulator/cpu_emulator.h"
+#include "cpu_emulator/site.h"
 
 namespace smem::cpu_emulator {
 
 /// A shuffle consists of two syncs: after all lanes have written their values, and after all have
 /// read theirs. The second one is not reported.
 enum class WarpSync { barrier, shuffle, shuffle_end };
+
+/// `pass`: a basic block of the kernel begins.
+enum class Action : uint8_t {
+  load,
+  store,
+  copy_from,
+  copy_to,
+  atomic,
+  barrier,
+  warp_barrier,
+  shuffle,
+  pass
+};
 
 struct Copy {
   void* to;
@@ -39,9 +56,27 @@ class Observer {
   /// The thread has waited: the copy's bytes are being written.
   virtual void copy_lands(unsigned thread, const Copy& copy) = 0;
 
+  /// TMA is about to write bytes to shared memory.
+  virtual void async_copy_lands(const void* to, size_t bytes) = 0;
+
   /// Some threads wait forever. `text` names them and the call.
   virtual void deadlock(const char* text, Site site) = 0;
   virtual void block_ends() = 0;
+
+  // What the kernel reports of the running thread.
+
+  /// An access, before it happens; false if there is no memory to access.
+  virtual bool access(Action action, const void* address, size_t bytes, Site site) = 0;
+  virtual void basic_block(Site site) = 0;
+  /// A cp.async, before it starts; false as for `access`.
+  virtual bool copy(void* shared, const void* global, int bytes, int bytes_read, Site site) = 0;
+  /// An error that the kernel or the emulator found; the thread ends.
+  virtual void error(const char* kind, const std::string& detail, Site site) = 0;
+  /// Whether the warp has so many events waiting that other lanes should catch up.
+  virtual bool wants_others_to_run(unsigned thread) = 0;
+  virtual uint64_t step_limit() const = 0;
+  /// Whether it wants to know of basic blocks; otherwise of faults only.
+  virtual bool keeps_events() const = 0;
 };
 
 }  // namespace smem::cpu_emulator

@@ -1,4 +1,4 @@
-// Spreads a grid's blocks over the cores.
+// Spreads a grid's blocks, or its clusters, over the cores.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "cpu_emulator/block.h"
+#include "cpu_emulator/cluster.h"
 #include "cpu_emulator/interrupt.h"
 
 namespace smem::cpu_emulator {
@@ -39,30 +39,38 @@ class InterruptPoll {
 void set_interrupt_check(bool (*is_interrupted)()) { interrupt_check = is_interrupted; }
 
 void run(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body, void* context,
-         const MakeObserver& make_observer) {
-  const int64_t blocks = int64_t{grid.x} * grid.y * grid.z;
+         const MakeObserver& make_observer, const std::vector<int64_t>& only_clusters,
+         unsigned cluster_size) {
+  const int64_t clusters = only_clusters.empty() ? int64_t{grid.x} * grid.y * grid.z / cluster_size
+                                                 : static_cast<int64_t>(only_clusters.size());
   std::atomic<int64_t> next{0};
+  // Clusters start in order, so the first of those that fail is the same in every run.
   std::exception_ptr error;
+  int64_t failed = clusters;
   std::mutex error_lock;
 
   const auto work = [&](InterruptPoll* poll) {
+    int64_t i = 0;
     try {
-      const auto observer = make_observer ? make_observer() : nullptr;
-      Block block(grid, threads, dynamic_shared_bytes, body, context, observer.get());
-      for (int64_t i = next++; i < blocks; i = next++) {
+      Cluster cluster(cluster_size, grid, threads, dynamic_shared_bytes, body, context,
+                      make_observer);
+      for (i = next++; i < clusters; i = next++) {
         if (poll) poll->throw_if_interrupted();
-        block.run(i);
+        cluster.run(only_clusters.empty() ? i : only_clusters[static_cast<size_t>(i)]);
       }
     } catch (...) {
       const std::lock_guard<std::mutex> guard(error_lock);
-      if (!error) error = std::current_exception();
-      next = blocks;
+      if (i < failed) {
+        failed = i;
+        error = std::current_exception();
+      }
+      next = clusters;
     }
   };
 
   const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> others;
-  for (int64_t i = 1; i < std::min(cores, blocks); ++i) others.emplace_back(work, nullptr);
+  for (int64_t i = 1; i < std::min(cores, clusters); ++i) others.emplace_back(work, nullptr);
   InterruptPoll poll;
   work(&poll);
   for (auto& other : others) other.join();

@@ -13,8 +13,7 @@ inline namespace SMEM_BUILD {
 /// block after `cp_async_wait_all` and a barrier. Copies of less than 4 bytes, and
 /// all copies on GPUs before sm_80, go through registers instead.
 template <int N, typename T>
-__device__ __forceinline__ void cp_async(T* shared, const T* global, int num_valid,
-                                         Site site = Site::here()) {
+__device__ __forceinline__ void cp_async(T* shared, const T* global, int num_valid) {
   constexpr int BYTES = N * sizeof(T);
   static_assert(BYTES <= 16, "a thread copies at most 16 bytes at once");
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -23,7 +22,7 @@ __device__ __forceinline__ void cp_async(T* shared, const T* global, int num_val
   constexpr bool THROUGH_REGISTERS = BYTES < 4;
 #endif
   if constexpr (THROUGH_REGISTERS) {
-    store_vector<N>(shared, load_vector<N>(global, num_valid, site), site);
+    store_vector<N>(shared, load_vector<N>(global, num_valid));
   } else {
     const int bytes_read = num_valid <= 0 ? 0 : num_valid < N ? num_valid * int{sizeof(T)} : BYTES;
 #if defined(__CUDA_ARCH__)
@@ -38,7 +37,7 @@ __device__ __forceinline__ void cp_async(T* shared, const T* global, int num_val
                    : "memory");
     }
 #elif !defined(__CUDACC__)
-    copy_run(shared, global, BYTES, bytes_read, site);
+    smem_cp_async(shared, global, BYTES, bytes_read);
 #endif
   }
 }
@@ -50,7 +49,7 @@ __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 #endif
 #elif !defined(__CUDACC__)
-  cpu_emulator::cp_async_commit();
+  smem_cp_async_commit();
 #endif
 }
 
@@ -63,7 +62,7 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(MAX_PENDING) : "memory");
 #endif
 #elif !defined(__CUDACC__)
-  cpu_emulator::cp_async_wait(MAX_PENDING);
+  smem_cp_async_wait(MAX_PENDING);
 #endif
 }
 
@@ -74,7 +73,8 @@ __device__ __forceinline__ void cp_async_wait_all() {
   asm volatile("cp.async.wait_all;\n" ::: "memory");
 #endif
 #elif !defined(__CUDACC__)
-  cpu_emulator::cp_async_wait_all();
+  smem_cp_async_commit();
+  smem_cp_async_wait(0);
 #endif
 }
 

@@ -6,6 +6,10 @@
 
 #include "device/platform.h"
 
+#ifndef __CUDACC__
+#include "cpu_emulator/device/cluster.h"
+#else
+
 namespace smem {
 inline namespace SMEM_BUILD {
 
@@ -31,3 +35,5 @@ __device__ __forceinline__ void cluster_wait() {
 
 }  // namespace SMEM_BUILD
 }  // namespace smem
+
+#endif

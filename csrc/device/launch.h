@@ -5,8 +5,8 @@
 
 #include "device/platform.h"
 
-#ifdef SMEM_TRACED
-#include "cpu_emulator/trace/session.h"
+#ifndef __CUDACC__
+#include "cpu_emulator/launch.h"
 #endif
 
 namespace smem {
@@ -98,13 +98,8 @@ void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry
   check_launch(cudaLaunchKernelEx(&config, kernel, argument), name);
 #else
   (void)device;
-  const dim3 grid{static_cast<unsigned>(geometry.blocks)};
-  const auto body = [&] { kernel(argument); };
-#ifdef SMEM_TRACED
-  cpu_emulator::trace::run(name, grid, geometry.threads, geometry.dynamic_shared_bytes, body);
-#else
-  cpu_emulator::run(grid, geometry.threads, geometry.dynamic_shared_bytes, body);
-#endif
+  cpu_emulator::launch(name, kernel, {static_cast<unsigned>(geometry.blocks)}, geometry.threads,
+                       geometry.dynamic_shared_bytes, argument);
 #endif
 }
 

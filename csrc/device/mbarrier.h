@@ -7,6 +7,10 @@
 
 #include "device/platform.h"
 
+#ifndef __CUDACC__
+#include "cpu_emulator/device/mbarrier.h"
+#else
+
 namespace smem {
 inline namespace SMEM_BUILD {
 
@@ -14,6 +18,13 @@ inline namespace SMEM_BUILD {
 /// cute::cast_smem_ptr_to_uint.
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+/// PTX ld.shared.u16.
+__device__ __forceinline__ uint16_t load_shared_u16(uint32_t address) {
+  uint16_t value;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
+  return value;
 }
 
 /// A phase completes after `count` arrivals and all expected bytes; then the next phase begins. A
@@ -79,3 +90,5 @@ __device__ __forceinline__ void fence_barrier_init() {
 
 }  // namespace SMEM_BUILD
 }  // namespace smem
+
+#endif

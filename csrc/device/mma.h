@@ -14,7 +14,9 @@
 
 #include "device/numeric_types.h"
 
-#ifdef __CUDACC__
+#ifndef __CUDACC__
+#include "cpu_emulator/device/mma.h"
+#else
 
 namespace smem {
 inline namespace SMEM_BUILD {

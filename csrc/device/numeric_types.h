@@ -8,15 +8,14 @@
 #include "device/dtype.h"
 #include "device/platform.h"
 
-#ifdef SMEM_TRACED
-#include "cpu_emulator/trace/counted.h"
-#endif
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #else
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
+
+#include "cpu_emulator/counted.h"
 #endif
 
 namespace smem {
@@ -37,12 +36,7 @@ using std::exp;
 using std::fma;
 using std::tanh;
 
-#ifdef SMEM_TRACED
-/// float or double whose arithmetic the tracer counts.
-template <typename T>
-using Real = cpu_emulator::trace::Counted<T>;
-using cpu_emulator::trace::number_of;
-#else
+#ifdef __CUDACC__
 template <typename T>
 using Real = T;
 
@@ -50,6 +44,11 @@ template <typename T>
 __device__ __forceinline__ T number_of(T value) {
   return value;
 }
+#else
+/// float or double whose arithmetic the emulator counts.
+template <typename T>
+using Real = cpu_emulator::Counted<T>;
+using cpu_emulator::number_of;
 #endif
 
 /// The accumulator type: float for float, half and bfloat16; double for double; int64_t for

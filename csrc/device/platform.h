@@ -1,5 +1,4 @@
-// One kernel source, three builds: nvcc compiles it for the GPU, and a C++ compiler compiles it
-// twice for cpu_emulator, for speed and with tracing.
+// One kernel source, two builds: nvcc compiles it for the GPU, and a C++ compiler for cpu_emulator.
 //
 // The builds instantiate the same templates, so each has its own inline namespace, SMEM_BUILD.
 // Otherwise the linker would merge a kernel's host stub with its cpu_emulator functions.
@@ -10,19 +9,24 @@
 #define SMEM_BUILD device_build
 #define SMEM_MAY_ALIAS
 #else
-#include "cpu_emulator/cuda_language.h"
-#define SMEM_MAY_ALIAS [[gnu::may_alias]]
-#ifdef SMEM_TRACED
-#include "cpu_emulator/trace/language.h"
-#define SMEM_BUILD traced_build
-#else
+#include "cpu_emulator/cuda/atomic_functions.h"
+#include "cpu_emulator/cuda/conversion_functions.h"
+#include "cpu_emulator/cuda/cuda_language.h"
+#include "cpu_emulator/cuda/integer_functions.h"
+#include "cpu_emulator/cuda/warp_functions.h"
+// As nvcc does it: then the place of an access is known by the functions that it is inlined into.
+#undef __forceinline__
+#define __forceinline__ inline __attribute__((always_inline))
+// Headers of the C++ library have it as an attribute's name.
+#undef __noinline__
+#define __noinline__
 #define SMEM_BUILD host_build
-#endif
+#define SMEM_MAY_ALIAS [[gnu::may_alias]]
 #endif
 
 namespace smem {
 
-/// The three builds; each has its own kernel tables.
-enum class Build { device, host, traced };
+/// The two builds; each has its own kernel tables.
+enum class Build { device, host };
 
 }  // namespace smem

@@ -5,6 +5,10 @@
 
 #include "device/mbarrier.h"
 
+#ifndef __CUDACC__
+#include "cpu_emulator/device/stmatrix.h"
+#else
+
 namespace smem {
 inline namespace SMEM_BUILD {
 
@@ -20,3 +24,5 @@ __device__ __forceinline__ void stmatrix_x4(uint32_t row, uint32_t matrix0, uint
 
 }  // namespace SMEM_BUILD
 }  // namespace smem
+
+#endif

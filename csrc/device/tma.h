@@ -5,9 +5,12 @@
 // PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk.tensor". sm_90.
 #pragma once
 
-#include <cuda.h>
-
 #include "device/mbarrier.h"
+#include "device/tensor_map.h"
+
+#ifndef __CUDACC__
+#include "cpu_emulator/device/tma.h"
+#else
 
 namespace smem {
 inline namespace SMEM_BUILD {
@@ -75,3 +78,5 @@ __device__ __forceinline__ void fence_view_async_shared() {
 
 }  // namespace SMEM_BUILD
 }  // namespace smem
+
+#endif

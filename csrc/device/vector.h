@@ -19,8 +19,8 @@ template <typename T>
 constexpr int VECTOR_WIDTH = 16 / sizeof(T);
 
 template <int N, typename T>
-__device__ __forceinline__ Vector<T, N> load_vector(const T* from, Site site = Site::here()) {
-  return load(reinterpret_cast<const Vector<T, N>*>(from), site);
+__device__ __forceinline__ Vector<T, N> load_vector(const T* from) {
+  return *reinterpret_cast<const Vector<T, N>*>(from);
 }
 
 /// N elements as the 32-bit registers that a load fills. If a vector of small elements is loaded on
@@ -38,33 +38,30 @@ struct Loaded {
 };
 
 template <int N, typename T>
-__device__ __forceinline__ Loaded<T, N> load_words(const T* from, Site site = Site::here()) {
+__device__ __forceinline__ Loaded<T, N> load_words(const T* from) {
   using Words = decltype(Loaded<T, N>::words);
-  return {load(reinterpret_cast<const Words*>(from), site)};
+  return {*reinterpret_cast<const Words*>(from)};
 }
 
 /// Loads the first `num_valid` of N elements. The others are zeros and are not read.
 template <int N, typename T>
-__device__ __forceinline__ Vector<T, N> load_vector(const T* from, int num_valid,
-                                                    Site site = Site::here()) {
-  if (num_valid >= N) return load_vector<N>(from, site);
+__device__ __forceinline__ Vector<T, N> load_vector(const T* from, int num_valid) {
+  if (num_valid >= N) return load_vector<N>(from);
   Vector<T, N> values;
 #pragma unroll
-  for (int i = 0; i < N; ++i) values.lane[i] = i < num_valid ? load(from + i, site) : T(0.0f);
+  for (int i = 0; i < N; ++i) values.lane[i] = i < num_valid ? from[i] : T(0.0f);
   return values;
 }
 
 template <int N, typename T>
-__device__ __forceinline__ void store_vector(T* to, const Vector<T, N>& value,
-                                             Site site = Site::here()) {
-  store(reinterpret_cast<Vector<T, N>*>(to), value, site);
+__device__ __forceinline__ void store_vector(T* to, const Vector<T, N>& value) {
+  *reinterpret_cast<Vector<T, N>*>(to) = value;
 }
 
 /// Stores to global memory by one instruction (PTX st.global.wb). nvcc would otherwise split a wide
 /// store if another path of the kernel stores the elements one by one.
 template <int N, typename T>
-__device__ __forceinline__ void store_global_vector(T* to, const Vector<T, N>& value,
-                                                    Site site = Site::here()) {
+__device__ __forceinline__ void store_global_vector(T* to, const Vector<T, N>& value) {
 #ifdef __CUDA_ARCH__
   if constexpr (sizeof(value) == 16) {
     __stwb(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4&>(value));
@@ -74,7 +71,7 @@ __device__ __forceinline__ void store_global_vector(T* to, const Vector<T, N>& v
     return;
   }
 #endif
-  store_vector<N>(to, value, site);
+  store_vector<N>(to, value);
 }
 
 template <int N, typename T>
@@ -89,30 +86,28 @@ __device__ __forceinline__ bool rows_are_vectors(const Matrix<T>& matrix) {
   return matrix.col_stride == 1 && matrix.row_stride % N == 0 && is_aligned<N>(matrix.data);
 }
 
-/// Loads W contiguous elements of a row; zeros outside the matrix. `wide`: rows_are_vectors<W>.
-template <int W, typename T>
-__device__ __forceinline__ Vector<T, W> row_run(const Matrix<const T>& matrix, int64_t row,
-                                                int64_t col, bool wide, Site site = Site::here()) {
-  if (wide && row < matrix.rows && col + W <= matrix.cols) {
-    return load_vector<W>(matrix.at(row, col, site), site);
-  }
-  Vector<T, W> run;
+/// Loads N elements that are `stride` apart, the first `num_valid` of them; the others are zeros.
+/// `wide`: the stride is 1, and the elements are aligned as one vector.
+template <int N, typename T>
+__device__ __forceinline__ Vector<T, N> load_vector(const T* from, int64_t stride,
+                                                    int64_t num_valid, bool wide) {
+  if (wide && num_valid >= N) return load_vector<N>(from);
+  Vector<T, N> values;
 #pragma unroll
-  for (int i = 0; i < W; ++i) run.lane[i] = matrix.at_or_zero(row, col + i, site);
-  return run;
+  for (int i = 0; i < N; ++i) values.lane[i] = i < num_valid ? from[i * stride] : T(0.0f);
+  return values;
 }
 
 /// Stores W contiguous elements of a row, except those outside the matrix.
 template <int W, typename T>
 __device__ __forceinline__ void store_row_run(const Matrix<T>& matrix, int64_t row, int64_t col,
-                                              const Vector<T, W>& run, bool wide,
-                                              Site site = Site::here()) {
+                                              const Vector<T, W>& run, bool wide) {
   if (wide && row < matrix.rows && col + W <= matrix.cols) {
-    return store_global_vector<W>(matrix.at(row, col, site), run, site);
+    return store_global_vector<W>(matrix.at(row, col), run);
   }
 #pragma unroll
   for (int i = 0; i < W; ++i) {
-    if (matrix.contains(row, col + i)) store(matrix.at(row, col + i, site), run.lane[i], site);
+    if (matrix.contains(row, col + i)) matrix(row, col + i) = run.lane[i];
   }
 }
 

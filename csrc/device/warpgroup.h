@@ -3,6 +3,10 @@
 
 #include "device/platform.h"
 
+#ifndef __CUDACC__
+#include "cpu_emulator/device/warpgroup.h"
+#else
+
 namespace smem {
 inline namespace SMEM_BUILD {
 
@@ -49,3 +53,5 @@ __device__ __forceinline__ bool elect_one() {
 
 }  // namespace SMEM_BUILD
 }  // namespace smem
+
+#endif

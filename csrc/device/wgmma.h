@@ -41,6 +41,16 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t low) {
 template <Major MAJOR>
 constexpr uint32_t K16_STEP = descriptor_units(MAJOR == Major::K ? 32 : 2048);
 
+}  // namespace SMEM_BUILD
+}  // namespace smem
+
+#ifndef __CUDACC__
+#include "cpu_emulator/device/wgmma.h"
+#else
+
+namespace smem {
+inline namespace SMEM_BUILD {
+
 /// PTX redux.sync.or, for a value that all lanes have: the result is in a uniform register, from
 /// which wgmma takes descriptors. Otherwise the compiler moves four words to uniform registers for
 /// every wgmma, and narrow tiles ran at a third of their speed.
@@ -213,3 +223,5 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const uint32_t (&a)[
 
 }  // namespace SMEM_BUILD
 }  // namespace smem
+
+#endif

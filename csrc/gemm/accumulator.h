@@ -1,4 +1,4 @@
-// The accumulators of one thread, and the loop over K that promotes them (accumulation_order.h).
+// The second and third level of a thread's accumulators (accumulation_order.h).
 #pragma once
 
 #include "device/numeric_types.h"
@@ -7,51 +7,43 @@
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-/// The accumulators of a thread that computes ROWS x COLS elements of C.
-template <typename Acc, int ROWS = 1, int COLS = 1>
+/// The accumulators of intervals and superblocks of a thread that computes COUNT elements of C. The
+/// accumulators of the current interval, `accum`, are the kernel's.
+template <typename Acc, int COUNT = 1>
 struct SuperblockAccum {
-  Acc accum[ROWS][COLS] = {};             ///< products of the current interval
-  Acc interval_accum[ROWS][COLS] = {};    ///< complete intervals of the current superblock
-  Acc superblock_accum[ROWS][COLS] = {};  ///< complete superblocks
+  unsigned interval;                 ///< values of k per interval
+  Acc interval_accum[COUNT] = {};    ///< complete intervals of the current superblock
+  Acc superblock_accum[COUNT] = {};  ///< complete superblocks
 
-  __device__ __forceinline__ void add_product(Acc a, Acc b, int i = 0, int j = 0) {
-    accum[i][j] = fma(a, b, accum[i][j]);
+  __device__ __forceinline__ explicit SuperblockAccum(int64_t K)
+      : interval(static_cast<unsigned>(accum_interval(K))) {}
+
+  /// Where an interval ends at k, adds `accum` to interval_accum and sets it to zero; where a
+  /// superblock ends, does the same with interval_accum. A kernel calls it at the end of every step
+  /// along K. The compiler sees that the lengths are powers of two, so that a remainder is one AND.
+  __device__ __forceinline__ void promote_at(int64_t k, Acc* accum) {
+    if (static_cast<unsigned>(k) % interval != 0) return;
+    promote(accum, interval_accum);
+    if (static_cast<unsigned>(k) % (INTERVALS_PER_SUPERBLOCK * interval) == 0) {
+      promote(interval_accum, superblock_accum);
+    }
   }
-  __device__ __forceinline__ void end_interval() { promote(accum, interval_accum); }
-  __device__ __forceinline__ void end_superblock() { promote(interval_accum, superblock_accum); }
-  __device__ __forceinline__ Acc value(int i = 0, int j = 0) const {
-    return superblock_accum[i][j] + (interval_accum[i][j] + accum[i][j]);
+
+  /// Element i of C.
+  __device__ __forceinline__ Acc total(const Acc* accum, int i = 0) const {
+    return superblock_accum[i] + (interval_accum[i] + accum[i]);
   }
 
  private:
   /// to += from; from = 0
-  __device__ __forceinline__ static void promote(Acc (&from)[ROWS][COLS], Acc (&to)[ROWS][COLS]) {
+  __device__ __forceinline__ static void promote(Acc* from, Acc* to) {
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-#pragma unroll
-      for (int j = 0; j < COLS; ++j) {
-        to[i][j] += from[i][j];
-        from[i][j] = 0;
-      }
+    for (int i = 0; i < COUNT; ++i) {
+      to[i] += from[i];
+      from[i] = 0;
     }
   }
 };
-
-/// Calls step(k) for k = 0, DEPTH, 2 * DEPTH ... below K, and promotes `accum` at the end of every
-/// accumulation interval and superblock.
-template <int DEPTH, typename Accum, typename Step>
-__device__ __forceinline__ void for_each_step(int64_t K, Accum& accum, const Step& step) {
-  static_assert(MIN_ACCUM_INTERVAL % DEPTH == 0, "an interval ends where a step ends");
-  const int64_t interval = accum_interval(K);
-  for (int64_t k = 0; k < K;) {
-    const int64_t end = K - k < interval ? K : k + interval;
-    for (; k < end; k += DEPTH) step(k);
-    if (k % interval == 0) {
-      accum.end_interval();
-      if (k % (INTERVALS_PER_SUPERBLOCK * interval) == 0) accum.end_superblock();
-    }
-  }
-}
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm

@@ -33,12 +33,13 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
   };
   if (const TensorCores& needed = kernel.tensor_cores; needed.capability > 0) {
     const std::string capability = capability_text(needed.capability);
-    if (device.host || !needed.fit(device.capability)) {
+    const bool runs = device.host ? kernel.launch != nullptr : needed.fit(device.capability);
+    if (!runs) {
       refuse("runs on tensor cores and needs a GPU of compute capability " + capability +
              (needed.alone ? ", got " : " or newer, got ") +
              (device.host ? "CPU tensors" : capability_text(device.capability)));
     }
-    if (!needed.fit(device.code_capability)) {
+    if (!device.host && !needed.fit(device.code_capability)) {
       refuse("needs code for compute capability " + capability + (needed.alone ? "" : " or newer") +
              ", which this build does not hold for this GPU (" +
              capability_text(device.capability) +
@@ -53,9 +54,9 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
            name_of(problem.precision));
   }
   if (problem.variant >= 0 && kernel.has_variant &&
-      !kernel.has_variant(problem.variant, problem.dtype)) {
+      !kernel.has_variant(problem.variant, problem.dtype, device)) {
     refuse(std::string("has no variant '") + kernel.variants[problem.variant] + "' for " +
-           name_of(problem.dtype));
+           name_of(problem.dtype) + (device.host ? " on the CPU" : ""));
   }
   if (!kernel.largest_k) return;
   const int64_t largest = kernel.largest_k(problem.dtype, device.shared_bytes);

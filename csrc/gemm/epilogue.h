@@ -28,7 +28,7 @@ struct Epilogue {
     // kernel.
     Acc z = rounded_product(alpha, accum);
     if (c.data) z = fma(beta, element_of_c(row, col), z);
-    if (bias) z += to_accumulator(load(bias + col * bias_stride));
+    if (bias) z += to_accumulator(bias[col * bias_stride]);
     return z;
   }
 
@@ -92,15 +92,14 @@ struct Epilogue {
 
   template <int W, typename U>
   __device__ __forceinline__ static void store_vectors(const Matrix<U>& to, int64_t row,
-                                                       int64_t col, const Acc (&values)[W],
-                                                       Site site = Site::here()) {
+                                                       int64_t col, const Acc (&values)[W]) {
     constexpr int VEC = W < VECTOR_WIDTH<U> ? W : VECTOR_WIDTH<U>;
 #pragma unroll
     for (int first = 0; first < W; first += VEC) {
       Vector<U, VEC> vec;
 #pragma unroll
       for (int i = 0; i < VEC; ++i) vec.lane[i] = from_accumulator<U>(values[first + i]);
-      store_row_run(to, row, col + first, vec, rows_are_vectors<VEC>(to), site);
+      store_row_run(to, row, col + first, vec, rows_are_vectors<VEC>(to));
     }
   }
 };

@@ -55,8 +55,7 @@ struct Problem {
   void* workspace = nullptr;        ///< as many bytes as the kernel's workspace_bytes returns
 };
 
-/// The GPUs whose tensor cores a kernel needs. A kernel that needs none runs on all GPUs and on the
-/// CPU emulator.
+/// The GPUs whose tensor cores a kernel needs. A kernel that needs none runs on all GPUs.
 struct TensorCores {
   int capability = 0;  ///< 10 * major + minor of the oldest GPU that has them; 0: none needed
   bool alone = false;  ///< only this capability: code for sm_90a runs on 9.0 only
@@ -73,8 +72,8 @@ constexpr unsigned dtypes(DType first, Others... others) {
 }
 constexpr unsigned FLOATS = dtypes(DType::f64, DType::f32, DType::f16, DType::bf16);
 
-/// A row of the kernel table. Kernels for tensor cores have no `launch` and no `function` in the
-/// tables of the CPU builds.
+/// A row of the kernel table. In the table of the CPU build, kernels for tensor cores have no
+/// `function`, and those that the emulator cannot run have no `launch`.
 struct Kernel {
   const char* name;
   const char* summary;
@@ -93,7 +92,8 @@ struct Kernel {
   /// Names of the variants (tiles) among which the kernel chooses.
   const char* const* variants = nullptr;
   int variant_count = 0;
-  bool (*has_variant)(int variant, DType) = nullptr;  ///< null if all dtypes have all variants
+  /// Null if all dtypes have all variants.
+  bool (*has_variant)(int variant, DType, const Device&) = nullptr;
   /// The kernel's choice for a problem, in words.
   std::string (*approach)(const Problem&, const Device&) = nullptr;
 
@@ -108,11 +108,10 @@ struct KernelTable {
   int count;
 };
 
-/// The tables of the three builds hold the same rows, in the order of the ladder. A build without
+/// The tables of the two builds hold the same rows, in the order of the ladder. A build without
 /// CUDA has no device table.
 KernelTable device_kernels();
 KernelTable host_kernels();
-KernelTable traced_kernels();
 KernelTable kernels(Build build);
 
 }  // namespace smem::gemm

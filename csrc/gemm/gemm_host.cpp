@@ -1,7 +1,5 @@
-// All kernels but simt, and the kernel table, compiled for the CPU emulator.
-
-#pragma GCC optimize("O1")  // reduces compile time: bench/NOTES.md
-
+// The kernel table, and the kernels that have no such file of their own, compiled for the CPU
+// emulator.
 #include <iterator>
 
 #include "gemm/fp16x3/fp16x3.cu"
@@ -9,7 +7,6 @@
 #include "gemm/ladder/naive.cu"
 #include "gemm/ladder/panel.cu"
 #include "gemm/ladder/register_tiled.cu"
-#include "gemm/ladder/tensor_core.cu"
 #include "gemm/ladder/tiled.cu"
 #include "gemm/ladder/vectorized.cu"
 #include "gemm/sm90/wgmma.cu"
@@ -18,11 +15,11 @@ namespace smem::gemm {
 
 KernelTable host_kernels() { return {KERNELS, static_cast<int>(std::size(KERNELS))}; }
 
-KernelTable kernels(Build build) {
+KernelTable kernels([[maybe_unused]] Build build) {
 #ifdef SMEM_WITH_CUDA
   if (build == Build::device) return device_kernels();
 #endif
-  return build == Build::traced ? traced_kernels() : host_kernels();
+  return host_kernels();
 }
 
 }  // namespace smem::gemm

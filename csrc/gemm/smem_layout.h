@@ -6,8 +6,6 @@
 // ldmatrix reads one as a row.
 #pragma once
 
-#ifdef __CUDACC__
-
 #include "device/cp_async.h"
 #include "device/mma.h"
 #include "device/opaque.h"
@@ -227,5 +225,3 @@ class FragmentReader {
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm
-
-#endif

@@ -10,6 +10,7 @@
 // Throughout, X(mn, k) is an operand with its M or N dimension first: A itself, or B transposed.
 #pragma once
 
+#include "device/cp_async.h"
 #include "gemm/accumulator.h"
 #include "gemm/block_tile.h"
 
@@ -28,29 +29,29 @@ struct ThreadTile {
   static constexpr int DEPTH = 16;                         ///< values of k per step
   static constexpr int PITCH = TILE + 16 / sizeof(T);      ///< keeps rows 16-byte aligned
 
+  /// As[k][m] and Bs[k][n]: k is the row of both, so that a fragment is contiguous.
+  using Stage = T[DEPTH][PITCH];
+
   static_assert(WARPS_M * LANES_M == WARPS_N * LANES_N, "the tile of C is square");
 
-  /// Both operands are stored with k as the row, so that a fragment is contiguous: As(k, m) and
-  /// Bs(k, n).
-  using Stage = Tile<T, DEPTH, PITCH>;
-
-  /// Accumulators of intervals and superblocks are used every fourth or eighth step only. The
-  /// compiler keeps them in local memory, which the L1 cache holds, and keeps the registers for the
-  /// running accumulators and the fragments.
-  SuperblockAccum<Acc, EXTENT, EXTENT> accum;
+  /// The accumulators of intervals and superblocks are used every fourth or eighth step only. The
+  /// compiler keeps them in local memory, which the L1 cache holds, and keeps the registers for
+  /// `accum` and the fragments.
+  Acc accum[EXTENT][EXTENT] = {};
+  SuperblockAccum<Acc, EXTENT * EXTENT> promoted;
   int m, n;  ///< this thread's first row and column in the tile
 
-  __device__ __forceinline__ ThreadTile() {
+  __device__ __forceinline__ explicit ThreadTile(int64_t K) : promoted(K) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     m = (warp / WARPS_N * LANES_M * EXTENT) + lane / LANES_N * VEC;
     n = (warp % WARPS_N * LANES_N * EXTENT) + lane % LANES_N * VEC;
   }
 
   __device__ __forceinline__ static void load_fragment(Acc (&fragment)[EXTENT], const T* from,
-                                                       int vec_stride, Site site = Site::here()) {
+                                                       int vec_stride) {
 #pragma unroll
     for (int vec = 0; vec < 2; ++vec) {
-      const auto values = load_vector<VEC>(from + vec * vec_stride, site);
+      const auto values = load_vector<VEC>(from + vec * vec_stride);
 #pragma unroll
       for (int i = 0; i < VEC; ++i) fragment[vec * VEC + i] = to_accumulator(values.lane[i]);
     }
@@ -61,39 +62,38 @@ struct ThreadTile {
 #pragma unroll
     for (int k = 0; k < DEPTH; ++k) {
       Acc a[EXTENT], b[EXTENT];
-      load_fragment(a, As.at(k, m), LANES_M * VEC);
-      load_fragment(b, Bs.at(k, n), LANES_N * VEC);
+      load_fragment(a, &As[k][m], LANES_M * VEC);
+      load_fragment(b, &Bs[k][n], LANES_N * VEC);
 #pragma unroll
       for (int i = 0; i < EXTENT; ++i) {
 #pragma unroll
-        for (int j = 0; j < EXTENT; ++j) accum.add_product(a[i], b[j], i, j);
+        for (int j = 0; j < EXTENT; ++j) accum[i][j] = fma(a[i], b[j], accum[i][j]);
       }
     }
   }
 
-  __device__ __forceinline__ void store(const BlockTile<T>& block) const {
-    for_each_vec(block, [&](int64_t row, int64_t col, const Acc(&values)[VEC]) {
-      block.epilogue.store(row, col, values);
-    });
+  __device__ __forceinline__ void promote_at(int64_t k) { promoted.promote_at(k, accum[0]); }
+
+  /// A thread's elements of C are VECS vectors of VEC neighbours. row(vec) and col(vec) are the
+  /// place of a vector's first element in the tile.
+  static constexpr int VECS = 2 * EXTENT;
+  __device__ __forceinline__ int row(int vec) const {
+    return m + vec / 2 / VEC * LANES_M * VEC + vec / 2 % VEC;
+  }
+  __device__ __forceinline__ int col(int vec) const { return n + vec % 2 * LANES_N * VEC; }
+
+  __device__ __forceinline__ void totals(Acc (&values)[VECS][VEC]) const {
+#pragma unroll
+    for (int i = 0; i < VECS * VEC; ++i) values[i / VEC][i % VEC] = promoted.total(accum[0], i);
   }
 
-  /// Calls visit(row, col, values) for every vector of VEC accumulators of the calling thread.
-  template <typename Visit>
-  __device__ __forceinline__ void for_each_vec(const BlockTile<T>& block,
-                                               const Visit& visit) const {
-    constexpr int VECS = 2 * EXTENT;
+  __device__ __forceinline__ void store(const BlockTile<T>& block) const {
     Acc values[VECS][VEC];
-#pragma unroll
-    for (int vec = 0; vec < VECS; ++vec) {
-#pragma unroll
-      for (int j = 0; j < VEC; ++j) values[vec][j] = accum.value(vec / 2, vec % 2 * VEC + j);
-    }
+    totals(values);
     // This loop stays rolled: 16 copies of an epilogue would be most of the kernel's code.
 #pragma unroll 1
     for (int vec = 0; vec < VECS; ++vec) {
-      const int i = vec / 2;
-      visit(block.row0 + m + i / VEC * LANES_M * VEC + i % VEC,
-            block.col0 + n + vec % 2 * LANES_N * VEC, values[vec]);
+      block.epilogue.store(block.row0 + row(vec), block.col0 + col(vec), values[vec]);
     }
   }
 };
@@ -106,6 +106,7 @@ struct CopyThreadMap {
   using Threads = ThreadTile<T>;
   static constexpr int THREADS_MN = Threads::THREADS / THREADS_K;
   static constexpr int STEP_K = THREADS_K * VEC_K, STEP_MN = THREADS_MN * VEC_MN;
+  static constexpr int VEC = VEC_K * VEC_MN;
   static constexpr bool VEC_ALONG_K = VEC_K > 1;
 
   static_assert(VEC_K == 1 || VEC_MN == 1, "a vector extends along one dimension");
@@ -152,42 +153,77 @@ __device__ __forceinline__ CopyMode copy_mode_of(const Matrix<const T>& X) {
   return X.col_stride == 1 ? CopyMode::scalar_along_k : CopyMode::scalar_along_mn;
 }
 
-/// Walks along K through the TILE x DEPTH tiles of an operand X(mn, k) in global memory. The
-/// calling thread's position is a pointer that advances, because 64-bit multiplications for every
-/// vector would cost registers.
-template <typename T>
-struct GlobalTileIterator {
+/// Copies the TILE x DEPTH tiles of an operand X(mn, k) to shared memory, one after the other along
+/// K: stage[k][mn] = X(mn0 + mn, k0 + k), and zeros outside X. The copies are cp.async if CP_ASYNC,
+/// and go through registers otherwise. The calling thread's position is a pointer that advances,
+/// because 64-bit multiplications for every vector would cost registers.
+template <typename T, bool CP_ASYNC>
+struct StageLoader {
   using Threads = ThreadTile<T>;
+  using Stage = typename Threads::Stage;
 
-  const T* pointer;  ///< the calling thread's first vector of the current tile
+  CopyMode mode;
+  const T* pointer;  ///< the calling thread's first vector of the next tile
   int64_t mn_stride, k_stride;
   int valid_mn;         ///< rows of the tile that are inside X
-  int64_t k_remaining;  ///< columns of X from the current tile on
+  int64_t k_remaining;  ///< columns of X from the next tile on
 
-  template <typename Map>
-  __device__ __forceinline__ static GlobalTileIterator start(const Matrix<const T>& X,
-                                                             int64_t mn0) {
-    const int64_t rows_left = X.rows - mn0;
-    return {X.data + (mn0 + Map::first_mn()) * X.row_stride + Map::first_k() * X.col_stride,
-            X.row_stride, X.col_stride,
-            rows_left < Threads::TILE ? static_cast<int>(rows_left) : Threads::TILE, X.cols};
+  __device__ __forceinline__ StageLoader(const Matrix<const T>& X, int64_t mn0)
+      : mode(copy_mode_of(X)),
+        mn_stride(X.row_stride),
+        k_stride(X.col_stride),
+        valid_mn(X.rows - mn0 < Threads::TILE ? static_cast<int>(X.rows - mn0) : Threads::TILE),
+        k_remaining(X.cols) {
+    // A vector along k cannot be one copy, because its elements are a pitch apart in the stage.
+    if (CP_ASYNC && mode == CopyMode::vec_along_k) mode = CopyMode::scalar_along_k;
+    pointer = mode == CopyMode::vec_along_mn     ? start<VecAlongMN<T>>(X, mn0)
+              : mode == CopyMode::vec_along_k    ? start<VecAlongK<T>>(X, mn0)
+              : mode == CopyMode::scalar_along_k ? start<ScalarAlongK<T>>(X, mn0)
+                                                 : start<ScalarAlongMN<T>>(X, mn0);
   }
 
-  /// Calls copy(k, mn, from, num_valid) for each vector of the calling thread, where num_valid is
-  /// the number of its elements inside X (zero or negative: none). Then advances to the next tile.
-  template <typename Map, typename Copy>
-  __device__ __forceinline__ void next(const Copy& copy) {
-    const int k_first = Map::first_k(), mn_first = Map::first_mn();
+  /// Copies the next tile.
+  __device__ __forceinline__ void next(Stage& stage) {
+    switch (mode) {
+      case CopyMode::vec_along_mn:
+        return copy<VecAlongMN<T>>(stage);
+      case CopyMode::vec_along_k:
+        if constexpr (!CP_ASYNC) copy<VecAlongK<T>>(stage);
+        return;
+      case CopyMode::scalar_along_k:
+        return copy<ScalarAlongK<T>>(stage);
+      case CopyMode::scalar_along_mn:
+        return copy<ScalarAlongMN<T>>(stage);
+    }
+  }
+
+ private:
+  template <typename Map>
+  __device__ __forceinline__ static const T* start(const Matrix<const T>& X, int64_t mn0) {
+    return X.at(mn0 + Map::first_mn(), Map::first_k());
+  }
+
+  template <typename Map>
+  __device__ __forceinline__ void copy(Stage& stage) {
     const int depth = k_remaining < Threads::DEPTH ? static_cast<int>(k_remaining) : Threads::DEPTH;
 #pragma unroll
-    for (int k = 0; k < Threads::DEPTH; k += Map::STEP_K) {
+    for (int i = 0; i < Threads::DEPTH; i += Map::STEP_K) {
+      const int k = Map::first_k() + i;
       const T* from = pointer;
 #pragma unroll
-      for (int mn = 0; mn < Threads::TILE; mn += Map::STEP_MN) {
-        const int k_left = depth - k_first - k, mn_left = valid_mn - mn_first - mn;
-        const bool along_k = Map::VEC_ALONG_K;
-        copy(k_first + k, mn_first + mn, from,
-             along_k ? (mn_left > 0 ? k_left : 0) : (k_left > 0 ? mn_left : 0));
+      for (int j = 0; j < Threads::TILE; j += Map::STEP_MN) {
+        const int mn = Map::first_mn() + j;
+        const int num_valid =
+            Map::VEC_ALONG_K ? (mn < valid_mn ? depth - k : 0) : (k < depth ? valid_mn - mn : 0);
+        if constexpr (CP_ASYNC) {
+          cp_async<Map::VEC>(&stage[k][mn], from, num_valid);
+        } else if constexpr (Map::VEC_ALONG_K) {
+          const auto values = load_vector<Map::VEC>(from, num_valid);
+#pragma unroll
+          for (int v = 0; v < Map::VEC; ++v) stage[k + v][mn] = values.lane[v];
+        } else {
+          store_vector<Map::VEC>(&stage[k][mn], load_vector<Map::VEC>(from, num_valid));
+        }
         from += Map::STEP_MN * mn_stride;
       }
       pointer += Map::STEP_K * k_stride;

@@ -64,11 +64,11 @@ inline ColumnThreadMap multistage_thread_map(const Problem& problem, const Devic
 /// stage)` adds those that exist. Row 0 is the first row of the first thread partial.
 template <typename Rows, typename Accum>
 __device__ __forceinline__ void reduce_multistage(const Rows& rows, Accum& accum, int groups,
-                                                  int rounds, Site site = Site::here()) {
+                                                  int rounds) {
   int ahead_group = 0, ahead_round = 0, stage = 0;
   const auto prefetch_next = [&](int to_stage) {
     if (ahead_group < groups) {
-      rows.prefetch(ahead_group * ROWS_PER_STAGE + ahead_round * PARTIALS_PER_TILE, to_stage, site);
+      rows.prefetch(ahead_group * ROWS_PER_STAGE + ahead_round * PARTIALS_PER_TILE, to_stage);
     }
     cp_async_commit();
     if (++ahead_round < rounds) return;
@@ -82,7 +82,7 @@ __device__ __forceinline__ void reduce_multistage(const Rows& rows, Accum& accum
       cp_async_wait<STAGES - 2>();
       Rows::sync();
       prefetch_next((stage + STAGES - 1) % STAGES);
-      rows.add(accum, g * ROWS_PER_STAGE + round * PARTIALS_PER_TILE, stage, site);
+      rows.add(accum, g * ROWS_PER_STAGE + round * PARTIALS_PER_TILE, stage);
       stage = (stage + 1) % STAGES;
     }
     accum.end_group(g);
@@ -112,26 +112,26 @@ class AlignedRowLoader {
 
   __device__ __forceinline__ static void sync() {}
 
-  __device__ __forceinline__ void prefetch(int row, int stage, Site site) const {
+  __device__ __forceinline__ void prefetch(int row, int stage) const {
     const T* const from = begin_ + row * row_stride_;
 #pragma unroll
     for (int r = 0; r < ROWS_PER_STAGE; ++r) {
-      if (row + r < row_count_) cp_async<W>(smem_at(stage, r), from + r * row_stride_, W, site);
+      if (row + r < row_count_) cp_async<W>(smem_at(stage, r), from + r * row_stride_, W);
     }
   }
   template <typename Accum>
-  __device__ __forceinline__ void add(Accum& accum, int row, int stage, Site site) const {
+  __device__ __forceinline__ void add(Accum& accum, int row, int stage) const {
     if (row + ROWS_PER_STAGE <= row_count_) {
       RowVector<T> loaded[ROWS_PER_STAGE];
 #pragma unroll
-      for (int r = 0; r < ROWS_PER_STAGE; ++r) loaded[r] = load_words<W>(smem_at(stage, r), site);
+      for (int r = 0; r < ROWS_PER_STAGE; ++r) loaded[r] = load_words<W>(smem_at(stage, r));
 #pragma unroll
       for (int r = 0; r < ROWS_PER_STAGE; ++r) accum.add(r, loaded[r]);
       return;
     }
 #pragma unroll
     for (int r = 0; r < ROWS_PER_STAGE - 1; ++r) {
-      if (row + r < row_count_) accum.add(r, load_words<W>(smem_at(stage, r), site));
+      if (row + r < row_count_) accum.add(r, load_words<W>(smem_at(stage, r)));
     }
   }
 

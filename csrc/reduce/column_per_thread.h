@@ -129,8 +129,8 @@ constexpr int PAIRS_PER_WARP = 31, PAIRS_MIN_COLUMNS_PER_SM = 2048;
 template <typename T, typename Op>
 __device__ __forceinline__ void reduce_column_pairs(const Problem& problem,
                                                     const OrderTransform<T, Op>& transform,
-                                                    const T* columns, Partial<Op, T> (&partial)[2],
-                                                    Site site = Site::here()) {
+                                                    const T* columns,
+                                                    Partial<Op, T> (&partial)[2]) {
   constexpr int ROWS = 16, GROUPS = FP32_PARTIALS / ROWS;
   constexpr int FP64_LEVELS = std::bit_width(unsigned{PARTIALS_PER_TILE / FP32_PARTIALS}) - 1;
   const int count = static_cast<int>(problem.count), lane = threadIdx.x % 32;
@@ -151,7 +151,7 @@ __device__ __forceinline__ void reduce_column_pairs(const Problem& problem,
         misalignment[r] = static_cast<unsigned>(from) / 2 % 2;
         loaded[r] = transform.template identity<2>();
         if (first + r < count) {
-          loaded[r] = load_words<2>(reinterpret_cast<const T*>(from / 4 * 4), site);
+          loaded[r] = load_words<2>(reinterpret_cast<const T*>(from / 4 * 4));
         }
         from += row_stride * sizeof(T);
       }

@@ -107,8 +107,7 @@ struct ColumnThread {
   /// The partials above the thread's range of thread partials.
   template <typename T, typename Op, typename TileReducer>
   __device__ __forceinline__ void reduce(const TileReducer& tile_reducer,
-                                         ThreadPartial<T> (&partial)[VEC],
-                                         Site site = Site::here()) const {
+                                         ThreadPartial<T> (&partial)[VEC]) const {
     constexpr int BATCH = TileReducer::BATCH;
     const int64_t first = first_partial();
     const int groups = partials_per_thread / PARTIALS_PER_GROUP;
@@ -117,7 +116,7 @@ struct ColumnThread {
     if constexpr (BATCH > 1) {
       for (; tile_reducer.problem.count <= PARTIALS_PER_TILE && g + BATCH <= groups; g += BATCH) {
         ThreadPartial<T> batch[BATCH][VEC];
-        tile_reducer.reduce_single(first + g * PARTIALS_PER_GROUP, batch, site);
+        tile_reducer.reduce_single(first + g * PARTIALS_PER_GROUP, batch);
 #pragma unroll
         for (int b = 0; b < BATCH; ++b) {
 #pragma unroll
@@ -126,7 +125,7 @@ struct ColumnThread {
       }
     }
     for (; g < groups; ++g) {
-      tile_reducer.reduce(first + g * PARTIALS_PER_GROUP, partial, site);
+      tile_reducer.reduce(first + g * PARTIALS_PER_GROUP, partial);
 #pragma unroll
       for (int v = 0; v < VEC; ++v) partial[v] = counters[v].push(g, partial[v]);
     }

@@ -36,8 +36,8 @@ template <typename T>
 constexpr int COLUMN_VEC = std::min(4, VECTOR_WIDTH<T>);
 
 /// Reduces PARTIALS_PER_GROUP neighbouring thread partials of VEC columns. Rows provides the
-/// elements: `load(i, site)` starts the loads of row i and returns a Rows::Loaded; `values(i,
-/// loaded, site)` converts it to the row's VEC elements.
+/// elements: `load(i)` starts the loads of row i and returns a Rows::Loaded; `values(i,
+/// loaded)` converts it to the row's VEC elements.
 template <typename T, typename Op, int VEC, typename Rows>
 struct ColumnTile {
   using Loaded = typename Rows::Loaded;
@@ -49,8 +49,8 @@ struct ColumnTile {
   const Problem& problem;
   Rows rows;
 
-  __device__ __forceinline__ void reduce(int64_t first_partial, ThreadPartial<T> (&partials)[VEC],
-                                         Site site = Site::here()) const {
+  __device__ __forceinline__ void reduce(int64_t first_partial,
+                                         ThreadPartial<T> (&partials)[VEC]) const {
     ThreadPartial<T> thread_partials[VEC][PARTIALS_PER_GROUP];
 #pragma unroll
     for (int v = 0; v < VEC; ++v) {
@@ -65,23 +65,22 @@ struct ColumnTile {
                                              problem.elements_per_partial;
     const int full_rounds = rounds_of(problem, left - (PARTIALS_PER_TILE - 1)),
               rounds = rounds_of(problem, left);
-    const int round = add_full_rounds<BATCH>(thread_partials, first, 0, full_rounds, site);
-    if (round < rounds) add<1, false>(thread_partials, first, round, site);
+    const int round = add_full_rounds<BATCH>(thread_partials, first, 0, full_rounds);
+    if (round < rounds) add<1, false>(thread_partials, first, round);
 #pragma unroll
     for (int v = 0; v < VEC; ++v) partials[v] = tree_reduce<Op>(thread_partials[v]);
   }
 
   /// Reduces BATCH groups at once, whose thread partials have at most one element each.
   __device__ __forceinline__ void reduce_single(int64_t first_partial,
-                                                ThreadPartial<T> (&partials)[BATCH][VEC],
-                                                Site site = Site::here()) const {
+                                                ThreadPartial<T> (&partials)[BATCH][VEC]) const {
     Loaded loaded[BATCH][PARTIALS_PER_GROUP];
 #pragma unroll
     for (int b = 0; b < BATCH; ++b) {
 #pragma unroll
       for (int g = 0; g < PARTIALS_PER_GROUP; ++g) {
         const int64_t i = first_partial + b * PARTIALS_PER_GROUP + g;
-        if (i < problem.count) loaded[b][g] = rows.load(i, site);
+        if (i < problem.count) loaded[b][g] = rows.load(i);
       }
     }
 #pragma unroll
@@ -93,7 +92,7 @@ struct ColumnTile {
         for (int v = 0; v < VEC; ++v)
           thread_partials[v][g] = Op::template identity<ThreadPartial<T>>();
         const int64_t i = first_partial + b * PARTIALS_PER_GROUP + g;
-        if (i < problem.count) add_row(thread_partials, g, i, loaded[b][g], site);
+        if (i < problem.count) add_row(thread_partials, g, i, loaded[b][g]);
       }
 #pragma unroll
       for (int v = 0; v < VEC; ++v) partials[b][v] = tree_reduce<Op>(thread_partials[v]);
@@ -106,17 +105,17 @@ struct ColumnTile {
   template <int ROUNDS>
   __device__ __forceinline__ int add_full_rounds(
       ThreadPartial<T> (&thread_partials)[VEC][PARTIALS_PER_GROUP], int64_t first, int round,
-      int full_rounds, Site site) const {
+      int full_rounds) const {
     for (; round + ROUNDS <= full_rounds; round += ROUNDS)
-      add<ROUNDS, true>(thread_partials, first, round, site);
+      add<ROUNDS, true>(thread_partials, first, round);
     if constexpr (ROUNDS > 1)
-      return add_full_rounds<ROUNDS / 2>(thread_partials, first, round, full_rounds, site);
+      return add_full_rounds<ROUNDS / 2>(thread_partials, first, round, full_rounds);
     return round;
   }
 
   template <int ROUNDS, bool ALL_EXIST>
   __device__ __forceinline__ void add(ThreadPartial<T> (&thread_partials)[VEC][PARTIALS_PER_GROUP],
-                                      int64_t first, int round, Site site) const {
+                                      int64_t first, int round) const {
     Loaded loaded[ROUNDS][PARTIALS_PER_GROUP] = {};
     const int64_t row = first + round * PARTIALS_PER_TILE;
 #pragma unroll
@@ -124,7 +123,7 @@ struct ColumnTile {
 #pragma unroll
       for (int g = 0; g < PARTIALS_PER_GROUP; ++g) {
         const int64_t i = row + r * PARTIALS_PER_TILE + g;
-        if (ALL_EXIST || i < problem.count) loaded[r][g] = rows.load(i, site);
+        if (ALL_EXIST || i < problem.count) loaded[r][g] = rows.load(i);
       }
     }
 #pragma unroll
@@ -132,7 +131,7 @@ struct ColumnTile {
 #pragma unroll
       for (int g = 0; g < PARTIALS_PER_GROUP; ++g) {
         const int64_t i = row + r * PARTIALS_PER_TILE + g;
-        if (ALL_EXIST || i < problem.count) add_row(thread_partials, g, i, loaded[r][g], site);
+        if (ALL_EXIST || i < problem.count) add_row(thread_partials, g, i, loaded[r][g]);
       }
     }
   }
@@ -140,8 +139,8 @@ struct ColumnTile {
   /// Adds row i to thread partial g of every column.
   __device__ __forceinline__ void add_row(
       ThreadPartial<T> (&thread_partials)[VEC][PARTIALS_PER_GROUP], int g, int64_t i,
-      const Loaded& loaded, Site site) const {
-    const Vector<T, VEC> values = rows.values(i, loaded, site);
+      const Loaded& loaded) const {
+    const Vector<T, VEC> values = rows.values(i, loaded);
 #pragma unroll
     for (int v = 0; v < VEC; ++v) {
       thread_partials[v][g] = Op::combine(thread_partials[v][g], to_thread_partial(values.lane[v]));

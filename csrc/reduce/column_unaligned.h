@@ -126,16 +126,16 @@ class UnalignedRowLoader {
   /// A lane reads what other lanes of its warp have copied.
   __device__ __forceinline__ static void sync() { __syncwarp(); }
 
-  __device__ __forceinline__ void prefetch(int row, int stage, Site site) const {
+  __device__ __forceinline__ void prefetch(int row, int stage) const {
     const char* const begin = begin_ + row * row_stride_;
     if (row < unguarded_begin_ || row + ROWS_PER_STAGE > unguarded_end_) {
-      return prefetch_guarded(begin, row_count_ - row, stage, site);
+      return prefetch_guarded(begin, row_count_ - row, stage);
     }
     if (16 * lane_ < panel_bytes_ + SECTOR_BYTES) {
 #pragma unroll
       for (int r = 0; r < ROWS_PER_STAGE; ++r) {
         const char* const at = begin + r * row_stride_;
-        prefetch_vector(at - sector_misalignment(at), smem_offset(stage, r), lane_, site);
+        prefetch_vector(at - sector_misalignment(at), smem_offset(stage, r), lane_);
       }
     }
     // A row that does not begin at a sector needs up to two vectors more.
@@ -143,17 +143,17 @@ class UnalignedRowLoader {
     const char* const at = begin + lane_ / 2 * row_stride_;
     const int misalignment = sector_misalignment(at), vector = panel_lanes_ + lane_ % 2;
     if (16 * vector < length(misalignment))
-      prefetch_vector(at - misalignment, smem_offset(stage, lane_ / 2), vector, site);
+      prefetch_vector(at - misalignment, smem_offset(stage, lane_ / 2), vector);
   }
 
   template <typename Accum>
-  __device__ __forceinline__ void add(Accum& accum, int row, int stage, Site site) const {
+  __device__ __forceinline__ void add(Accum& accum, int row, int stage) const {
     const auto row_stride = static_cast<uint32_t>(row_stride_);
     const auto begin = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(begin_)) +
                        static_cast<uint32_t>(row) * row_stride;
     const auto load_row = [&](int r) {
       return load_at(smem_offset(stage, r),
-                     static_cast<int>((begin + r * row_stride) % SECTOR_BYTES), site);
+                     static_cast<int>((begin + r * row_stride) % SECTOR_BYTES));
     };
     if (row + ROWS_PER_STAGE <= row_count_) {
       RowVector<T> loaded[ROWS_PER_STAGE];
@@ -197,29 +197,27 @@ class UnalignedRowLoader {
   }
 
   __device__ __forceinline__ static void prefetch_vector(const char* sector, int smem_offset,
-                                                         int vector, Site site) {
+                                                         int vector) {
     cp_async<W>(shared(smem_offset + 16 * vector), reinterpret_cast<const T*>(sector + 16 * vector),
-                W, site);
+                W);
   }
   /// The same for rows near the first or the last element that may be read. Copies only rows that
   /// exist.
-  __device__ __forceinline__ void prefetch_guarded(const char* row, int rows, int stage,
-                                                   Site site) const {
+  __device__ __forceinline__ void prefetch_guarded(const char* row, int rows, int stage) const {
 #pragma unroll 1
     for (int r = 0; r < ROWS_PER_STAGE && r < rows; ++r, row += row_stride_) {
       const int misalignment = sector_misalignment(row);
 #pragma unroll 1
       for (int at = 16 * lane_; at < length(misalignment); at += 16 * panel_lanes_) {
         copy_readable(shared(smem_offset(stage, r) + at),
-                      reinterpret_cast<const T*>(row - misalignment + at), readable_, site);
+                      reinterpret_cast<const T*>(row - misalignment + at), readable_);
       }
     }
   }
 
   /// The lane's elements of a row that begins `misalignment` bytes after `smem_offset`. Elements of
   /// less than 4 bytes are extracted from two words by a funnel shift.
-  __device__ __forceinline__ RowVector<T> load_at(int smem_offset, int misalignment,
-                                                  Site site) const {
+  __device__ __forceinline__ RowVector<T> load_at(int smem_offset, int misalignment) const {
     RowVector<T> row;
     constexpr int WORDS_PER_ACCESS = 4 / ACCESSES;
 #pragma unroll
@@ -227,11 +225,11 @@ class UnalignedRowLoader {
       if constexpr (SUBWORD) {
         const T* const at = shared(smem_offset + misalignment / 4 * 4 + access_offset_[p]);
         const auto* const words = reinterpret_cast<const uint32_t*>(at);
-        const uint64_t low = load(words, site), high = load(words + 1, site);
+        const uint64_t low = *words, high = words[1];
         row.words.lane[p] = static_cast<uint32_t>((high << 32 | low) >> (misalignment % 4 * 8));
       } else {
         const auto words =
-            load_words<1>(shared(smem_offset + misalignment + access_offset_[p]), site).words;
+            load_words<1>(shared(smem_offset + misalignment + access_offset_[p])).words;
 #pragma unroll
         for (int w = 0; w < WORDS_PER_ACCESS; ++w)
           row.words.lane[p * WORDS_PER_ACCESS + w] = words.lane[w];

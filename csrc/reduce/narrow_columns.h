@@ -96,13 +96,12 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
         (static_cast<int>(left) - tail) % round == 0) {
 #pragma unroll
       for (int v = 0; v < W; ++v) {
-        if (v < tail)
-          accum[v] = Op::combine(accum[v], transform.apply(T(load(in + left - tail + v))));
+        if (v < tail) accum[v] = Op::combine(accum[v], transform.apply(T((in + left - tail)[v])));
       }
     }
 #pragma unroll
     for (int v = 0; v < W; ++v)
-      store(thread_partials + narrow_smem_offset<T>(vector_index * W + v), accum[v]);
+      thread_partials[narrow_smem_offset<T>(vector_index * W + v)] = accum[v];
   }
   __syncthreads();
 
@@ -116,8 +115,7 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
     for (int j = 0; j < PARTIALS_PER_LANE; ++j) {
       const int thread_partial = j * 32 + lane;
       lane_partials[j] =
-          load(thread_partials +
-               narrow_smem_offset<T>(tile * round + thread_partial * columns + column));
+          thread_partials[narrow_smem_offset<T>(tile * round + thread_partial * columns + column)];
     }
     // Lane l holds the partial above 32 thread partials, number l % 8.
     const auto fp32_partial =

@@ -54,20 +54,19 @@ struct OutputSplit {
       const int64_t stride = problem.reduced.stride[0][0];
 #pragma unroll 4
       for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-        sum += to_accumulator(load(in + i * stride));
+        sum += to_accumulator(in[i * stride]);
       }
     } else {
       for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-        sum += to_accumulator(load(in + offsets_at(problem.reduced, i).of[0]));
+        sum += to_accumulator(in[offsets_at(problem.reduced, i).of[0]]);
       }
     }
     return sum;
   }
 
   /// Stores the block's sum. Called by one thread.
-  __device__ __forceinline__ void store(const Problem& problem, Acc sum,
-                                        Site site = Site::here()) const {
-    store_result(problem, output, split, sum, site);
+  __device__ __forceinline__ void store(const Problem& problem, Acc sum) const {
+    store_result(problem, output, split, sum);
   }
 };
 

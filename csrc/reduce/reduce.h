@@ -2,8 +2,8 @@
 //
 //   out[o] = op(in[o, 0], in[o, 1], ..., in[o, count - 1])        for every output o
 //
-// op is sum, max or min; a mean is a sum with a divisor. The second index enumerates the reduced
-// dimensions in their logical order.
+// op is sum, max or min; a mean is a sum with a divisor. The second index numbers the elements of
+// the reduced dimensions in the order of their addresses.
 //
 // A reduction runs in one or more passes. A pass divides the elements of every output over `splits`
 // blocks; each block stores one partial, and the next pass reduces those (bindings/passes.h).
@@ -58,11 +58,10 @@ struct KernelTable {
   int count;
 };
 
-/// The tables of the three builds hold the same rows: the ladder's kernels, then rows and columns.
+/// The tables of the two builds hold the same rows: the ladder's kernels, then rows and columns.
 /// There is no table for the device in a build without CUDA.
 KernelTable device_kernels();
 KernelTable host_kernels();
-KernelTable traced_kernels();
 KernelTable kernels(Build build);
 
 /// The dtype in which elements of a dtype are accumulated.

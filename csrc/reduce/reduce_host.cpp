@@ -1,11 +1,6 @@
-// The same kernels and the same table, compiled for the CPU emulator.
-
-#pragma GCC optimize("Os")  // for the time that compiling takes: bench/NOTES.md
-
+// All kernels but columns, and the kernel table, compiled for the CPU emulator.
 #include <iterator>
 
-#include "reduce/columns.cu"
-#include "reduce/columns_max.cu"
 #include "reduce/ladder/shuffle.cu"
 #include "reduce/ladder/tree.cu"
 #include "reduce/rows.cu"
@@ -15,11 +10,11 @@ namespace smem::reduce {
 
 KernelTable host_kernels() { return {KERNELS, static_cast<int>(std::size(KERNELS))}; }
 
-KernelTable kernels(Build build) {
+KernelTable kernels([[maybe_unused]] Build build) {
 #ifdef SMEM_WITH_CUDA
   if (build == Build::device) return device_kernels();
 #endif
-  return build == Build::traced ? traced_kernels() : host_kernels();
+  return host_kernels();
 }
 
 }  // namespace smem::reduce

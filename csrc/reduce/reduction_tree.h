@@ -1,7 +1,8 @@
-// The order in which rows and columns combine the elements of an output. It depends on the number
-// of elements alone. An output therefore has the same bits for every memory layout of x, for every
-// kernel, whatever other outputs are computed with it, and however its elements are divided over
-// threads, blocks and launches.
+// The order in which rows and columns combine the elements of an output, which are numbered in the
+// order of their addresses (bindings/reduce.cpp). It depends on the number of elements alone. An
+// output therefore has the same bits for every kernel, whatever other outputs are computed with it,
+// and however its elements are divided over threads, blocks and launches; and, if one dimension is
+// reduced, for every memory layout of x.
 //
 //   element          0    1    2  ...  255    A tile is 2048 consecutive elements. It consists of
 //                  256  257  258  ...  511    256 thread partials: number t combines elements t,

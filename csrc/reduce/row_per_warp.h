@@ -63,15 +63,15 @@ __device__ __forceinline__ Loaded<T, W> select_range(Loaded<T, W> vector, int be
 /// Loads elements `begin` to `end` - 1 of the vector at `from`. The other elements are not read and
 /// become zero.
 template <typename T>
-__device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_range(const T* from, int begin, int end,
-                                                                 Site site = Site::here()) {
+__device__ __forceinline__ Loaded<T, VECTOR_WIDTH<T>> load_range(const T* from, int begin,
+                                                                 int end) {
   using Element = Bits<sizeof(T)>;
   constexpr int BITS = 8 * sizeof(T);
   uint64_t low = 0, high = 0;
 #pragma unroll 1
   for (int e = VECTOR_WIDTH<T> - 1; e >= 0; --e) {
     Element element = 0;
-    if (begin <= e && e < end) element = std::bit_cast<Element>(load(from + e, site));
+    if (begin <= e && e < end) element = std::bit_cast<Element>(from[e]);
     high = high << BITS | low >> (64 - BITS);
     low = low << BITS | element;
   }

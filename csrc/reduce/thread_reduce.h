@@ -65,10 +65,10 @@ struct ThreadPartials {
 
   /// Adds elements `begin` to `end` - 1 of the VEC neighbours at `from`, and reads no others.
   __device__ __forceinline__ void add_range(const T* from, int begin, int end,
-                                            const OrderTransform<T, Op>& transform, Site site) {
+                                            const OrderTransform<T, Op>& transform) {
 #pragma unroll
     for (int v = 0; v < VEC; ++v) {
-      if (begin <= v && v < end) add(v, transform.apply(T(load(from + v, site))));
+      if (begin <= v && v < end) add(v, transform.apply(T(from[v])));
     }
   }
 

@@ -24,8 +24,7 @@ class BatchedThreadReduce {
 
   /// The partial above `groups` groups (a power of two) of thread partials of one tile, from thread
   /// partial `first` on.
-  __device__ __forceinline__ ThreadPartial<T> reduce(int64_t first, int groups,
-                                                     Site site = Site::here()) const {
+  __device__ __forceinline__ ThreadPartial<T> reduce(int64_t first, int groups) const {
     const int64_t begin = first_element(problem_, first);
     // The most rounds that any thread partial of the tile has. It is the same for all threads that
     // share the tile.
@@ -47,8 +46,8 @@ class BatchedThreadReduce {
         const int64_t i = begin + group * PARTIALS_PER_GROUP + round * PARTIALS_PER_TILE;
         const bool exists = group < groups && round < rounds;
         const int64_t left = exists ? problem_.count - i : 0;
-        load_group(loaded[b], i, static_cast<int>(std::clamp<int64_t>(left, 0, PARTIALS_PER_GROUP)),
-                   site);
+        load_group(loaded[b], i,
+                   static_cast<int>(std::clamp<int64_t>(left, 0, PARTIALS_PER_GROUP)));
       }
 #pragma unroll
       for (int b = 0; b < BATCH; ++b) {
@@ -81,20 +80,20 @@ class BatchedThreadReduce {
 
   /// Loads elements i, i + 1, ...; `left` of them exist.
   __device__ __forceinline__ void load_group(Loaded<T, 1> (&loaded)[PARTIALS_PER_GROUP], int64_t i,
-                                             int left, Site site) const {
+                                             int left) const {
     const int inner = problem_.reduced.rank - 1;
     const int64_t inner_stride = inner >= 0 ? problem_.reduced.stride[IN][inner] : 0;
     const T* from[PARTIALS_PER_GROUP];
     find_group(from, i, left, inner_stride);
     if (left == PARTIALS_PER_GROUP) {
 #pragma unroll
-      for (int l = 0; l < PARTIALS_PER_GROUP; ++l) loaded[l] = load_words<1>(from[l], site);
+      for (int l = 0; l < PARTIALS_PER_GROUP; ++l) loaded[l] = load_words<1>(from[l]);
       return;
     }
 #pragma unroll
     for (int l = 0; l < PARTIALS_PER_GROUP; ++l) {
       loaded[l] = transform_.template identity<1>();
-      if (l < left) loaded[l] = load_words<1>(from[l], site);
+      if (l < left) loaded[l] = load_words<1>(from[l]);
     }
   }
 

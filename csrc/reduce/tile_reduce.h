@@ -67,7 +67,7 @@ struct TileReduce {
 
   /// The partial above the tile that begins at element `begin`, or the identity if there is no such
   /// element. Called by a warp, for its tiles in ascending order.
-  __device__ __forceinline__ Partial<Op, T> reduce(int64_t begin, Site site = Site::here()) {
+  __device__ __forceinline__ Partial<Op, T> reduce(int64_t begin) {
     const int max_size = LENGTH * problem.elements_per_partial;
     const int64_t left = problem.count - begin;
     if (left <= 0) return Op::template identity<Partial<Op, T>>();
@@ -82,19 +82,19 @@ struct TileReduce {
     Partials thread_partials;
     if constexpr (LAYOUT == RowLayout::aligned) {
       if (size == LENGTH * ELEMENTS_PER_PARTIAL) {
-        add_full_tile(thread_partials, first, site);
+        add_full_tile(thread_partials, first);
       } else {
-        add_positions(thread_partials, first, 0, size, site);
+        add_positions(thread_partials, first, 0, size);
       }
     } else if constexpr (LAYOUT == RowLayout::unaligned) {
-      add_positions(thread_partials, first, misaligned_by, misaligned_by + size, site);
+      add_positions(thread_partials, first, misaligned_by, misaligned_by + size);
     } else {
       int from = 0;
 #pragma unroll 1
       for (; from + BATCH_ROUNDS * ROUND_ELEMENTS <= size; from += BATCH_ROUNDS * ROUND_ELEMENTS) {
-        add_strided<true>(thread_partials, first + from, begin + size, site);
+        add_strided<true>(thread_partials, first + from, begin + size);
       }
-      if (from < size) add_strided<false>(thread_partials, first + from, begin + size, site);
+      if (from < size) add_strided<false>(thread_partials, first + from, begin + size);
     }
     ThreadPartial<T> partials[VECTORS_PER_ROUND] = {};
     if constexpr (LAYOUT == RowLayout::unaligned) {
@@ -127,13 +127,13 @@ struct TileReduce {
   }
 
   template <int ROUNDS>
-  __device__ __forceinline__ void add_rounds(Partials& thread_partials, int64_t first, Site site) {
+  __device__ __forceinline__ void add_rounds(Partials& thread_partials, int64_t first) {
     Loaded<T, VEC> loaded[ROUNDS][VECTORS_PER_ROUND] = {};
 #pragma unroll
     for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
       for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
-        loaded[r][j] = load_words<VEC>(at(first + r * ROUND_ELEMENTS + j * 32 * VEC), site);
+        loaded[r][j] = load_words<VEC>(at(first + r * ROUND_ELEMENTS + j * 32 * VEC));
       }
     }
     add_loaded(thread_partials, loaded);
@@ -152,25 +152,24 @@ struct TileReduce {
 
   /// Adds a whole tile. The number of rounds is a compile-time constant, so nvcc can use the
   /// registers of thread partials that do not exist yet for loads in flight.
-  __device__ __forceinline__ void add_full_tile(Partials& thread_partials, int64_t first,
-                                                Site site) {
+  __device__ __forceinline__ void add_full_tile(Partials& thread_partials, int64_t first) {
 #pragma unroll
     for (int round = 0; round < LENGTH * ELEMENTS_PER_PARTIAL / ROUND_ELEMENTS;
          round += BATCH_ROUNDS) {
-      add_rounds<BATCH_ROUNDS>(thread_partials, first + round * ROUND_ELEMENTS, site);
+      add_rounds<BATCH_ROUNDS>(thread_partials, first + round * ROUND_ELEMENTS);
     }
   }
 
   /// Adds the elements at positions `begin` to `end` - 1. The first and the last vector may be
   /// partial.
   __device__ __forceinline__ void add_positions(Partials& thread_partials, int64_t first, int begin,
-                                                int end, Site site) {
+                                                int end) {
     const int position = static_cast<int>(threadIdx.x) % 32 * VEC, full_end = end / VEC * VEC;
     constexpr bool ONCE = BATCH_ROUNDS * ROUND_ELEMENTS == LENGTH * ELEMENTS_PER_PARTIAL;
     for (int from = 0; from == 0 || (!ONCE && from < full_end);
          from += BATCH_ROUNDS * ROUND_ELEMENTS) {
       add_vectors<BATCH_ROUNDS>(thread_partials, first + from, begin - from - position,
-                                full_end - from - position, site);
+                                full_end - from - position);
     }
     if (full_end == end) return;
     const int range_begin = full_end == 0 ? begin : 0;
@@ -178,7 +177,7 @@ struct TileReduce {
     for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
       if (j * 32 * VEC + position == full_end % ROUND_ELEMENTS) {
         thread_partials[j].add_range(at(first + full_end - position), range_begin, end - full_end,
-                                     transform, site);
+                                     transform);
       }
     }
   }
@@ -188,11 +187,11 @@ struct TileReduce {
   /// addition is unconditional.
   template <int ROUNDS>
   __device__ __forceinline__ void add_vectors(Partials& thread_partials, int64_t first, int begin,
-                                              int end, Site site) {
+                                              int end) {
     if constexpr (ROUNDS > 2) {
       const int position = static_cast<int>(threadIdx.x) % 32 * VEC;
       if (end + position <= ROUNDS / 2 * ROUND_ELEMENTS) {
-        return add_vectors<ROUNDS / 2>(thread_partials, first, begin, end, site);
+        return add_vectors<ROUNDS / 2>(thread_partials, first, begin, end);
       }
     }
     Loaded<T, VEC> loaded[ROUNDS][VECTORS_PER_ROUND];
@@ -202,21 +201,21 @@ struct TileReduce {
       for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
         const int from = r * ROUND_ELEMENTS + j * 32 * VEC;
         loaded[r][j] = transform.template identity<VEC>();
-        if (from >= begin && from < end) loaded[r][j] = load_words<VEC>(at(first + from), site);
+        if (from >= begin && from < end) loaded[r][j] = load_words<VEC>(at(first + from));
       }
     }
     if (LAYOUT == RowLayout::unaligned && begin > 0 && end > 0) {
-      loaded[0][0] = load_from(at(first), begin, site);
+      loaded[0][0] = load_from(at(first), begin);
     }
     add_loaded(thread_partials, loaded);
   }
 
   /// The elements from `begin` on of the vector at `from`; reads no others.
-  __device__ __forceinline__ Loaded<T, VEC> load_from(const T* from, int begin, Site site) {
+  __device__ __forceinline__ Loaded<T, VEC> load_from(const T* from, int begin) {
     auto vector = transform.template identity<VEC>().elements();
 #pragma unroll
     for (int v = 1; v < VEC; ++v) {
-      if (v >= begin) vector.lane[v] = load(from + v, site);
+      if (v >= begin) vector.lane[v] = from[v];
     }
     return std::bit_cast<Loaded<T, VEC>>(vector);
   }
@@ -224,8 +223,8 @@ struct TileReduce {
   /// Adds BATCH_ROUNDS rounds of vectors, up to element `end`, whose addresses are computed one by
   /// one. WHOLE: all of them exist.
   template <bool WHOLE>
-  __device__ __forceinline__ void add_strided(Partials& thread_partials, int64_t first, int64_t end,
-                                              Site site) {
+  __device__ __forceinline__ void add_strided(Partials& thread_partials, int64_t first,
+                                              int64_t end) {
     Loaded<T, VEC> loaded[BATCH_ROUNDS][VECTORS_PER_ROUND] = {};
 #pragma unroll
     for (int r = 0; r < BATCH_ROUNDS; ++r) {
@@ -233,7 +232,7 @@ struct TileReduce {
       for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
         const int64_t i = first + r * ROUND_ELEMENTS + j * 32 * VEC;
         loaded[r][j] = transform.template identity<VEC>();
-        if (WHOLE || i < end) loaded[r][j] = load_words<VEC>(at(i), site);
+        if (WHOLE || i < end) loaded[r][j] = load_words<VEC>(at(i));
       }
     }
     add_loaded(thread_partials, loaded);

@@ -61,7 +61,9 @@ __global__ void __launch_bounds__(REGISTER_TRANSPOSE_THREADS<T>)
 #pragma unroll 1
     for (int e = 0; e < W * W; ++e) {
       const int64_t r = row + e % W, c = col + e / W;
-      if (block.in.contains(r, c)) store(block.out.at(c, r), load(block.in.at(r, c)));
+      if (!block.in.contains(r, c)) continue;
+      T* const to = block.out.at(c, r);
+      *to = block.in(r, c);
     }
   }
 }

@@ -48,11 +48,10 @@ struct KernelTable {
   int count;
 };
 
-/// The tables of the three builds hold the same rows, in the order of the ladder. A build without
+/// The tables of the two builds hold the same rows, in the order of the ladder. A build without
 /// CUDA has no device table.
 KernelTable device_kernels();
 KernelTable host_kernels();
-KernelTable traced_kernels();
 KernelTable kernels(Build build);
 
 }  // namespace smem::transpose

@@ -1,7 +1,4 @@
 // The same kernels and the same table, built for cpu_emulator.
-
-#pragma GCC optimize("O1")  // for the time that compiling takes: bench/NOTES.md
-
 #include <iterator>
 
 #include "transpose/ladder/naive.cu"
@@ -15,11 +12,11 @@ namespace smem::transpose {
 
 KernelTable host_kernels() { return {KERNELS, static_cast<int>(std::size(KERNELS))}; }
 
-KernelTable kernels(Build build) {
+KernelTable kernels([[maybe_unused]] Build build) {
 #ifdef SMEM_WITH_CUDA
   if (build == Build::device) return device_kernels();
 #endif
-  return build == Build::traced ? traced_kernels() : host_kernels();
+  return host_kernels();
 }
 
 }  // namespace smem::transpose

@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(THREADS, THREADS_PER_SM / THREADS)
         if (thread.col_begin + i * COLUMN_PERIOD<T> >= thread.col_end) break;
         T elements[W];
 #pragma unroll
-        for (int r = 0; r < W; ++r) elements[r] = load(sources[r] + i * COLUMN_PERIOD<T>);
+        for (int r = 0; r < W; ++r) elements[r] = sources[r][i * COLUMN_PERIOD<T>];
         store_global_vec128(to, rotate_elements<T>(pack<T, W>(elements), rotation));
         to += period_stride;
       }
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(THREADS, THREADS_PER_SM / THREADS)
         T elements[W];
 #pragma unroll
         for (int r = 0; r < W; ++r) {
-          elements[r] = valid_by_residue >> r & 1 ? load(sources[r] + col) : T{};
+          elements[r] = valid_by_residue >> r & 1 ? sources[r][col] : T{};
         }
         store_masked(to, block.out.col_stride, rotate_elements<T>(pack<T, W>(elements), rotation),
                      valid);

@@ -93,13 +93,14 @@ __global__ void __launch_bounds__(FLAT_THREADS)
       const int rotation = ROTATE ? (lane_m + lead) & (W - 1) : 0;
       T elements[W];
 #pragma unroll
-      for (int i = 0; i < W; ++i) elements[i] = load(from + ((i + rotation) & (W - 1)) * cols);
+      for (int i = 0; i < W; ++i) elements[i] = from[((i + rotation) & (W - 1)) * cols];
       store_global_vec128(column + first, rotate_elements<T>(pack<T, W>(elements), rotation));
     } else {
 #pragma unroll 1
       for (int i = 0; i < W; ++i) {
         if (first + i < 0 || first + i >= problem.rows) continue;
-        store(block.out.at(col, first + i), load(from + i * cols));
+        T* const to = block.out.at(col, first + i);
+        *to = from[i * cols];
       }
     }
   }
@@ -160,7 +161,7 @@ struct FlatOutputIndex {
     int at = column_offset(e) + e.row * residue_step;
 #pragma unroll
     for (int i = 0; i < W; ++i) {
-      elements[i] = load(shared + at);
+      elements[i] = shared[at];
       ++e.row;
       at += residue_step;
       if (e.row == rows) {
@@ -178,7 +179,7 @@ struct FlatOutputIndex {
     const int next = column_offset(next_column(e)) - rows_left * residue_step;
 #pragma unroll
     for (int i = 0; i < W; ++i) {
-      elements[i] = load(shared + ((i < rows_left ? here : next) + i * residue_step));
+      elements[i] = shared[(i < rows_left ? here : next) + i * residue_step];
     }
   }
 };
@@ -215,7 +216,7 @@ __device__ __forceinline__ void write_flat_columns(const T* shared,
         if (v + i >= tile.vectors_per_thread || at + W > count) break;
         T elements[W];
 #pragma unroll
-        for (int e = 0; e < W; ++e) elements[e] = load(sources[e] + i * W);
+        for (int e = 0; e < W; ++e) elements[e] = sources[e][i * W];
         store_global_vec128(to, pack<T, W>(elements));
         to += step;
         at += step;
@@ -229,7 +230,8 @@ __device__ __forceinline__ void write_flat_columns(const T* shared,
   const int before = head < count ? head : count, tail = before + ((count - before) & -W);
   const int index = threadIdx.x, at = index < before ? index : tail + (index - before);
   if (at < count && (index < before || index - before < W)) {
-    store(out + at, load(shared + source.offset(source.element(tile, at))));
+    T* const to = out + at;
+    *to = shared[source.offset(source.element(tile, at))];
   }
 }
 
@@ -298,7 +300,8 @@ __global__ void __launch_bounds__(FLAT_THREADS)
     } else {
 #pragma unroll 1
       for (int i = first < 0 ? 0 : first; i < count && i < first + W; ++i) {
-        store(out + i, load(shared + source.offset(source.element(tile, i))));
+        T* const to = out + i;
+        *to = shared[source.offset(source.element(tile, i))];
       }
     }
   }

@@ -216,7 +216,8 @@ __device__ __forceinline__ void load_elements(T* shared, const Matrix<const T>& 
   for (int i = threadIdx.x; i < tile.smem_rows * width; i += static_cast<int>(blockDim.x)) {
     const int row = smem_rows.tile_row(tile, i / width), e = i % width;
     if (row0 + row < 0 || row0 + row >= in.rows) continue;
-    store(shared + (smem_rows.element_offset(row) + e), load(in.at(row0 + row, col0 + e)));
+    T* const to = shared + (smem_rows.element_offset(row) + e);
+    *to = in(row0 + row, col0 + e);
   }
 }
 

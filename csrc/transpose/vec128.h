@@ -17,18 +17,17 @@ inline namespace SMEM_BUILD {
 using Vec128 = Vector<uint32_t, 4>;
 
 template <typename T>
-__device__ __forceinline__ Vec128 load_vec128(const T* from, Site site = Site::here()) {
-  return load(reinterpret_cast<const Vec128*>(from), site);
+__device__ __forceinline__ Vec128 load_vec128(const T* from) {
+  return *reinterpret_cast<const Vec128*>(from);
 }
 template <typename T>
-__device__ __forceinline__ void store_vec128(T* to, const Vec128& vec, Site site = Site::here()) {
-  store(reinterpret_cast<Vec128*>(to), vec, site);
+__device__ __forceinline__ void store_vec128(T* to, const Vec128& vec) {
+  *reinterpret_cast<Vec128*>(to) = vec;
 }
 /// The same to global memory, as one 16-byte instruction (store_global_vector in device/vector.h).
 template <typename T>
-__device__ __forceinline__ void store_global_vec128(T* to, const Vec128& vec,
-                                                    Site site = Site::here()) {
-  store_global_vector<4>(reinterpret_cast<uint32_t*>(to), vec, site);
+__device__ __forceinline__ void store_global_vec128(T* to, const Vec128& vec) {
+  store_global_vector<4>(reinterpret_cast<uint32_t*>(to), vec);
 }
 
 /// PTX prmt: hexadecimal digit i of SELECTOR says which of the eight bytes of low (0 to 3) and high
@@ -148,25 +147,25 @@ __device__ __forceinline__ Vec128 rotate_elements(Vec128 vec, int by) {
 /// stored four at a time where all four are wanted.
 template <typename T>
 __device__ __forceinline__ void store_masked(T* to, int64_t stride, const Vec128& vec,
-                                             unsigned mask, Site site = Site::here()) {
+                                             unsigned mask) {
   const auto elements = std::bit_cast<Vector<T, VECTOR_WIDTH<T>>>(vec);
   if (sizeof(T) == 1 && stride == 1) {
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       const unsigned four = mask >> 4 * r & 15;
       if (four == 15) {
-        store(reinterpret_cast<uint32_t*>(to) + r, vec.lane[r], site);
+        reinterpret_cast<uint32_t*>(to)[r] = vec.lane[r];
       } else if (four != 0) {
 #pragma unroll
         for (int i = 4 * r; i < 4 * r + 4; ++i) {
-          if (mask >> i & 1) store(to + i, elements.lane[i], site);
+          if (mask >> i & 1) to[i] = elements.lane[i];
         }
       }
     }
   } else {
 #pragma unroll
     for (int i = 0; i < VECTOR_WIDTH<T>; ++i) {
-      if (mask >> i & 1) store(to + i * stride, elements.lane[i], site);
+      if (mask >> i & 1) to[i * stride] = elements.lane[i];
     }
   }
 }

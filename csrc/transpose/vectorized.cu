@@ -78,8 +78,8 @@ struct AlignedVectors {
   __device__ __forceinline__ explicit AlignedVectors(const Matrix<const T>& in)
       : end(in.data + (in.rows - 1) * in.row_stride + in.cols),
         last(end - W - offset_in_vector(end)) {}
-  __device__ __forceinline__ Vec128 load(const T* vector, Site site) const {
-    return load_vec128(vector < last ? vector : last, site);
+  __device__ __forceinline__ Vec128 load(const T* vector) const {
+    return load_vec128(vector < last ? vector : last);
   }
 };
 
@@ -87,11 +87,10 @@ struct AlignedVectors {
 template <typename T, int W>
 __device__ __forceinline__ void load_register_tile(const Matrix<const T>& in,
                                                    const AlignedVectors<T>& vectors, int64_t row,
-                                                   int64_t col, Vec128 (&rows_in)[W],
-                                                   Site site = Site::here()) {
+                                                   int64_t col, Vec128 (&rows_in)[W]) {
   const T* const from = in.data + row * in.row_stride + col;
 #pragma unroll
-  for (int i = 0; i < W; ++i) rows_in[i] = vectors.load(from + i * in.row_stride, site);
+  for (int i = 0; i < W; ++i) rows_in[i] = vectors.load(from + i * in.row_stride);
 }
 
 /// Copies the last elements of a matrix, fewer than W, that are in no whole vector.
@@ -107,7 +106,8 @@ __device__ __forceinline__ void copy_tail(const BlockTile<T>& block,
   __syncthreads();
   if (static_cast<int>(threadIdx.x) < tail) {
     const int64_t row = in.rows - 1, col = in.cols - tail + threadIdx.x;
-    store(block.out.at(col, row), load(in.at(row, col)));
+    T* const to = block.out.at(col, row);
+    *to = in(row, col);
   }
 }
 
@@ -140,8 +140,8 @@ __global__ void __launch_bounds__(VECTORIZED_MAX_THREADS)
 #pragma unroll 4
       for (int i = 0; i < W * W; ++i) {
         const int64_t r = block.row0 + row + i / W, c = block.col0 + col + i % W;
-        const T value = block.in.contains(r, c) ? load(block.in.at(r, c)) : T{};
-        store(smem_tile.at(col + i % W, row + i / W), value);
+        const T value = block.in.contains(r, c) ? block.in(r, c) : T{};
+        *smem_tile.at(col + i % W, row + i / W) = value;
       }
     }
   } else {
@@ -177,7 +177,8 @@ __global__ void __launch_bounds__(VECTORIZED_MAX_THREADS)
       store_global_vec128(column + first, load_vec128(smem_tile.vector(col, index)));
     } else {
       for (int row = first; row < valid_rows && row < first + W; ++row) {
-        store(block.out.at(block.col0 + col, block.row0 + row), load(smem_tile.at(col, row)));
+        T* const to = block.out.at(block.col0 + col, block.row0 + row);
+        *to = *smem_tile.at(col, row);
       }
     }
   }

@@ -133,8 +133,8 @@ __global__ void __launch_bounds__(VECTORIZED_MAX_THREADS)
       for (int e = 0; e < W * W; ++e) {
         const int i = e % W, j = e / W;
         if (i >= rows || j >= cols) continue;
-        store(block.out.at(block.col0 + col + j, block.row0 + row + i),
-              load(smem_tile.at(row + i, col + j)));
+        T* const to = block.out.at(block.col0 + col + j, block.row0 + row + i);
+        *to = *smem_tile.at(row + i, col + j);
       }
     }
   }

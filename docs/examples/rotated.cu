@@ -11,18 +11,25 @@ inline namespace SMEM_BUILD {
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS) rotated_kernel(const __grid_constant__ Problem problem) {
-  __shared__ Tile<T, TILE, TILE> tile;
+  __shared__ T tile[TILE][TILE];
   const BlockTile<T> block(problem, TILE, TILE);
   const int tx = threadIdx.x;
+  const int64_t in_col = block.col0 + tx, out_col = block.row0 + tx;
+  const T* const in = block.in.data + in_col * block.in.col_stride;
+  T* const out = block.out.data + out_col * block.out.col_stride;
 
   for (int i = threadIdx.y; i < TILE; i += BLOCK_ROWS) {
-    const int64_t row = block.row0 + i, col = block.col0 + tx;
-    if (block.in.contains(row, col)) tile(i, (tx + i) % TILE) = block.in(row, col);
+    const int64_t row = block.row0 + i;
+    if (row < block.in.rows && in_col < block.in.cols) {
+      tile[i][(tx + i) % TILE] = in[row * block.in.row_stride];
+    }
   }
   __syncthreads();
   for (int i = threadIdx.y; i < TILE; i += BLOCK_ROWS) {
-    const int64_t row = block.row0 + tx, col = block.col0 + i;
-    if (block.in.contains(row, col)) block.out(col, row) = tile(tx, (i + tx) % TILE);
+    const int64_t row = block.col0 + i;
+    if (row < block.out.rows && out_col < block.out.cols) {
+      out[row * block.out.row_stride] = tile[tx][(i + tx) % TILE];
+    }
   }
 }
 

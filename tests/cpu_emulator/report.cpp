@@ -2,68 +2,44 @@
 
 #include <cstdio>
 #include <exception>
+#include <iostream>
 
 #include "bindings/json.h"
+#include "bindings/trace_report.h"
 
 namespace smem::test {
 namespace {
 
 using bindings::json;
-using bindings::json_array;
 using bindings::json_object;
-using cpu_emulator::trace::Fault;
-using cpu_emulator::trace::Launch;
-using cpu_emulator::trace::Row;
+using cpu_emulator::trace::Module;
 using cpu_emulator::trace::Session;
 
-std::string number(uint64_t value) { return json(static_cast<int64_t>(value)); }
-
-std::string row_json(const Row& row) {
-  return json_object({{"file", json(row.file)},
-                      {"line", number(row.line)},
-                      {"action", json(name_of(row.action))},
-                      {"memory", json(row.memory)},
-                      {"bytes_a_lane", number(static_cast<uint64_t>(row.bytes_a_lane))},
-                      {"requests", number(row.requests)},
-                      {"lanes", number(row.lanes)},
-                      {"sectors", number(row.sectors)},
-                      {"wavefronts", number(row.wavefronts)},
-                      {"ambiguous", row.ambiguous ? "true" : "false"}});
+/// The program with its shared arrays, which Python finds in it and writes to the standard input.
+Module module_with_arrays() {
+  Module module = cpu_emulator::trace::own_module();
+  std::string name;
+  ptrdiff_t offset;
+  size_t bytes;
+  while (std::cin >> offset >> bytes && std::getline(std::cin, name)) {
+    name.erase(0, 1);  // the blank; nothing follows it for the guard of an array of objects
+    module.arrays.push_back({name, offset, bytes, false});
+  }
+  module.sort_arrays();
+  return module;
 }
 
-std::string fault_json(const Fault& fault) {
-  const auto* block = fault.block;
-  return json_object({{"kind", json(fault.kind)},
-                      {"file", json(fault.file)},
-                      {"line", number(fault.line)},
-                      {"block", json_array({number(block[0]), number(block[1]), number(block[2])})},
-                      {"threads", json(fault.threads)},
-                      {"detail", json(fault.detail)},
-                      {"count", number(fault.count)}});
-}
-
-template <typename T, typename ToJson>
-std::string list(const std::vector<T>& values, const ToJson& to_json) {
-  std::vector<std::string> items;
-  for (const T& value : values) items.push_back(to_json(value));
-  return json_array(items);
-}
-
-std::string launch_json(const Launch& launch) {
-  return json_object(
-      {{"rows", list(launch.rows, row_json)}, {"faults", list(launch.faults, fault_json)}});
-}
-
-/// {"launches": [...], "error": "what was thrown, if anything"}
-std::string trace(const Case& test) {
+/// {"report": see bindings/trace_report.h, "error": "what was thrown, if anything"}
+std::string trace(const Case& test, const Module& module) {
   Session session;
+  session.module = module;
   std::string error;
   try {
     test.run();
   } catch (const std::exception& thrown) {
     error = thrown.what();
   }
-  return json_object({{"launches", list(session.launches, launch_json)}, {"error", json(error)}});
+  return json_object({{"report", bindings::report_json(session)}, {"error", json(error)}});
 }
 
 }  // namespace
@@ -71,9 +47,10 @@ std::string trace(const Case& test) {
 
 int main() {
   using namespace smem;
+  const auto module = test::module_with_arrays();
   std::vector<std::string> reports;
   const auto cases = test::cases();
-  for (const auto& test : cases) reports.push_back(test::trace(test));
+  for (const auto& test : cases) reports.push_back(test::trace(test, module));
   std::vector<bindings::JsonField> fields;
   for (size_t i = 0; i < cases.size(); ++i) fields.emplace_back(cases[i].name.c_str(), reports[i]);
   std::puts(bindings::json_object(fields).c_str());

@@ -1,6 +1,6 @@
 // Runs shipped kernels, or a mutant of one, on small ragged problems in float32. The compiler is
-// told which: SHIPPED_FILE="gemm/ladder/tiled.cu" and SHIPPED=smem::gemm::tiled32, or a whole
-// table, which may take a SECOND_SHIPPED_FILE.
+// told which: SHIPPED_FILE="gemm/ladder/tiled.cu" and SHIPPED=smem::gemm::tiled32; some take a
+// SECOND_SHIPPED_FILE.
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
@@ -9,7 +9,6 @@
 #include "gemm/gemm.h"
 #include "reduce/reduce.h"
 #include "transpose/transpose.h"
-// After the standard headers, which loop as they like.
 #include SHIPPED_FILE
 #ifdef SECOND_SHIPPED_FILE
 #include SECOND_SHIPPED_FILE
@@ -72,7 +71,6 @@ void run_sum(const reduce::Kernel& kernel, int64_t count) {
 }
 
 std::vector<Case> cases_of(const gemm::Kernel& kernel) {
-  if (!kernel.launch) return {};  // of the GPU only
   const std::string name = kernel.name;
   return {{name + "/rows", [&] { run_gemm(kernel, 72, false); }},
           {name + "/columns", [&] { run_gemm(kernel, 72, true); }},
@@ -88,15 +86,6 @@ std::vector<Case> cases_of(const reduce::Kernel& kernel) {
   const bool one_pass = kernel.splits(sum_problem(nullptr, nullptr, LONG), HOST_DEVICE) == 1;
   if (one_pass) cases.push_back({name + "/long", [&] { run_sum(kernel, LONG); }});
   return cases;
-}
-
-template <typename Kernel, size_t N>
-std::vector<Case> cases_of(const Kernel* const (&table)[N]) {
-  std::vector<Case> all;
-  for (const Kernel* kernel : table) {
-    for (Case& test : cases_of(*kernel)) all.push_back(std::move(test));
-  }
-  return all;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bindings/json.h"
+#include "cpu_emulator/cpu_emulator.h"
 #include "device/cp_async.h"
 #include "device/tile.h"
 
@@ -20,6 +21,12 @@ std::string numbers(const Numbers& values) {
   std::vector<std::string> items;
   for (const auto& value : values) items.push_back(json(static_cast<int64_t>(value)));
   return json_array(items);
+}
+
+template <typename Kernel>
+void run(dim3 grid, dim3 threads, const Kernel& kernel) {
+  Kernel copy = kernel;
+  cpu_emulator::run(grid, threads, 0, [](void* it) { (*static_cast<Kernel*>(it))(); }, &copy);
 }
 
 // ------------------------------------------------------------------------------------- shuffles
@@ -43,7 +50,7 @@ int shuffle(Kind kind, unsigned mask, int value, int by, int width) {
 /// Lane l gives 100 + l. Lanes outside the mask shuffle among themselves at the same time.
 std::string shuffle_json(Kind kind, unsigned mask, int width, int by) {
   int taken[32];
-  cpu_emulator::run({1}, {32}, 0, [&] {
+  run({1}, {32}, [&] {
     const int lane = threadIdx.x;
     const unsigned group = mask >> lane & 1 ? mask : ~mask;
     taken[lane] = shuffle(kind, group, 100 + lane, by, width);
@@ -73,7 +80,7 @@ std::string shuffles() {
 template <typename T>
 bool moves_whole(T low, T high) {
   bool right = true;
-  cpu_emulator::run({1}, {32}, 0, [&] {
+  run({1}, {32}, [&] {
     const T own = threadIdx.x % 2 ? high : low, other = threadIdx.x % 2 ? low : high;
     if (__shfl_xor_sync(0xffffffffu, own, 1) != other) right = false;
   });
@@ -89,7 +96,7 @@ std::string sizes() {
 /// Three groups of lanes shuffle, each a different number of times, before all lanes meet.
 std::string groups() {
   int taken[32];
-  cpu_emulator::run({1}, {32}, 0, [&] {
+  run({1}, {32}, [&] {
     const int lane = threadIdx.x, group = lane % 3;
     const unsigned every_third = 0x49249249u, mask = every_third << group;
     int sum = lane;
@@ -106,7 +113,7 @@ std::string copies() {
   float from[4][4];
   for (int i = 0; i < 16; ++i) from[i / 4][i % 4] = static_cast<float>(1 + i);
   std::vector<std::string> seen;
-  cpu_emulator::run({1}, {1}, 0, [&] {
+  run({1}, {1}, [&] {
     __shared__ Tile<float, 4, 4> tile;
     const auto look = [&] { seen.push_back(numbers(tile.data)); };
     for (float& element : tile.data) element = -1;
@@ -138,7 +145,7 @@ std::string grid_json(dim3 grid, dim3 threads) {
   const auto same = [](dim3 a, dim3 b) { return a.x == b.x && a.y == b.y && a.z == b.z; };
   std::vector<std::atomic<int>> runs(count(grid) * count(threads));
   std::atomic<bool> sizes_right = true;
-  cpu_emulator::run(grid, threads, 0, [&] {
+  run(grid, threads, [&] {
     if (!same(gridDim, grid) || !same(blockDim, threads)) sizes_right = false;
     const unsigned block = (blockIdx.z * grid.y + blockIdx.y) * grid.x + blockIdx.x;
     const unsigned thread = (threadIdx.z * threads.y + threadIdx.y) * threads.x + threadIdx.x;
@@ -158,7 +165,7 @@ std::string grids() {
 template <typename Kernel>
 std::string error_of(dim3 grid, dim3 threads, const Kernel& kernel) {
   try {
-    cpu_emulator::run(grid, threads, 0, kernel);
+    run(grid, threads, kernel);
   } catch (const std::exception& error) {
     return json(error.what());
   }
@@ -170,9 +177,9 @@ std::string deadlock() {
   return error_of({1}, {64}, [] {
     if (threadIdx.x >= 32) return;
     if (threadIdx.x < 12) {
-      __syncthreads();  // LINE: barrier
+      __syncthreads();
     } else {
-      __shfl_sync(0xffffffffu, 1, 0);  // LINE: shuffle
+      __shfl_sync(0xffffffffu, 1, 0);
     }
   });
 }
@@ -180,9 +187,9 @@ std::string deadlock() {
 std::string warp_deadlock() {
   return error_of({2, 3}, {32}, [] {
     if (threadIdx.x == 0) {
-      __syncthreads();  // LINE: lonely_barrier
+      __syncthreads();
     } else {
-      __syncwarp();  // LINE: warp_barrier
+      __syncwarp();
     }
   });
 }

@@ -118,7 +118,7 @@ def _eager(problem: Problem) -> Function:
         return lambda x: torch.sum(x, dims)
     if isinstance(problem.shape, TransposeShape):
         first, second = problem.shape.dims or (-2, -1)
-        return lambda x: x.transpose(first, second).contiguous()
+        return lambda x: x.transpose(first, second).clone(memory_format=torch.contiguous_format)
     if problem.op == "gemm":
         return lambda a, b: torch.matmul(a, b)
     assert isinstance(problem.shape, GemmShape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -143,7 +143,9 @@ def _gemm(shape: GemmShape, random: Callable[..., Tensor]) -> Problem:
     batch = (shape.batch,) if shape.batch > 1 else ()
 
     def operand(rows: int, columns: int, layout: str) -> Tensor:
-        return random(*batch, rows, columns) if layout == "n" else random(*batch, columns, rows).mT
+        if layout == "t":
+            return operand(columns, rows, "n").mT
+        return random(*batch, rows, columns + shape.gap)[..., :columns]
 
     def inputs() -> Inputs:
         a = operand(shape.m, shape.k, shape.layout[0])
@@ -189,9 +191,7 @@ def _transpose(shape: TransposeShape, random: Callable[..., Tensor]) -> Problem:
 
     sizes = [*shape.sizes]
     sizes[dims[0]], sizes[dims[1]] = sizes[dims[1]], sizes[dims[0]]
-    return _problem(
-        "transpose", shape, 0, lambda: (random(*shape.sizes),), tuple(sizes), ours, judge
-    )
+    return _problem("transpose", shape, 0, lambda: (_stored(shape, random),), sizes, ours, judge)
 
 
 def _sum(shape: SumShape, random: Callable[..., Tensor]) -> Problem:
@@ -204,14 +204,21 @@ def _sum(shape: SumShape, random: Callable[..., Tensor]) -> Problem:
             return result, reference, reference.new_zeros(())
         # The partial sums of n normal numbers reach sqrt(n), and each addition rounds one of them.
         walk = 32 * _sum_eps(result.dtype) * math.sqrt(count)
-        return result, reference, walk + _eps(result.dtype) * reference.abs()
+        return result, reference, walk + _rounding(reference, result.dtype)
 
     def ours(x: Tensor, kernel: str, out: Tensor | None) -> Tensor:
         return smem.sum(x, shape.dims, kernel=kernel, out=out)
 
-    left = tuple(size for d, size in enumerate(shape.sizes) if d not in dims)
+    left = [size for d, size in enumerate(shape.sizes) if d not in dims]
     operations = math.prod(shape.sizes) - math.prod(left)
-    return _problem("sum", shape, operations, lambda: (random(*shape.sizes),), left, ours, judge)
+    return _problem("sum", shape, operations, lambda: (_stored(shape, random),), left, ours, judge)
+
+
+def _stored(shape: TransposeShape | SumShape, random: Callable[..., Tensor]) -> Tensor:
+    """Return a tensor of the shape's sizes whose dimensions are in its order in memory."""
+    order = shape.order or tuple(range(len(shape.sizes)))
+    stored = random(*(shape.sizes[d] for d in order))
+    return stored.permute(*(order.index(d) for d in range(len(order))))
 
 
 def _problem(
@@ -219,7 +226,7 @@ def _problem(
     shape: Shape,
     operations: int,
     make_inputs: Callable[[], Inputs],
-    out_sizes: tuple[int, ...],
+    out_sizes: Sequence[int],
     ours: Callable[..., object],
     judge: Judge,
 ) -> Problem:
@@ -230,7 +237,7 @@ def _problem(
     out = torch.empty(out_sizes, dtype=out_dtype, device=device)
     on_gpu = device.type == "cuda"
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size if on_gpu else 0
-    bytes_each = sum(tensor.nbytes for tensor in first)
+    bytes_each = sum(tensor.nbytes for tensor in first)  # not those between rows
     more = (make_inputs() for _ in range(input_sets(bytes_each, l2_bytes) - 1))
     return Problem(
         op=op,
@@ -262,7 +269,7 @@ def _judge_product(
     # Rounding errors along K add up like a random walk. One product left out weighs about 1/K of
     # |a| @ |b|, which is far more.
     tolerance = math.sqrt(k) * _sum_eps(a.dtype) * (wide_a.abs() @ wide_b.abs())
-    tolerance += _eps(a.dtype) * reference.abs()
+    tolerance += _rounding(reference, a.dtype)
     if a.element_size() == 2:
         # By default torch lets cuBLAS split K and round each partial sum to the dtype. A part is as
         # large as the sum's standard deviation; in 1e6 elements some are off by 3 eps of that.
@@ -273,7 +280,7 @@ def _judge_product(
     # ATen may round the product before it adds the bias, and the sum before the activation.
     if bias is not None:
         reference = reference + bias.double()
-        tolerance += _eps(a.dtype) * reference.abs()
+        tolerance += _rounding(reference, a.dtype)
     if activation is not None:
         reference = activated(reference, activation)
         # No activation here is steeper than 1.13. Half an ulp of 1: their own arithmetic.
@@ -289,6 +296,11 @@ def _is_tf32(a: Tensor) -> bool:
 
 def _eps(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps
+
+
+def _rounding(reference: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return how far the nearest numbers of ``dtype`` are apart at most, subnormal ones too."""
+    return _eps(dtype) * reference.abs().clamp_min(torch.finfo(dtype).tiny)
 
 
 def _sum_eps(dtype: torch.dtype) -> float:

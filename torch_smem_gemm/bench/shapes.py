@@ -1,8 +1,7 @@
-"""Problem sizes: the sets in ``shape_sets/*.txt``, sets from a file, and random ones by seed."""
+"""Problem sizes: the sets in ``shape_sets/*.txt``, and sets from a file."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +10,13 @@ SHIPPED = Path(__file__).parent / "shape_sets"
 LAYOUTS = ("nn", "nt", "tn", "tt")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 
-RANDOM_GEMM_SIZE = 4096  # the largest M, N or K
-RANDOM_LOG2_NUMBERS = (10, 26)  # of a tensor to transpose or to sum
-
 
 @dataclass(frozen=True)
 class GemmShape:
     """``batch`` products of (m, k) and (k, n). ``layout``: t is an operand stored transposed.
 
-    ``activation`` is applied to the result; only linear problems have one.
+    Rows of the operands are ``gap`` elements apart in memory. ``activation`` is applied to the
+    result; only linear problems have one.
     """
 
     m: int
@@ -28,12 +25,14 @@ class GemmShape:
     batch: int = 1
     layout: str = "nn"
     activation: str | None = None
+    gap: int = 0
 
     def __str__(self) -> str:
         batch = f" batch={self.batch}" if self.batch != 1 else ""
         layout = f" layout={self.layout}" if self.layout != "nn" else ""
         activation = f" activation={self.activation}" if self.activation else ""
-        return f"{self.m} {self.n} {self.k}{batch}{layout}{activation}"
+        gap = f" gap={self.gap}" if self.gap else ""
+        return f"{self.m} {self.n} {self.k}{batch}{layout}{activation}{gap}"
 
     @property
     def title(self) -> str:
@@ -41,36 +40,46 @@ class GemmShape:
         batch = f"{self.batch} of " if self.batch != 1 else ""
         layout = f" {self.layout}" if self.layout != "nn" else ""
         activation = f" {self.activation}" if self.activation else ""
-        return f"{batch}{self.m} x {self.n} x {self.k}{layout}{activation}"
+        gap = f" gap {self.gap}" if self.gap else ""
+        return f"{batch}{self.m} x {self.n} x {self.k}{layout}{activation}{gap}"
 
 
 @dataclass(frozen=True)
 class TransposeShape:
-    """A tensor of ``sizes`` with two dimensions exchanged: ``dims``, or the last two if None."""
+    """A tensor of ``sizes`` with two dimensions exchanged: ``dims``, or the last two if None.
+
+    ``order`` has its dimensions from the outermost to the innermost in memory; None: as they are.
+    """
 
     sizes: tuple[int, ...]
     dims: tuple[int, int] | None = None
+    order: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
-        return " ".join(map(str, self.sizes)) + (f" dims={_commas(self.dims)}" if self.dims else "")
+        dims = f" dims={_commas(self.dims)}" if self.dims else ""
+        return " ".join(map(str, self.sizes)) + dims + _order(self.order, "=")
 
     @property
     def title(self) -> str:
         """For people."""
-        return " x ".join(map(str, self.sizes)) + (
-            f" dims {_commas(self.dims)}" if self.dims else ""
-        )
+        dims = f" dims {_commas(self.dims)}" if self.dims else ""
+        return " x ".join(map(str, self.sizes)) + dims + _order(self.order, " ")
 
 
 @dataclass(frozen=True)
 class SumShape:
-    """A tensor of ``sizes``, summed over ``dims``, or all of it if None."""
+    """A tensor of ``sizes``, summed over ``dims``, or all of it if None.
+
+    ``order`` has its dimensions from the outermost to the innermost in memory; None: as they are.
+    """
 
     sizes: tuple[int, ...]
     dims: tuple[int, ...] | None = None
+    order: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
-        return f"{' '.join(map(str, self.sizes))} {_commas(self.dims) if self.dims else 'all'}"
+        dims = _commas(self.dims) if self.dims else "all"
+        return f"{' '.join(map(str, self.sizes))} {dims}{_order(self.order, '=')}"
 
     @property
     def title(self) -> str:
@@ -78,7 +87,7 @@ class SumShape:
         over = "all"
         if self.dims:
             over = f"dim{'s' if len(self.dims) > 1 else ''} {_commas(self.dims)}"
-        return f"{' x '.join(map(str, self.sizes))} over {over}"
+        return f"{' x '.join(map(str, self.sizes))} over {over}{_order(self.order, ' ')}"
 
 
 Shape = GemmShape | TransposeShape | SumShape
@@ -100,10 +109,10 @@ def load(
 
     Args:
         name_or_file: one of ``names()``, or else the path of a file in the format of ``op``.
-        op: "gemm" or "linear" (``M N K [batch=B] [layout=nn|nt|tn|tt]``; linear also
-            ``[activation=A]``), "transpose" (``SIZE SIZE ... [dims=D,D]``) or "sum"
-            (``SIZE ... all|D[,D...]``). One problem a line; ``#`` begins a comment. A line that
-            begins with ``*`` is marked: it represents the set in quick runs.
+        op: "gemm" or "linear" (``M N K [batch=B] [layout=nn|nt|tn|tt] [gap=G]``; linear also
+            ``[activation=A]``), "transpose" (``SIZE SIZE ... [dims=D,D] [order=D,D...]``) or "sum"
+            (``SIZE ... all|D[,D...] [order=D,D...]``). One problem a line; ``#`` begins a comment.
+            A line that begins with ``*`` is marked: it represents the set in quick runs.
         marked: only the marked problems; all where none is marked.
         fits: problems for which it is false are left out, before the marked ones are chosen.
 
@@ -148,73 +157,73 @@ def parse(op: str, words: list[str]) -> Shape:
     return _gemm_shape(op, words)
 
 
-def random_shapes(op: str, count: int, seed: int) -> list[Shape]:
-    """``count`` problems of ``op``, the same for the same seed. Sizes are even in their logarithm.
-
-    M, N and K reach 4096; a tensor to transpose or to sum has from 2^10 to 2^26 numbers.
-    """
-    numbers = random.Random(seed)
-    return [_random_shape(op, numbers) for _ in range(count)]
-
-
-def _random_shape(op: str, numbers: random.Random) -> Shape:
-    def up_to(largest: float) -> int:
-        return max(1, round(largest ** numbers.random()))
-
-    if op in ("gemm", "linear"):
-        m, n, k = (up_to(RANDOM_GEMM_SIZE) for _ in range(3))
-        return GemmShape(m, n, k, layout="nt" if op == "linear" else numbers.choice(LAYOUTS))
-    total = 2 ** numbers.uniform(*RANDOM_LOG2_NUMBERS)
-    rows = up_to(total)
-    sizes = (rows, max(1, round(total / rows)))
-    if op == "transpose":
-        return TransposeShape(sizes)
-    if op == "sum":
-        return SumShape(sizes, numbers.choice((None, (0,), (1,))))
-    raise ValueError(f"shapes: expected op gemm, linear, transpose or sum, got {op!r}")
-
-
 def _gemm_shape(op: str, words: list[str]) -> GemmShape:
-    expected = "M N K [batch=B] [layout=nn|nt|tn|tt]"
-    names = ["batch", "layout"]
+    expected = "M N K [batch=B] [layout=nn|nt|tn|tt] [gap=G]"
+    names = ["batch", "layout", "gap"]
     if op == "linear":
         expected += f" [activation={'|'.join(ACTIVATIONS)}]"
         names.append("activation")
     if len(words) < 3:
         raise _unexpected(expected, words)
     m, n, k = (_size(word) for word in words[:3])
-    options: dict[str, str] = {}
-    for word in words[3:]:
-        name, _, value = word.partition("=")
-        if name not in names or name in options:
-            raise _unexpected(expected, words)
-        options[name] = value
+    options = _options(words[3:], names, expected, words)
     layout, activation = options.get("layout", "nn"), options.get("activation")
     if layout not in LAYOUTS:
         raise ValueError(f"expected a layout of {', '.join(LAYOUTS)}, got {layout!r}")
     if activation not in (None, *ACTIVATIONS):
         raise ValueError(f"expected an activation of {', '.join(ACTIVATIONS)}, got {activation!r}")
-    return GemmShape(m, n, k, _size(options.get("batch", "1")), layout, activation)
+    gap = _size(options["gap"]) if "gap" in options else 0
+    return GemmShape(m, n, k, _size(options.get("batch", "1")), layout, activation, gap)
 
 
 def _transpose_shape(words: list[str]) -> TransposeShape:
-    sizes = [word for word in words if not word.startswith("dims=")]
-    if len(sizes) < 2 or words[: len(sizes)] != sizes or len(words) > len(sizes) + 1:
-        raise _unexpected("SIZE SIZE ... [dims=D,D]", words)
-    found = TransposeShape(tuple(map(_size, sizes)))
-    if len(words) == len(sizes):
-        return found
-    dims = _dims(words[-1].removeprefix("dims="), len(sizes))
+    sizes = [word for word in words if "=" not in word]
+    expected = "SIZE SIZE ... [dims=D,D] [order=D,D...]"
+    if len(sizes) < 2 or words[: len(sizes)] != sizes:
+        raise _unexpected(expected, words)
+    options = _options(words[len(sizes) :], ["dims", "order"], expected, words)
+    order = _order_of(options.get("order"), len(sizes))
+    if "dims" not in options:
+        return TransposeShape(tuple(map(_size, sizes)), order=order)
+    dims = _dims(options["dims"], len(sizes))
     if len(dims) != 2:
-        raise ValueError(f"expected two dims, got {words[-1]!r}")
-    return TransposeShape(found.sizes, (dims[0], dims[1]))
+        raise ValueError(f"expected two dims, got 'dims={options['dims']}'")
+    return TransposeShape(tuple(map(_size, sizes)), (dims[0], dims[1]), order)
 
 
 def _sum_shape(words: list[str]) -> SumShape:
-    if len(words) < 2:
-        raise _unexpected("SIZE ... all|D[,D...]", words)
-    sizes = tuple(map(_size, words[:-1]))
-    return SumShape(sizes, None if words[-1] == "all" else _dims(words[-1], len(sizes)))
+    before = [word for word in words if "=" not in word]
+    expected = "SIZE ... all|D[,D...] [order=D,D...]"
+    if len(before) < 2 or words[: len(before)] != before:
+        raise _unexpected(expected, words)
+    options = _options(words[len(before) :], ["order"], expected, words)
+    sizes = tuple(map(_size, before[:-1]))
+    dims = None if before[-1] == "all" else _dims(before[-1], len(sizes))
+    return SumShape(sizes, dims, _order_of(options.get("order"), len(sizes)))
+
+
+def _options(given: list[str], names: list[str], expected: str, words: list[str]) -> dict[str, str]:
+    """``name=value`` of the last words of a line; each name at most once."""
+    options: dict[str, str] = {}
+    for word in given:
+        name, _, value = word.partition("=")
+        if name not in names or name in options:
+            raise _unexpected(expected, words)
+        options[name] = value
+    return options
+
+
+def _order_of(text: str | None, rank: int) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    order = _dims(text, rank)
+    if len(order) != rank:
+        raise ValueError(f"expected an order of all {rank} dims, got {text!r}")
+    return order
+
+
+def _order(order: tuple[int, ...] | None, sign: str) -> str:
+    return f" order{sign}{_commas(order)}" if order else ""
 
 
 def _dims(text: str, rank: int) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from torch_smem_gemm.bench import peers, rows, shapes
 from torch_smem_gemm.bench.measure import Ceilings, float32_products
 from torch_smem_gemm.bench.memory import lacks_memory
 from torch_smem_gemm.bench.problems import make_problem
+from torch_smem_gemm.bench.random_shapes import COUNTS, random_shapes
 from torch_smem_gemm.bench.rows import Contender, Row
 from torch_smem_gemm.bench.shapes import GemmShape, Shape, SumShape, TransposeShape
 
@@ -32,7 +34,12 @@ BASIC = {
 LADDER = "ladder"
 # The kernels on tensor cores in the ladder, in a dtype that all of them take.
 ON_TENSOR_CORES = ("double_buffered", "tensor_core", "wgmma")
-RANDOM_PROBLEMS = 20  # of the set "random" or "random:SEED"
+
+# Sets of random problems (bench/random_shapes.py): "random", "random:SEED" or "random:SEED:COUNT";
+# the seed "new" is another one every time.
+RANDOM_SET = "random[:SEED|new[:COUNT]]"
+CPU_RANDOM_PROBLEMS = 20  # a CPU's whole set
+MARKED_RANDOM_SHARE = 6  # one problem in so many is marked
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 DTYPES = {
@@ -42,8 +49,14 @@ DTYPES = {
     "sum": (*FLOATS, "int64", "int32", "int16", "int8", "uint8"),
 }
 
+# Random problems of the whole picture: by op, the dtypes and their peers.
+RANDOM_PICTURE: dict[str, dict[str, tuple[str, ...]]] = {
+    "gemm": {"float32": (), "tf32": (), "float16": (), "bfloat16": ()},
+    "transpose": {"float32": (), "bfloat16": ()},
+    "sum": {"float32": (), "bfloat16": ()},
+}
 # The whole picture: op, set, and by dtype the peers beside torch eager for the marked problems.
-# More would not fit into six minutes, for torch.compile takes seconds for each.
+# More would not fit into ten minutes, for torch.compile takes seconds for each.
 PICTURE: tuple[tuple[str, str, dict[str, tuple[str, ...]]], ...] = (
     ("gemm", "squares", {"float32": (), "tf32": (), "bfloat16": ("compile-max", "triton")}),
     ("gemm", "ragged", {"float32": (), "tf32": (), "bfloat16": ("compile-max",)}),
@@ -57,6 +70,11 @@ PICTURE: tuple[tuple[str, str, dict[str, tuple[str, ...]]], ...] = (
         {"float32": ("compile-max",), "bfloat16": ("compile-max",), "uint8": ()},
     ),
     ("sum", "sum", {"float32": ("compile",), "bfloat16": ("compile",), "uint8": ()}),
+    *(
+        (op, f"random:{seed}:30", dtypes)
+        for op, dtypes in RANDOM_PICTURE.items()
+        for seed in ("1", "2", "3", "new")
+    ),
 )
 
 # Seconds for each contender's timed calls.
@@ -108,7 +126,7 @@ def jobs(
 
     Args:
         op: "gemm", "linear", "transpose" or "sum".
-        set_name: a shipped set, a file, or "random" or "random:SEED".
+        set_name: a shipped set, a file, or random ones as ``RANDOM_SET`` describes.
         dtype: a name of ``DTYPES[op]``.
         against: names of ``peers.available(op, device)``.
         device: where they will run.
@@ -125,8 +143,9 @@ def jobs(
     if dtype == "tf32" and device.type != "cuda":
         raise ValueError("dtype: tf32 needs a GPU")
     contenders = (rows.ours(), *(rows.against(there[name]) for name in against))
-    problems = _shapes(op, set_name, marked=marked, small=small)
-    return [Job(set_name, op, shape, dtype, contenders) for shape in problems]
+    small = small or (device.type == "cpu" and _is_random(set_name))
+    name, problems = _shapes(op, set_name, marked=marked, small=small)
+    return [Job(name, op, shape, dtype, contenders) for shape in problems]
 
 
 def gpu_peers(op: str) -> list[str]:
@@ -141,7 +160,8 @@ def picture(device: torch.device, *, quick: bool) -> list[Job]:
     found = [] if quick else ladder_jobs(device)
     for op, set_name, dtypes in PICTURE:
         there = peers.available(op, device)
-        marked = _shapes(op, set_name, marked=True, small=small)
+        set_name = _with_seed(set_name)
+        _, marked = _shapes(op, set_name, marked=True, small=small)
         for dtype, more in dtypes.items():
             if dtype == "tf32" and device.type != "cuda":
                 continue
@@ -239,15 +259,32 @@ def _ladder_job(
     return Job(LADDER, op, shape, arithmetic, (*every, *others), every[0].name)
 
 
-def _shapes(op: str, set_name: str, *, marked: bool, small: bool = False) -> list[Shape]:
-    name, _, seed = set_name.partition(":")
-    if name != "random":
-        fits = fits_a_cpu if small else lambda shape: True
-        return shapes.load(set_name, op, marked=marked, fits=fits)
-    if seed and not seed.isdecimal():
-        raise ValueError(f"shapes: expected random or random:SEED, got {set_name!r}")
-    count = RANDOM_PROBLEMS // 4 if marked else RANDOM_PROBLEMS
-    return shapes.random_shapes(op, count, int(seed or 0))
+def _shapes(
+    op: str, set_name: str, *, marked: bool, small: bool = False
+) -> tuple[str, list[Shape]]:
+    """Return the set's name in results, and its problems."""
+    fits = fits_a_cpu if small else lambda shape: True
+    if not _is_random(set_name):
+        return set_name, shapes.load(set_name, op, marked=marked, fits=fits)
+    words = _with_seed(set_name).split(":")
+    if len(words) > 3 or not all(word.isdecimal() for word in words[1:]):
+        raise ValueError(f"shapes: expected {RANDOM_SET}, got {set_name!r}")
+    count = int(words[2]) if len(words) > 2 else COUNTS[op]
+    if small:
+        count = min(count, CPU_RANDOM_PROBLEMS)
+    count = math.ceil(count / MARKED_RANDOM_SHARE) if marked else count
+    return f"random:{words[1]}", random_shapes(op, count, int(words[1]), fits)
+
+
+def _is_random(set_name: str) -> bool:
+    return set_name.partition(":")[0] == "random"
+
+
+def _with_seed(set_name: str) -> str:
+    """Return the name of a set with a seed, if it is one of random problems without one."""
+    if set_name == "random":
+        return "random:0"
+    return set_name.replace("random:new", f"random:{random.SystemRandom().randrange(10**6)}")
 
 
 def _operations(shape: Shape) -> int:

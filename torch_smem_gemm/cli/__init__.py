@@ -1,4 +1,4 @@
-"""The command line: ``python -m torch_smem_gemm info | demo | bench | explain``."""
+"""The command line: ``python -m torch_smem_gemm COMMAND``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ import sys
 from collections.abc import Sequence
 
 from torch_smem_gemm._version import __version__
-from torch_smem_gemm.cli import bench, demo, explain, info
+from torch_smem_gemm.cli import bench, demo, exercise, explain, info, trace
 
-COMMANDS = {"info": info, "demo": demo, "bench": bench, "explain": explain}
+COMMANDS = {
+    "info": info,
+    "demo": demo,
+    "bench": bench,
+    "explain": explain,
+    "trace": trace,
+    "exercise": exercise,
+}
 INTERRUPTED = bench.INTERRUPTED
 
 
@@ -21,8 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments after the program's name; None takes them from ``sys.argv``.
 
     Returns:
-        The exit status: 0, or 1 if a check of the command failed. Arguments that
-        cannot be parsed, and extras that are missing, end in ``SystemExit`` with a message.
+        The exit status: 0, or 1 if a check of the command failed, 2 for arguments that do not fit.
+        Arguments that cannot be parsed, and extras that are missing, end in ``SystemExit`` with a
+        message.
     """
     parser = argparse.ArgumentParser(
         prog="python -m torch_smem_gemm",

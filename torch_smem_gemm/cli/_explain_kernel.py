@@ -48,9 +48,10 @@ class Explained:
     """A kernel on a problem, run on the CPU and analysed for a device.
 
     ``rooflines`` are by what counts as traffic: what "threads" load and store, the "sectors" that
-    warps touch, "each tensor once". ``least_seconds`` are by what would be busy: "arithmetic",
-    "DRAM" (each tensor once), "shared memory"; the first and the last on as many SMs as a launch
-    has blocks. What the launches themselves take is not among them.
+    warps touch, "each tensor once"; without FLOP, those without bytes are left out.
+    ``least_seconds`` are by what would be busy: "arithmetic", "DRAM" (each tensor once), "shared
+    memory"; the first and the last on as many SMs as a launch has blocks. What the launches
+    themselves take is not among them.
     """
 
     trace: Trace
@@ -80,8 +81,8 @@ class Explained:
 
 def judge(trace: Trace, device: Device) -> Explained:
     """Analyse a trace for a device."""
-    # Only floats have FLOP, and only FLOP need a peak.
-    dtype = trace.dtype if trace.flop else "float32"
+    # All types but float64 have the peak of float32.
+    dtype = "float64" if trace.dtype == "float64" else "float32"
     traffic = {
         "threads": trace.global_bytes_loaded + trace.global_bytes_stored,
         "sectors": trace.sector_bytes,
@@ -94,6 +95,7 @@ def judge(trace: Trace, device: Device) -> Explained:
         rooflines={
             name: roofline(trace.flop, moved, device, dtype=dtype)
             for name, moved in traffic.items()
+            if trace.flop or moved
         },
         traffic=traffic,
         least_seconds={
@@ -132,11 +134,14 @@ def largest_launch(trace: Trace) -> Launch:
 def _residency(trace: Trace, device: Device) -> Residency:
     launch, chip = largest_launch(trace), capability(device)
     resources, unknown = None, ""
-    try:
-        dtype = getattr(torch, trace.dtype)
-        resources = built_resources(trace.op, trace.kernel, dtype, device.capability)
-    except LookupError as error:
-        unknown = str(error.args[0])
+    if trace.sources:
+        unknown = "nvcc reports them (-Xptxas -v)"
+    else:
+        try:
+            dtype = getattr(torch, trace.dtype, torch.float32)
+            resources = built_resources(trace.op, trace.kernel, dtype, device.capability)
+        except LookupError as error:
+            unknown = str(error.args[0])
     static = resources.static_shared_bytes if resources else launch.static_shared_bytes
     dynamic = launch.dynamic_shared_bytes
     opts_in = dynamic > chip.shared_default  # as csrc/device/launch.h decides

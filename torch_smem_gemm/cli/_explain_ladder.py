@@ -10,8 +10,9 @@ from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm.analysis import Device
 from torch_smem_gemm.cli._explain_kernel import Explained, judge, worst_ways
 from torch_smem_gemm.cli._explain_problem import Problem
-from torch_smem_gemm.cli._explain_text import bytes_text, show_faults, without_empty
+from torch_smem_gemm.cli._explain_text import bytes_text
 from torch_smem_gemm.cli._text import table
+from torch_smem_gemm.cli._trace_text import faults_text, without_empty
 from torch_smem_gemm.trace_report import LOADS, STORES, Trace
 
 
@@ -85,7 +86,7 @@ def show_ladder(rungs: Sequence[Rung], title: str, device: Device) -> None:
             print(f"Registers are not known, occupancy leaves them out: {unknown}.")
     faulty = [one.trace for one in explained if one.trace.faults]
     for trace in faulty:
-        show_faults(trace)
+        print(faults_text(trace))
     if not faulty:
         print("No faults in any of them.")
 

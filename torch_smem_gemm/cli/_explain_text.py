@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from itertools import groupby
 
 from torch_smem_gemm.cli._explain_kernel import (
     Explained,
     Residency,
     largest_launch,
     sms_at_work,
-    ways,
 )
-from torch_smem_gemm.cli._text import output_width, rate_text, table
-from torch_smem_gemm.trace_report import LOADS, STORES, Launch, Line, Trace
-from torch_smem_gemm.tracing import sources
+from torch_smem_gemm.cli._text import rate_text, table
+from torch_smem_gemm.cli._trace_text import faults_text, launch_text, lines_table, lines_title
+from torch_smem_gemm.trace_report import LOADS, STORES, Trace
 
-LINE_HEADS = [
-    *("line", "source", "does", "memory", ">B", ">requests", ">sectors", ">wavefronts"),
-    *(">merged", ">n-way", ">conflicts", ""),
-]
-LEAST_SOURCE = 24  # characters of source text, however narrow the terminal
 # The time of the shortest kernel of bench/results/h200.json in a CUDA graph, on an H200.
 LAUNCH_US = 1.6
-GAP = 3  # characters that a table has between two columns
 
 
 def show(explained: Explained, title: str) -> None:
@@ -32,11 +23,14 @@ def show(explained: Explained, title: str) -> None:
     trace = explained.trace
     print(f"{title}, kernel {trace.kernel}")
     for launch in trace.launches:
-        print(_launch_text(launch))
+        print(launch_text(launch))
     print()
     for number, launch in enumerate(trace.launches, 1):
-        which = f", launch {number} of {len(trace.launches)}" if len(trace.launches) > 1 else ""
-        _show_lines(launch, trace.op, f"Lines of csrc/{trace.op}{which}")
+        title = lines_title(trace, number)
+        if launch.lines:
+            table(title, *lines_table(launch, trace))
+        else:
+            print(f"{title}: none accesses memory\n")
     print(
         "B: bytes a lane. sectors (32 bytes, global) and wavefronts (passes through the banks, "
         "shared): of a warp's request.\nmerged: wavefronts if the compiler makes one 16-byte load "
@@ -49,106 +43,9 @@ def show(explained: Explained, title: str) -> None:
         )
     _show_totals(trace)
     _show_residency(explained)
-    _show_ceilings(explained)
-    show_faults(trace)
-
-
-def show_faults(trace: Trace) -> None:
-    """Print the errors that would occur on the GPU, or that there are none."""
-    if not trace.faults:
-        print(f"No faults in {trace.kernel}: no race, no access out of bounds, no lost barrier.")
-    for fault in trace.faults:
-        print(f"FAULT: {fault}")
-
-
-def _launch_text(launch: Launch) -> str:
-    return (
-        f"{_product(launch.grid)} blocks of {_product(launch.block)} threads, shared memory of a "
-        f"block: {launch.static_shared_bytes:,} B static, "
-        f"{launch.dynamic_shared_bytes:,} B dynamic"
-    )
-
-
-def _product(sizes: Sequence[int]) -> str:
-    """The sizes up to the last that is not 1."""
-    kept = [n for i, n in enumerate(sizes) if i == 0 or any(m > 1 for m in sizes[i:])]
-    return " x ".join(f"{n:,}" for n in kept)
-
-
-# ----------------------------------------------------------------------------------------- lines
-
-
-def source_order(line: Line) -> tuple[bool, str, int, int]:
-    """The kernel's own file first, then the helpers'."""
-    return "/ladder/" not in line.file, line.file, line.line, line.column
-
-
-def _show_lines(launch: Launch, op: str, title: str) -> None:
-    rows = []
-    for _, group in groupby(sorted(launch.lines, key=source_order), lambda x: (x.file, x.line)):
-        accesses = list(group)
-        first = accesses[0]
-        place = f"{first.file.removeprefix(f'{op}/')}:{first.line}"
-        if len(accesses) == 1:
-            rows.append([place, first.text, *_line_cells(first)])
-        else:
-            rows.append([place, first.text, *[""] * (len(LINE_HEADS) - 2)])
-            rows += [["", f"  {expression(line)}", *_line_cells(line)] for line in accesses]
-    heads, rows = without_empty(LINE_HEADS, rows)
-    names = [head.removeprefix(">") for head in heads]
-    widths = [max(map(len, column)) + GAP for column in zip(names, *rows, strict=True)]
-    room = max(LEAST_SOURCE, output_width() - (sum(widths) - widths[1]) - 1)
-    table(title, heads, [[row[0], _shorten(row[1], room), *row[2:]] for row in rows])
-
-
-def without_empty(
-    heads: Sequence[str], rows: Sequence[list[str]]
-) -> tuple[list[str], list[list[str]]]:
-    """A table's heads and rows without the columns in which every cell is empty."""
-    kept = [i for i in range(len(heads)) if any(row[i] for row in rows)]
-    return [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
-
-
-def _line_cells(line: Line) -> list[str]:
-    in_tensor = line.memory not in ("", "shared")
-    in_shared = line.memory == "shared"
-    merged = line.merged_wavefronts / line.requests
-    n = ways(line)
-    return [
-        line.action,
-        line.memory,
-        str(line.bytes_a_lane or ""),
-        f"{line.requests:,}",
-        f"{line.sectors_a_request:.4g}" if in_tensor else "",
-        f"{line.wavefronts_a_request:.4g}" if in_shared else "",
-        f"{merged:.4g}" if line.merged_wavefronts != line.wavefronts else "",
-        str(n or ""),
-        f"{line.conflicts:,}" if in_shared else "",
-        "ambiguous" if line.ambiguous else "",
-    ]
-
-
-def expression(line: Line) -> str:
-    """The access itself, such as ``As(ty, k)``, out of the line's text; all of it in doubt.
-
-    The compiler's column is that of the parenthesis which opens the call.
-    """
-    texts = sources().get(line.file, [])
-    text = texts[line.line - 1] if 0 < line.line <= len(texts) else ""
-    opening = line.column - 1
-    callee = re.search(r"[\w:.\[\]]+(?:<[\w, ]*>)?$", text[:opening])
-    if callee is None or not text[opening:].startswith("("):
-        return line.text
-    depth = 0
-    for end in range(opening, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[end], 0)
-        if depth == 0:
-            return text[callee.start() : end + 1]
-    return line.text
-
-
-def _shorten(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 1]}…"
+    if not any(launch.sample for launch in trace.launches):
+        _show_ceilings(explained)
+    print(faults_text(trace))
 
 
 # ---------------------------------------------------------------------------------------- totals
@@ -159,13 +56,14 @@ def _show_totals(trace: Trace) -> None:
     merged = trace.count("merged_wavefronts", memory="shared")
     if merged != trace.wavefronts:
         conflicts += f"; {merged:,} if loads are merged"
-    asked = trace.count("distinct_bytes", memory="global") / trace.sector_bytes
+    asked = trace.count("distinct_bytes", memory="global")
+    used = f", {asked / trace.sector_bytes:.1%} of it used" if trace.sector_bytes else ""
     fused = sum(launch.fma for launch in trace.launches)
     special = sum(launch.special for launch in trace.launches)
     rows = [
         ["global memory, loaded", _moved(trace, LOADS)],
         ["global memory, stored", _moved(trace, STORES)],
-        ["32-byte sectors touched", f"{bytes_text(trace.sector_bytes)}, {asked:.1%} of it used"],
+        ["32-byte sectors touched", f"{bytes_text(trace.sector_bytes)}{used}"],
         ["shared memory, loaded", bytes_text(trace.shared_bytes_loaded)],
         ["shared memory, stored", bytes_text(trace.shared_bytes_stored)],
         ["wavefronts", f"{trace.wavefronts:,}, of them {conflicts}"],
@@ -183,7 +81,7 @@ def _show_totals(trace: Trace) -> None:
 
 def _useful(trace: Trace) -> str:
     """What a GEMM needs of the FLOP; others are made with zeros beyond the edges, or add sums."""
-    if trace.op != "gemm":
+    if trace.op != "gemm" or trace.sources:
         return ""
     (m, k), (_, n) = trace.shapes["0"], trace.shapes["1"]
     return f"; 2 M N K is {2 * m * n * k / trace.flop:.1%} of it"
@@ -194,7 +92,7 @@ def _moved(trace: Trace, actions: Sequence[str]) -> str:
     times = [
         f"{trace.count('bytes', actions=actions, memory=name) / size:.4g} x {name}"
         for name, size in trace.tensor_bytes.items()
-        if trace.count("bytes", actions=actions, memory=name)
+        if size and trace.count("bytes", actions=actions, memory=name)
     ]
     total = trace.count("bytes", actions=actions, memory="global")
     return f"{bytes_text(total)} ({', '.join(times)})" if times else bytes_text(total)
@@ -266,9 +164,9 @@ TRAFFIC_TEXTS = {
 
 def _show_ceilings(explained: Explained) -> None:
     device = explained.device
-    if explained.trace.op == "gemm":
+    if explained.trace.flop and explained.trace.op == "gemm":
         _show_roofline(explained)
-    else:
+    elif explained.traffic["each tensor once"]:
         _show_bandwidth(explained)
     rows = [
         [name, f"{seconds * 1e6:.4g}", _least_text(explained, name)]
@@ -325,6 +223,7 @@ def _show_bandwidth(explained: Explained) -> None:
             TRAFFIC_TEXTS[name],
         ]
         for name, moved in explained.traffic.items()
+        if moved
     ]
     table(
         f"Bandwidth of {device.name}: {device.bandwidth_gbs:,.0f} GB/s",

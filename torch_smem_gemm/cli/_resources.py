@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from torch_smem_gemm import _C
-from torch_smem_gemm._kernels import build_info, kernels
+from torch_smem_gemm._kernels import OPS, build_info, kernels
 from torch_smem_gemm.cli._environment import serving_arch
 from torch_smem_gemm.cli.info import PTXAS_REPORT
 
@@ -38,6 +38,8 @@ def built_resources(
 
     Raises LookupError with the reason if the build does not know them.
     """
+    if op not in OPS:
+        raise LookupError(f"the build has no report of {op}")
     archs = build_info()["archs"]
     if not archs:
         raise LookupError("the package was built without CUDA")

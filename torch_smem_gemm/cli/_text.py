@@ -26,10 +26,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         columns: the heads; no line of heads is drawn if all are empty.
         rows: the cells, as many in each row as there are columns.
     """
-    heads = [head.removeprefix(">") for head in columns]
-    right = [head.startswith(">") for head in columns]
     if importlib.util.find_spec("rich") is None:
-        print(plain_table(title, heads, right, rows), end="\n\n")
+        print(plain_table(title, columns, rows), end="\n\n")
         return
 
     from rich import box
@@ -44,13 +42,14 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
-        show_header=any(heads),
+        show_header=any(columns),
     )
-    for head, flush_right in zip(heads, right, strict=True):
-        drawn.add_column(head, justify="right" if flush_right else "left")
+    for head in columns:
+        drawn.add_column(head.removeprefix(">"), justify="right" if head[:1] == ">" else "left")
     for row in rows:
         drawn.add_row(*map(Text, row))
-    Console(width=output_width()).print(drawn)
+    # Text in notebooks as well: a magic captures what is printed.
+    Console(width=output_width(), force_jupyter=False).print(drawn)
     print()
 
 
@@ -59,10 +58,10 @@ def output_width() -> int:
     return shutil.get_terminal_size((PIPE_WIDTH, 0)).columns
 
 
-def plain_table(
-    title: str, heads: Sequence[str], right: Sequence[bool], rows: Sequence[Sequence[str]]
-) -> str:
-    """The same table as text, columns two spaces apart."""
+def plain_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return the same table as text, columns two spaces apart."""
+    heads = [head.removeprefix(">") for head in columns]
+    right = [head.startswith(">") for head in columns]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     lines = [heads, ["-" * width for width in widths], *rows] if any(heads) else rows
     aligned = (

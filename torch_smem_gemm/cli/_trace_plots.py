@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from torch_smem_gemm.analysis.banks import BANKS, LANES, WORD
 from torch_smem_gemm.cli._explain_kernel import Explained, largest_launch, passes, ways
-from torch_smem_gemm.cli._explain_text import expression
 from torch_smem_gemm.cli._strips import ORANGE
+from torch_smem_gemm.cli._trace_text import expression
 from torch_smem_gemm.trace_report import Line, Trace
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _chosen(traces: Sequence[Trace], count: int) -> list[tuple[str, Line]]:
     """
 
     def identity(line: Line) -> tuple:
-        return line.file, line.line, line.column, line.action, line.bytes_a_lane
+        return line.file, line.line, line.array, line.action, line.bytes_a_lane
 
     shared = [(trace, _shared_lines(trace)) for trace in traces]
     cost: dict[tuple, tuple[int, int]] = {}
@@ -114,7 +114,7 @@ def verdict(line: Line) -> str:
     """Return the map's title: a conflict, a broadcast, or neither."""
     if ways(line) != 1:
         return f"{ways(line)}-way conflict"
-    lanes = _lanes_by_word(line)
+    lanes = lanes_by_word(line)
     shared = sum(len(wanting) > 1 for wanting in lanes.values())
     if not shared:
         return "no conflict"
@@ -129,13 +129,13 @@ def shared_map(line: Line) -> list[list[float]]:
     NaN everywhere else. A column of such cells is one pass, and not as many as it has cells.
     """
     cells = [[float("nan")] * BANKS for _ in range(LANES)]
-    for word, lanes in _lanes_by_word(line).items() if ways(line) == 1 else ():
+    for word, lanes in lanes_by_word(line).items() if ways(line) == 1 else ():
         for lane in lanes if len(lanes) > 1 else ():
             cells[lane][word % BANKS] = 1
     return cells
 
 
-def _lanes_by_word(line: Line) -> dict[int, list[int]]:
+def lanes_by_word(line: Line) -> dict[int, list[int]]:
     """Return the lanes that access each word of shared memory."""
     lanes: dict[int, list[int]] = {}
     for lane, at in enumerate(line.example):

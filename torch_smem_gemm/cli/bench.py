@@ -63,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--shapes",
             nargs="+",
             metavar="SET",
-            help="names of shipped sets, files with a problem a line, random, or random:SEED "
-            f"(default: {' '.join(sets)})",
+            help="names of shipped sets, files with a problem a line, or random problems: "
+            f"{suite.RANDOM_SET} (default: {' '.join(sets)})",
         )
         one.add_argument("--dtype", nargs="+", choices=suite.DTYPES[op], default=["float32"])
         one.add_argument(

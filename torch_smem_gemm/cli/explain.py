@@ -54,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         one.add_argument("--json", action="store_true", help="print everything as JSON")
         one.add_argument("--plot", type=picture_file, metavar="OUT", help="draw banks and ceilings")
+        one.add_argument(
+            "--html", type=Path, metavar="OUT", help="write a page with the source and pictures"
+        )
         one.add_argument("--force", action="store_true", help="trace however long it takes")
         one.set_defaults(refuse=one.error)
 
@@ -75,10 +78,13 @@ def run(args: argparse.Namespace) -> int:
             f"{problem.title} needs about {accesses:.2g} accesses of threads, the limit is "
             f"{LIMIT:.0e}: choose smaller sizes, or --force to wait for it"
         )
+    if args.html and args.ladder:
+        args.refuse("--html shows one kernel, name it by --kernel")
     if args.plot:
         require_extra("bench", "matplotlib")
+    for path in filter(None, (args.plot, args.html)):
         try:
-            check_writable(args.plot)
+            check_writable(path)
         except OSError as error:
             args.refuse(str(error))
 
@@ -94,7 +100,10 @@ def run(args: argparse.Namespace) -> int:
         show(explained[0], problem.title)
     if args.plot:
         _draw(args.plot, problem, explained)
-        print(f"wrote {args.plot}", file=sys.stderr if args.json else sys.stdout)
+    if args.html:
+        explained[0].trace.to_html(args.html, device=args.device.name)
+    for path in filter(None, (args.plot, args.html)):
+        print(f"wrote {path}", file=sys.stderr if args.json else sys.stdout)
     return int(any(one.trace.faults for one in explained))
 
 

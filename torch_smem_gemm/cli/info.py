@@ -230,9 +230,7 @@ def _show_ptxas(report: Sequence[dict[str, Any]]) -> None:
     registers = [f">registers {arch}" for arch in archs]
     heads = [*registers, ">shared B", ">spilled B", "kernel"]
     # Names of templates are longer than any terminal is wide, and rich would cut them.
-    right = [head.startswith(">") for head in heads]
-    names = [head.removeprefix(">") for head in heads]
-    print(plain_table("Resources, from the build", names, right, rows), end="\n\n")
+    print(plain_table("Resources, from the build", heads, rows), end="\n\n")
 
 
 def _spilled(entry: dict[str, Any]) -> int:

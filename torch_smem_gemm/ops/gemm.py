@@ -65,7 +65,8 @@ def gemm(
             factors of 10 bits. None is "tf32" if torch's setting allows it
             (torch.backends.cuda.matmul.fp32_precision, read at the call), else "fp32".
         kernel: "auto" (on CPU tensors: ATen), or a name of ``smem.kernels("gemm")``; on CPU tensors
-            the named kernel itself runs on the CPU, unless it is one for tensor cores.
+            the named kernel itself runs on the CPU, if ``smem.kernels`` says that it is
+            ``emulated``.
         out: the tensor for the result; its shape must fit. It may overlap the inputs. Not with
             gradients.
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from html import escape
 from itertools import chain
 
 import torch
@@ -22,6 +23,10 @@ class Plan:
 
     kernel: str
     reason: str
+
+    def _repr_html_(self) -> str:
+        """Return the plan as HTML, which notebooks show."""
+        return f"<p>Kernel <code>{escape(self.kernel)}</code>: {escape(self.reason)}</p>"
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <iterator>
 #include <map>
 #include <set>
@@ -15,18 +16,24 @@ constexpr int BANKS = 32, WORD_BYTES = 4, SECTOR_BYTES = 32;
 /// 16 bytes are 4 words, 5 where they are misaligned.
 constexpr int MAX_UNITS = 32 * 5;
 
-/// The distinct units of `unit_bytes` that lanes begin to end - 1 touch, ascending; returns their
-/// number.
+/// The distinct units of `unit_bytes`, a power of two, that lanes begin to end - 1 touch,
+/// ascending; returns their number. A shift, because two divisions a lane took most of a trace's
+/// time.
 int touched(const Request& request, int begin, int end, int unit_bytes,
             uint64_t (&units)[MAX_UNITS]) {
+  const int shift = std::countr_zero(static_cast<unsigned>(unit_bytes));
   int count = 0;
+  bool ascending = true;  // as a rule
   for (int l = begin; l < end; ++l) {
     if (!(request.mask >> l & 1)) continue;
-    const uint64_t last = (request.address[l] + request.bytes - 1) / unit_bytes;
-    for (uint64_t unit = request.address[l] / unit_bytes; unit <= last; ++unit) {
+    const uint64_t last = (request.address[l] + request.bytes - 1) >> shift;
+    for (uint64_t unit = request.address[l] >> shift; unit <= last; ++unit) {
+      if (count > 0 && unit == units[count - 1]) continue;
+      ascending &= count == 0 || unit > units[count - 1];
       units[count++] = unit;
     }
   }
+  if (ascending) return count;
   std::sort(units, units + count);
   return static_cast<int>(std::unique(units, units + count) - units);
 }

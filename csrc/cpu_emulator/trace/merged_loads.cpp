@@ -17,21 +17,26 @@ bool all_lanes(const Request& request, const Check& check) {
 }  // namespace
 
 bool MergedLoads::begins_run(const Request& load) const {
-  const auto bytes = static_cast<uint64_t>(run_bytes(load));
-  return load.bytes < 16 && all_lanes(load, [&](int l) { return load.address[l] % bytes == 0; });
+  const auto bytes = static_cast<uint64_t>(run_bytes(load));  // a power of two
+  return load.bytes < 16 &&
+         all_lanes(load, [&](int l) { return (load.address[l] & (bytes - 1)) == 0; });
 }
 
-bool MergedLoads::goes_on(const Request& load) const {
-  return load.bytes == run_.bytes && load.mask == run_.mask && all_lanes(load, [&](int l) {
+bool MergedLoads::goes_on(const Request& load, unsigned warp) const {
+  return warp == warp_ && load.bytes == run_.bytes && load.mask == run_.mask &&
+         all_lanes(load, [&](int l) {
            return load.address[l] == run_.address[l] + static_cast<uint64_t>(length_ * run_.bytes);
          });
 }
 
-void MergedLoads::add(const Request& load) {
+void MergedLoads::add(const Request& load, unsigned warp) {
   if (!possible_) return;
-  possible_ = length_ == 0 ? begins_run(load) : goes_on(load);
+  possible_ = length_ == 0 ? begins_run(load) : goes_on(load, warp);
   if (!possible_) return;
-  if (length_++ == 0) run_ = load;
+  if (length_++ == 0) {
+    run_ = load;
+    warp_ = warp;
+  }
   if (length_ * run_.bytes < run_bytes(run_)) return;
   length_ = 0;
   Request wide = run_;

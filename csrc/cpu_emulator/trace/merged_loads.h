@@ -13,7 +13,8 @@ namespace smem::cpu_emulator::trace {
 /// and adds up what the wide loads cost.
 class MergedLoads {
  public:
-  void add(const Request& load);
+  /// `warp` is the number of the warp that loads: a run belongs to one.
+  void add(const Request& load, unsigned warp);
 
   /// Whether all loads so far were whole runs; the counts mean nothing otherwise.
   bool possible() const { return possible_ && length_ == 0; }
@@ -23,11 +24,12 @@ class MergedLoads {
 
  private:
   bool begins_run(const Request& load) const;
-  bool goes_on(const Request& load) const;
+  bool goes_on(const Request& load, unsigned warp) const;
 
   bool possible_ = true;
   Request run_;     ///< the first load of the run under way
   int length_ = 0;  ///< how many loads it has
+  unsigned warp_ = 0;
   uint64_t requests_ = 0, wavefronts_ = 0, conflicts_ = 0;
 };
 

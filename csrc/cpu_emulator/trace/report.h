@@ -6,26 +6,24 @@
 #include <string>
 #include <vector>
 
-#include "cpu_emulator/trace/counted.h"
+#include "cpu_emulator/observer.h"
 
 namespace smem::cpu_emulator::trace {
 
-enum class Action { load, store, copy_from, copy_to, barrier, warp_barrier, shuffle };
-
 constexpr const char* name_of(Action action) {
-  constexpr const char* NAMES[] = {"load",    "store",        "copy_from", "copy_to",
-                                   "barrier", "warp_barrier", "shuffle"};
+  constexpr const char* NAMES[] = {"load",    "store",        "copy_from", "copy_to", "atomic",
+                                   "barrier", "warp_barrier", "shuffle",   "pass"};
   return NAMES[static_cast<int>(action)];
 }
 
 constexpr int64_t INACTIVE = -1;
 
-/// One line of the source, one thing that it does there: to one tensor or to shared memory.
+/// One thing that the kernel does at one place: to one tensor or to one array in shared memory.
 struct Row {
-  std::string file, function;
-  unsigned line, column;
+  uintptr_t pc;  ///< see Site
   Action action;
   std::string memory;           ///< the tensor's name, "shared", or empty for barriers and shuffles
+  std::string array;            ///< the name of the array in shared memory, where it is known
   int bytes_a_lane;             ///< 0 for barriers and shuffles
   uint64_t requests = 0;        ///< one for each warp and execution
   uint64_t lanes = 0;           ///< threads over all requests
@@ -37,7 +35,6 @@ struct Row {
   /// The same if the compiler merges this line's loads: see MergedLoads. Equal to the above if it
   /// cannot.
   uint64_t merged_requests = 0, merged_wavefronts = 0, merged_conflicts = 0;
-  bool ambiguous = false;  ///< lanes came here a different number of times: see WarpLog
   uint64_t example_block = 0;
   std::array<int64_t, 32> example;  ///< byte offsets of the worst request's lanes, or INACTIVE
 };
@@ -45,8 +42,7 @@ struct Row {
 /// An error that would occur on the GPU.
 struct Fault {
   std::string kind;  ///< "race", "out of bounds", ...
-  std::string file;
-  unsigned line;
+  uintptr_t pc;
   unsigned block[3];
   std::string threads;  ///< "17", "3 and 35"
   std::string detail;
@@ -57,9 +53,9 @@ struct Launch {
   std::string kernel;
   unsigned grid[3], block[3];
   uint64_t dynamic_shared_bytes;
-  uint64_t static_shared_bytes = 0;  ///< of the tiles that were used
-  std::vector<Row> rows;             ///< by file and line
-  Arithmetic arithmetic{};
+  uint64_t static_shared_bytes = 0;  ///< of the arrays that were used
+  std::vector<Row> rows;             ///< by place
+  Operations operations{};
   std::vector<Fault> faults;
 };
 

@@ -6,15 +6,22 @@
 
 #include "cpu_emulator/trace/tracer.h"
 
+// The linker's: where the file that this is linked into is in memory.
+extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start;  // NOLINT
+extern "C" __attribute__((visibility("hidden"))) const char _end;          // NOLINT
+
+/// Is among the shared arrays of the kernels that this is linked with.
+thread_local unsigned char smem_anchor;
+
 namespace smem::cpu_emulator::trace {
 
 namespace {
 thread_local Session* active_session = nullptr;
 
 auto identity(const Row& row) {
-  return std::tie(row.file, row.line, row.column, row.action, row.memory, row.bytes_a_lane);
+  return std::tie(row.pc, row.action, row.memory, row.array, row.bytes_a_lane);
 }
-auto identity(const Fault& fault) { return std::tie(fault.kind, fault.file, fault.line); }
+auto identity(const Fault& fault) { return std::tie(fault.kind, fault.pc); }
 
 void add(Row& row, const Row& part) {
   row.requests += part.requests;
@@ -26,7 +33,6 @@ void add(Row& row, const Row& part) {
   row.merged_requests += part.merged_requests;
   row.merged_wavefronts += part.merged_wavefronts;
   row.merged_conflicts += part.merged_conflicts;
-  row.ambiguous |= part.ambiguous;
   // Workers take blocks in any order: among equals, the lowest block gives the example.
   if (part.worst > row.worst ||
       (part.worst == row.worst && part.example_block < row.example_block)) {
@@ -61,6 +67,25 @@ void merge_into(std::vector<T>& all, std::vector<T>&& parts) {
 
 }  // namespace
 
+Module own_module() {
+  return {reinterpret_cast<uintptr_t>(&__ehdr_start), reinterpret_cast<uintptr_t>(&_end),
+          [] { return &smem_anchor; }};
+}
+
+void Module::sort_arrays() {
+  std::stable_sort(arrays.begin(), arrays.end(),
+                   [](const SharedArray& a, const SharedArray& b) { return a.offset < b.offset; });
+}
+
+const SharedArray* Module::array_at(ptrdiff_t offset, size_t bytes) const {
+  const auto end = static_cast<ptrdiff_t>(offset + bytes);
+  // Arrays do not overlap, so their ends are sorted, too.
+  const auto at = std::partition_point(arrays.begin(), arrays.end(), [&](const SharedArray& array) {
+    return array.offset + static_cast<ptrdiff_t>(array.bytes) < end;
+  });
+  return at != arrays.end() && at->offset <= offset ? &*at : nullptr;
+}
+
 Session::Session() {
   if (active_session)
     throw std::logic_error("smem.trace: a trace is already active on this thread");
@@ -79,27 +104,34 @@ void Recorder::merge(Launch&& part) {
   merge_into(launch_.rows, std::move(part.rows));
   merge_into(launch_.faults, std::move(part.faults));
   launch_.static_shared_bytes = std::max(launch_.static_shared_bytes, part.static_shared_bytes);
-  Arithmetic& sum = launch_.arithmetic;
-  sum.fma += part.arithmetic.fma;
-  sum.add += part.arithmetic.add;
-  sum.multiply += part.arithmetic.multiply;
-  sum.divide += part.arithmetic.divide;
-  sum.special += part.arithmetic.special;
+  launch_.operations += part.operations;
 }
 
 void run(const char* kernel, dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body,
-         void* context) {
+         void* context, const std::vector<int64_t>& only_clusters, unsigned cluster_size) {
   Session* const session = Session::active();
-  if (!session) throw std::logic_error("smem.trace: a traced kernel ran outside a trace");
+  if (!session) throw std::logic_error("smem.trace: no trace is active on this thread");
   Launch launch{
       kernel, {grid.x, grid.y, grid.z}, {threads.x, threads.y, threads.z}, dynamic_shared_bytes};
   Recorder recorder(*session, launch);
   try {
-    cpu_emulator::run(grid, threads, dynamic_shared_bytes, body, context,
-                      [&] { return std::make_unique<Tracer>(recorder); });
-  } catch (const Deadlock&) {  // NOLINT(bugprone-empty-catch): the tracer has recorded it
+    cpu_emulator::run(
+        grid, threads, dynamic_shared_bytes, body, context,
+        [&] { return std::make_unique<Tracer>(recorder); }, only_clusters, cluster_size);
+  } catch (const Deadlock&) {    // NOLINT(bugprone-empty-catch): the tracer has recorded it
+  } catch (const AsyncFault&) {  // NOLINT(bugprone-empty-catch): the same
   }
   session->launches.push_back(std::move(launch));
 }
 
 }  // namespace smem::cpu_emulator::trace
+
+void smem::cpu_emulator::launch(const char* kernel, dim3 grid, dim3 threads,
+                                size_t dynamic_shared_bytes, Body body, void* context,
+                                unsigned cluster_size) {
+  if (trace::Session::active()) {
+    trace::run(kernel, grid, threads, dynamic_shared_bytes, body, context, {}, cluster_size);
+  } else {
+    cpu_emulator::run(grid, threads, dynamic_shared_bytes, body, context, {}, {}, cluster_size);
+  }
+}

@@ -1,9 +1,15 @@
 #include "cpu_emulator/trace/shared_memory.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <utility>
 
 namespace smem::cpu_emulator::trace {
+
+namespace {
+constexpr const char* STORED = "stored";
+}  // namespace
 
 void Order::begin_block(unsigned threads) {
   barriers_ = 1;
@@ -33,35 +39,30 @@ bool Order::happened_before(const Moment& moment, unsigned thread) const {
   return seen_[warp][thread % WARP_SIZE][moment.thread % WARP_SIZE] >= moment.stretch;
 }
 
-void SharedMemory::begin_block() {
-  for (Region& region : regions_) std::fill(region.cells.begin(), region.cells.end(), Cell());
+void SharedMemory::Region::poison() const {
+  std::memset(reinterpret_cast<void*>(begin), 0xff, bytes);
 }
 
-void SharedMemory::note(const void* begin, size_t bytes, size_t element_bytes) {
-  const auto address = reinterpret_cast<uintptr_t>(begin);
-  if (last_ < regions_.size() && regions_[last_].begin == address &&
-      regions_[last_].element_bytes <= element_bytes) {
-    return;
-  }
-  for (Region& region : regions_) {
-    // A tile in dynamic memory is a part of that region.
-    if (address < region.begin || address + bytes > region.begin + region.bytes) continue;
-    if (element_bytes < region.element_bytes) refine(region, element_bytes);
-    return;
-  }
-  if (bytes == 0) return;
-  const size_t cells = (bytes + element_bytes - 1) / element_bytes;
-  regions_.push_back({address, bytes, element_bytes, std::vector<Cell>(cells)});
+void SharedMemory::begin_block() {
+  ++block_;  // a cell is cleared when it is used: most blocks use few of a large array's
+  for (const Region& region : regions_) region.poison();
+}
+
+void SharedMemory::note(const std::string& name, void* begin, size_t bytes, bool dynamic) {
+  constexpr int WIDEST = 4;  // 16 bytes
+  const size_t cells = (bytes + (size_t{1} << WIDEST) - 1) >> WIDEST;
+  regions_.push_back(
+      {reinterpret_cast<uintptr_t>(begin), bytes, WIDEST, std::vector<Cell>(cells), name, dynamic});
+  regions_.back().poison();
 }
 
 /// Dynamic shared memory may hold several types: a cell is an element of the smallest.
-void SharedMemory::refine(Region& region, size_t element_bytes) {
-  std::vector<Cell> cells((region.bytes + element_bytes - 1) / element_bytes);
-  for (size_t i = 0; i < cells.size(); ++i) {
-    cells[i] = region.cells[i * element_bytes / region.element_bytes];
-  }
+void SharedMemory::refine(Region& region, int element_shift) {
+  const int finer = region.element_shift - element_shift;
+  std::vector<Cell> cells((region.bytes + (size_t{1} << element_shift) - 1) >> element_shift);
+  for (size_t i = 0; i < cells.size(); ++i) cells[i] = region.cells[i >> finer];
   region.cells = std::move(cells);
-  region.element_bytes = element_bytes;
+  region.element_shift = element_shift;
 }
 
 SharedMemory::Place SharedMemory::find(const void* address, size_t bytes) const {
@@ -80,63 +81,81 @@ SharedMemory::Place SharedMemory::find(const void* address, size_t bytes) const 
 template <typename Check>
 SharedMemory::Verdict SharedMemory::for_each_cell(Place place, size_t bytes, const Check& check) {
   Region& region = regions_[static_cast<size_t>(place.region)];
-  const size_t first = place.offset / region.element_bytes;
-  const size_t last = (place.offset + bytes - 1) / region.element_bytes;
+  if (bytes >> region.element_shift == 0) refine(region, std::countr_zero(bytes));
+  const size_t first = place.offset >> region.element_shift;
+  const size_t last = (place.offset + bytes - 1) >> region.element_shift;
   Verdict worst;
   for (size_t i = first; i <= last; ++i) {
-    Verdict verdict = check(region.cells[i]);
-    if (!*worst.kind) worst = std::move(verdict);
+    Cell& cell = region.cells[i];
+    if (cell.block != block_) {
+      cell = {};
+      cell.block = block_;
+    }
+    const Verdict verdict = check(cell);
+    if (!worst.kind || (worst.by_same_store && verdict.kind)) worst = verdict;
   }
   return worst;
+}
+
+std::string SharedMemory::Verdict::detail(unsigned thread) const {
+  if (other == Moment::NOBODY) return "nothing was stored there in this block";
+  const std::string what = "thread " + std::to_string(thread) + " " + does + " what thread " +
+                           std::to_string(other) + " " + did;
+  return site.pc ? what + " at " + site.text() + " with no barrier between" : what;
 }
 
 SharedMemory::Verdict SharedMemory::race_with(const Touch& touch, const char* did, unsigned thread,
                                               const char* does) const {
   if (order_.happened_before(touch.moment, thread)) return {};
-  return {"race",
-          "thread " + std::to_string(thread) + " " + does + " what thread " +
-              std::to_string(touch.moment.thread) + " " + did + " at " + touch.site.text() +
-              " with no barrier between",
-          touch.moment.thread};
+  return {"race", does, did, touch.moment.thread, site_of(touch)};
 }
 
 /// Three are enough: for every later store, one of them is a reader that it must be ordered after.
 void SharedMemory::note_reader(Cell& cell, const Touch& reader) {
   auto& [newest, of_its_warp, of_another] = cell.readers;
   const unsigned thread = newest.moment.thread;
+  if (thread == reader.moment.thread) {  // nothing else is newer
+    newest = reader;
+    return;
+  }
   if (thread / WARP_SIZE != reader.moment.thread / WARP_SIZE) {
     of_another = newest;
     of_its_warp = {};
-  } else if (thread != reader.moment.thread) {
+  } else {
     of_its_warp = newest;
   }
   newest = reader;
 }
 
 SharedMemory::Verdict SharedMemory::load(Place place, size_t bytes, unsigned thread, Site site) {
+  const Touch reader = touch(thread, site);
   return for_each_cell(place, bytes, [&](Cell& cell) -> Verdict {
-    note_reader(cell, {order_.now(thread), site});
+    note_reader(cell, reader);
     if (cell.copying != Moment::NOBODY) {
-      return {"missing wait",
-              "thread " + std::to_string(thread) + " reads what thread " +
-                  std::to_string(cell.copying) + " copies and has not waited for",
-              cell.copying};
+      return {"missing wait", "reads", "copies and has not waited for", cell.copying};
     }
-    if (!cell.written) return {"uninitialised", "nothing was stored there in this block"};
-    return race_with(cell.writer, "stored", thread, "reads");
+    if (!cell.written) return {"uninitialised"};
+    return race_with(cell.writer, STORED, thread, "reads");
   });
 }
 
-SharedMemory::Verdict SharedMemory::overwrite(Cell& cell, unsigned thread) const {
+bool SharedMemory::any_reader_races(const Cell& cell, unsigned thread) const {
+  return !std::all_of(std::begin(cell.readers), std::end(cell.readers), [&](const Touch& reader) {
+    return order_.happened_before(reader.moment, thread);
+  });
+}
+
+SharedMemory::Verdict SharedMemory::overwrite(const Cell& cell, unsigned thread,
+                                              bool atomically) const {
   if (cell.copying != Moment::NOBODY) {
-    return {"missing wait",
-            "thread " + std::to_string(thread) + " overwrites what thread " +
-                std::to_string(cell.copying) + " copies and has not waited for",
-            cell.copying};
+    return {"missing wait", "overwrites", "copies and has not waited for", cell.copying};
   }
-  Verdict verdict = race_with(cell.writer, "stored", thread, "overwrites");
+  Verdict verdict;
+  if (!(atomically && cell.by_atomic)) {
+    verdict = race_with(cell.writer, STORED, thread, "overwrites");
+  }
   for (const Touch& reader : cell.readers) {
-    if (!*verdict.kind) verdict = race_with(reader, "reads", thread, "overwrites");
+    if (!verdict.kind) verdict = race_with(reader, "reads", thread, "overwrites");
   }
   return verdict;
 }
@@ -144,8 +163,25 @@ SharedMemory::Verdict SharedMemory::overwrite(Cell& cell, unsigned thread) const
 SharedMemory::Verdict SharedMemory::store(Place place, size_t bytes, unsigned thread, Site site) {
   return for_each_cell(place, bytes, [&](Cell& cell) {
     Verdict verdict = overwrite(cell, thread);
+    verdict.by_same_store = verdict.kind && verdict.did == STORED && site_of(cell.writer) == site &&
+                            !any_reader_races(cell, thread);
     cell.written = true;
-    cell.writer = {order_.now(thread), site};
+    cell.by_atomic = false;
+    cell.writer = touch(thread, site);
+    return verdict;
+  });
+}
+
+SharedMemory::Verdict SharedMemory::update_atomically(Place place, size_t bytes, unsigned thread,
+                                                      Site site) {
+  return for_each_cell(place, bytes, [&](Cell& cell) -> Verdict {
+    if (!cell.written) {
+      cell.written = true;
+      return {"uninitialised"};
+    }
+    Verdict verdict = overwrite(cell, thread, true);
+    cell.by_atomic = true;
+    cell.writer = touch(thread, site);
     return verdict;
   });
 }
@@ -154,8 +190,9 @@ SharedMemory::Verdict SharedMemory::start_copy(Place place, size_t bytes, unsign
                                                Site site) {
   return for_each_cell(place, bytes, [&](Cell& cell) {
     Verdict verdict = overwrite(cell, thread);
-    cell.copying = thread;
-    cell.writer = {order_.now(thread), site};
+    cell.copying = static_cast<uint16_t>(thread);
+    cell.by_atomic = false;
+    cell.writer = touch(thread, site);
     return verdict;
   });
 }
@@ -169,10 +206,17 @@ void SharedMemory::land_copy(Place place, size_t bytes, unsigned thread) {
   });
 }
 
-uint64_t SharedMemory::static_bytes(const void* dynamic) const {
+void SharedMemory::land_async_copy(Place place, size_t bytes) {
+  for_each_cell(place, bytes, [&](Cell& cell) -> Verdict {
+    cell = {.written = true};
+    return {};
+  });
+}
+
+uint64_t SharedMemory::static_bytes() const {
   uint64_t bytes = 0;
   for (const Region& region : regions_) {
-    if (region.begin != reinterpret_cast<uintptr_t>(dynamic)) bytes += region.bytes;
+    if (!region.dynamic && !region.name.empty()) bytes += region.bytes;
   }
   return bytes;
 }

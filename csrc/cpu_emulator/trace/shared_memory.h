@@ -6,16 +6,17 @@
 #include <vector>
 
 #include "cpu_emulator/cpu_emulator.h"
+#include "cpu_emulator/site.h"
 
 namespace smem::cpu_emulator::trace {
 
 /// A thread's position in the order of events: the `barriers` that its block has passed, and the
 /// number of the thread's interval between warp barriers.
 struct Moment {
-  unsigned thread = NOBODY;
   uint32_t barriers = 0, stretch = 0;
+  uint16_t thread = NOBODY;
 
-  static constexpr unsigned NOBODY = ~0u;
+  static constexpr uint16_t NOBODY = 0xffff;  ///< a block has at most 1,024 threads
 };
 
 /// Which moments of the same block happened before which. Two threads are ordered by a block
@@ -27,7 +28,9 @@ class Order {
   void pass_barrier() { ++barriers_; }
   void pass_warp_barrier(unsigned warp, unsigned mask);
 
-  Moment now(unsigned thread) const { return {thread, barriers_, stretch_[thread]}; }
+  Moment now(unsigned thread) const {
+    return {barriers_, stretch_[thread], static_cast<uint16_t>(thread)};
+  }
   bool happened_before(const Moment& moment, unsigned thread) const;
 
  private:
@@ -40,59 +43,91 @@ class Order {
 
 class SharedMemory {
  public:
-  /// The error of an access; both are empty if there is none.
+  /// The error of an access, or none.
   struct Verdict {
-    const char* kind = "";
-    std::string detail;
-    unsigned other = Moment::NOBODY;  ///< the other thread of a race
+    const char* kind = nullptr;  ///< null if there is no error
+    const char* does = "";       ///< what the thread does: "reads", "overwrites"
+    const char* did = "";        ///< what the other thread did
+    unsigned other = Moment::NOBODY;
+    Site site{};  ///< where it did so
+    /// Another thread's store by the same instruction is all that is overwritten: no harm is done
+    /// if the value is the same.
+    bool by_same_store = false;
+
+    std::string detail(unsigned thread) const;
   };
   struct Place {
     int region;
     uint64_t offset;  ///< in bytes from the region's begin
   };
 
-  explicit SharedMemory(const Order& order) : order_(order) {}
+  /// Sites are in the code from `code` on.
+  SharedMemory(const Order& order, uintptr_t code) : order_(order), code_(code) {}
 
+  /// Forgets what was stored; the memory gets bytes that no kernel means, NaN for floats, so that
+  /// a block does not find what another has left.
   void begin_block();
-  void note(const void* begin, size_t bytes, size_t element_bytes);
-  /// The position of the bytes; region -1 if they are not all in one tile.
+  /// Adds an array; its memory, too, gets such bytes.
+  void note(const std::string& name, void* begin, size_t bytes, bool dynamic);
+  const std::string& name(int region) const { return regions_[static_cast<size_t>(region)].name; }
+  /// The position of the bytes; region -1 if they are not all in one array.
   Place find(const void* address, size_t bytes) const;
 
   Verdict load(Place place, size_t bytes, unsigned thread, Site site);
   Verdict store(Place place, size_t bytes, unsigned thread, Site site);
+  Verdict update_atomically(Place place, size_t bytes, unsigned thread, Site site);
   Verdict start_copy(Place place, size_t bytes, unsigned thread, Site site);
   void land_copy(Place place, size_t bytes, unsigned thread);
+  /// TMA has written the bytes. SharedWindow (sm90/) checks that nobody used them meanwhile.
+  void land_async_copy(Place place, size_t bytes);
 
-  /// Bytes of all tiles, beside the dynamic memory.
-  uint64_t static_bytes(const void* dynamic) const;
+  /// Bytes of all arrays that were used, beside the dynamic memory.
+  uint64_t static_bytes() const;
 
  private:
+  /// 16 bytes, and 72 for a cell: with twice as many, a trace of a tiled product took a third
+  /// longer.
   struct Touch {
     Moment moment;
-    Site site;
+    uint32_t at = 0;  ///< the site's address, from `code_`; 0 if it is not known
   };
   struct Cell {
+    uint32_t block = 0;  ///< the number of the block that it tells of; another's knows nothing
     bool written = false;
-    unsigned copying = Moment::NOBODY;  ///< whose copy is on its way here
+    bool by_atomic = false;             ///< the newest store is an atomic operation's
+    uint16_t copying = Moment::NOBODY;  ///< whose copy is on its way here
     Touch writer;
     /// The newest; the newest by another lane of its warp; the newest by another warp.
     Touch readers[3];
   };
   struct Region {
     uintptr_t begin;
-    size_t bytes, element_bytes;
+    size_t bytes;
+    int element_shift;  ///< the binary logarithm of an element's bytes
     std::vector<Cell> cells;
+    std::string name;
+    bool dynamic;
+
+    void poison() const;
   };
 
-  static void refine(Region& region, size_t element_bytes);
+  static void refine(Region& region, int element_shift);
   static void note_reader(Cell& cell, const Touch& reader);
   template <typename Check>
   Verdict for_each_cell(Place place, size_t bytes, const Check& check);
   Verdict race_with(const Touch& touch, const char* did, unsigned thread, const char* does) const;
-  Verdict overwrite(Cell& cell, unsigned thread) const;
+  bool any_reader_races(const Cell& cell, unsigned thread) const;
+  Verdict overwrite(const Cell& cell, unsigned thread, bool atomically = false) const;
+
+  Touch touch(unsigned thread, Site site) const {
+    return {order_.now(thread), static_cast<uint32_t>(site.pc - code_)};
+  }
+  Site site_of(const Touch& touch) const { return {touch.at ? code_ + touch.at : 0}; }
 
   const Order& order_;
+  uintptr_t code_;
   std::vector<Region> regions_;
+  uint32_t block_ = 0;       ///< the number of the running block, from 1
   mutable size_t last_ = 0;  ///< the region found last, most often the next one too
 };
 

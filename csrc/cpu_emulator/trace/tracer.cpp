@@ -2,17 +2,24 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
-#include "cpu_emulator/trace/access.h"
+#include "cpu_emulator/trace/nearest_range.h"
 
 namespace smem::cpu_emulator::trace {
 
 namespace {
 
-constexpr uint16_t SHARED = 0xffff, NO_MEMORY = 0xfffe;
+// Which memory an event concerns: a buffer's number, NO_MEMORY, or SHARED and an array's number.
+constexpr uint16_t NO_MEMORY = 0x7fff, SHARED = 0x8000;
 
-Tracer& tracer() { return static_cast<Tracer&>(*current_thread->observer); }
+bool is_shared(uint16_t memory) { return memory >= SHARED; }
+
+/// A lane keeps so many events before the others should catch up: 192 KiB.
+constexpr size_t EVENTS_A_LANE = 8192;
+
+const std::string DYNAMIC_SHARED = "dynamic_shared";
 
 std::string two_threads(unsigned one, unsigned other) {
   if (other == Moment::NOBODY || other == one) return std::to_string(one);
@@ -21,32 +28,25 @@ std::string two_threads(unsigned one, unsigned other) {
 
 }  // namespace
 
-bool may_load(const void* address, size_t bytes, Site site) {
-  return tracer().access(Action::load, address, bytes, site);
+Tracer::Tracer(Recorder& recorder)
+    : recorder_(recorder),
+      running_thread_(&current_thread),
+      shared_memory_(recorder.module().shared_memory()) {
+  const auto& buffers = recorder_.buffers();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      buffers_overlap_ |= buffers[i].begin < buffers[k].begin + buffers[k].bytes &&
+                          buffers[k].begin < buffers[i].begin + buffers[i].bytes;
+    }
+  }
 }
-bool may_store(const void* address, size_t bytes, Site site) {
-  return tracer().access(Action::store, address, bytes, site);
-}
-void note_shared(const void* begin, size_t bytes, size_t element_bytes) {
-  tracer().note_shared(begin, bytes, element_bytes);
-}
-void expect_inside(int64_t row, int64_t rows, int64_t col, int64_t cols, Site site) {
-  if (row >= 0 && row < rows && col >= 0 && col < cols) return;
-  tracer().outside_view("element (" + std::to_string(row) + ", " + std::to_string(col) +
-                            ") of a view of " + std::to_string(rows) + "x" + std::to_string(cols),
-                        site);
-}
-void copy_run(void* shared, const void* global, int bytes, int bytes_read, Site site) {
-  tracer().copy(shared, global, bytes, bytes_read, site);
-}
-Arithmetic& arithmetic() { return tracer().arithmetic(); }
 
 void Tracer::block_begins(dim3 block_index, uint64_t block_number, unsigned threads,
                           SharedRun dynamic_shared) {
   block_index_ = block_index;
   block_number_ = block_number;
   threads_ = threads;
-  dynamic_shared_ = dynamic_shared.to;
+  dynamic_shared_ = dynamic_shared;
   order_.begin_block(threads);
   shared_.begin_block();
   const unsigned warps = (threads + WARP_SIZE - 1) / WARP_SIZE;
@@ -54,19 +54,25 @@ void Tracer::block_begins(dim3 block_index, uint64_t block_number, unsigned thre
   meetings_.assign(warps * WARP_SIZE, {{}, 0});
   running_.assign(warps, WARP_SIZE);
   if (threads % WARP_SIZE) running_.back() = threads % WARP_SIZE;
+  ended_.assign(warps, 0);
   barrier_sites_.clear();
+  rival_stores_.clear();
 }
 
 void Tracer::block_ends() {
-  for (unsigned warp = 0; warp < warps_.size(); ++warp) flush(warp);
+  for (unsigned warp = 0; warp < running_.size(); ++warp) flush(warp);
 }
 
 void Tracer::thread_ends(unsigned thread) {
+  judge_rival_stores();
+  operations_ += running().operations;
+  ended_[thread / WARP_SIZE] |= 1u << thread % WARP_SIZE;
   if (--running_[thread / WARP_SIZE] == 0) flush(thread / WARP_SIZE);
 }
 
-void Tracer::thread_at_barrier(unsigned thread, Site site) {
-  log(thread, {site, current_thread->iteration, 0, NOWHERE, NO_MEMORY, Action::barrier, 0});
+void Tracer::thread_at_barrier(unsigned /*thread*/, Site site) {
+  judge_rival_stores();
+  log(site, Action::barrier, 0, NO_MEMORY);
   barrier_sites_.push_back(site);
 }
 
@@ -79,22 +85,25 @@ void Tracer::barrier_opens(unsigned arrived, unsigned threads) {
           std::to_string(arrived) + " of " + std::to_string(threads), first);
   }
   for (const Site& site : barrier_sites_) {
-    if (site.at.line() == first.at.line() && site.at.column() == first.at.column()) continue;
+    if (site == first) continue;
     fault("different barriers",
           "some threads wait at " + first.text() + ", others at " + site.text(),
           std::to_string(arrived) + " of " + std::to_string(threads), first);
     break;
   }
   barrier_sites_.clear();
-  for (unsigned warp = 0; warp < warps_.size(); ++warp) flush(warp);
+  for (unsigned warp = 0; warp < running_.size(); ++warp) {
+    warps_[warp].open_meeting(warps_[warp].lanes_that_wait());
+    flush(warp);
+  }
   order_.pass_barrier();
 }
 
 void Tracer::lane_at_warp_sync(unsigned thread, WarpSync kind, int bytes, unsigned mask,
                                Site site) {
+  judge_rival_stores();
   const Action action = kind == WarpSync::shuffle ? Action::shuffle : Action::warp_barrier;
-  log(thread, {site, current_thread->iteration, 0, NOWHERE, NO_MEMORY, action,
-               static_cast<uint8_t>(bytes)});
+  log(site, action, static_cast<size_t>(bytes), NO_MEMORY);
   const unsigned self = 1u << thread % WARP_SIZE;
   if (!(mask & self)) {
     fault("lane outside its mask", "the mask does not name the lane that calls",
@@ -125,8 +134,7 @@ void Tracer::warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed, unsi
           "warp " + std::to_string(warp), meeting.site);
   }
   if (kind == WarpSync::barrier) order_.pass_warp_barrier(warp, passed);
-  // Not if some lanes have ended: they may have executed lines that these lanes also execute.
-  if (passed == lanes_of(warp)) flush(warp);
+  warps_[warp].open_meeting(passed);
 }
 
 unsigned Tracer::lanes_of(unsigned warp) const {
@@ -141,135 +149,212 @@ void Tracer::shuffle_without_source(unsigned thread, unsigned source, Site site)
 
 void Tracer::copy_lands(unsigned thread, const Copy& copy) {
   const auto bytes = static_cast<size_t>(copy.bytes);
-  shared_.land_copy(shared_.find(copy.to, bytes), bytes, thread);
+  shared_.land_copy(find_shared(copy.to, bytes), bytes, thread);
+}
+
+void Tracer::async_copy_lands(const void* to, size_t bytes) {
+  shared_.land_async_copy(find_shared(to, bytes), bytes);
 }
 
 void Tracer::deadlock(const char* text, Site site) {
-  fault("deadlock", text, std::to_string(current_thread->linear), site);
+  fault("deadlock", text, std::to_string(running().linear), site);
 }
 
-void Tracer::outside(const std::string& detail, Site site) {
-  fault("out of bounds", detail, std::to_string(current_thread->linear), site);
+void Tracer::error(const char* kind, const std::string& detail, Site site) {
+  const Thread* const thread = *running_thread_;
+  fault(kind, detail, thread ? std::to_string(thread->linear) : "all", site);
 }
 
-void Tracer::outside_view(const std::string& detail, Site site) {
-  outside(detail, site);
-  reported_outside_ = {current_thread->linear, site.at.line()};
+bool Tracer::wants_others_to_run(unsigned thread) {
+  const unsigned warp = thread / WARP_SIZE;
+  const size_t events = warps_[warp].size(thread % WARP_SIZE);
+  if (events == 0 || events % EVENTS_A_LANE != 0) return false;
+  drain(warp, lanes_of(warp) & ~ended_[warp] & ~warps_[warp].lanes_that_wait());
+  return true;
 }
 
-/// The offset of an address in its tile or its tensor's allocation.
-uint64_t Tracer::place_of(const void* address) const {
-  const auto place = shared_.find(address, 1);
+uint64_t Tracer::place_of(const void* address) {
+  const auto place = find_shared(address, 1);
   if (place.region >= 0) return place.offset;
   const auto at = reinterpret_cast<uintptr_t>(address);
   const auto buffer = find_buffer(at, 1);
   return buffer < recorder_.buffers().size() ? recorder_.buffers()[buffer].place(at) : at;
 }
 
-size_t Tracer::find_buffer(uintptr_t address, size_t bytes) const {
+SharedMemory::Place Tracer::find_shared(const void* address, size_t bytes) {
+  if (const auto place = shared_.find(address, bytes); place.region >= 0) return place;
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  const auto begin = reinterpret_cast<uintptr_t>(dynamic_shared_.to);
+  const auto dynamic_bytes = static_cast<size_t>(dynamic_shared_.bytes);
+  if (at >= begin && at + bytes <= begin + dynamic_bytes) {
+    shared_.note(DYNAMIC_SHARED, dynamic_shared_.to, dynamic_bytes, true);
+  } else {
+    const auto offset = static_cast<ptrdiff_t>(at - reinterpret_cast<uintptr_t>(shared_memory_));
+    const SharedArray* const array = recorder_.module().array_at(offset, bytes);
+    if (!array) return {-1, 0};
+    shared_.note(array->name, shared_memory_ + array->offset, array->bytes, array->dynamic);
+  }
+  return shared_.find(address, bytes);
+}
+
+size_t Tracer::find_buffer(uintptr_t address, size_t bytes) {
   const auto& buffers = recorder_.buffers();
+  if (!buffers_overlap_ && last_buffer_ < buffers.size() &&
+      buffers[last_buffer_].holds(address, bytes)) {
+    return last_buffer_;
+  }
   for (size_t i = buffers.size(); i-- > 0;) {
-    if (buffers[i].holds(address, bytes)) return i;
+    if (buffers[i].holds(address, bytes)) return last_buffer_ = i;
   }
   return buffers.size();
 }
 
 bool Tracer::access(Action action, const void* address, size_t bytes, size_t used,
                     const void* partner, Site site) {
-  const auto reported = std::exchange(reported_outside_, {Moment::NOBODY, 0});
+  judge_rival_stores();
   const auto at = reinterpret_cast<uintptr_t>(address);
-  if (at % std::min<size_t>(bytes, 16) != 0) {
-    fault("misaligned",
+  if ((at & (std::min<size_t>(bytes, 16) - 1)) != 0) {  // bytes are a power of two
+    error("misaligned",
           "an access of " + std::to_string(bytes) + " bytes at an address that they do not divide",
-          std::to_string(current_thread->linear), site);
+          site);
+    return false;  // the CPU, too, might trap
   }
   const uint64_t other_end = partner ? place_of(partner) : NOWHERE;
-  const auto event = [&](uint64_t where, uint16_t memory) {
-    log(current_thread->linear, {site, current_thread->iteration, where, other_end, memory, action,
-                                 static_cast<uint8_t>(bytes)});
-  };
-  const auto place = shared_.find(address, used);
-  if (place.region >= 0) {
-    event(place.offset, SHARED);
-    return check_shared(action, place, bytes, site);
-  }
+  // Tensors and shared memory are apart, and tensors are looked at first: it costs less.
   if (const size_t i = find_buffer(at, used); i < recorder_.buffers().size()) {
-    event(recorder_.buffers()[i].place(at), static_cast<uint16_t>(i));
+    log(site, action, bytes, static_cast<uint16_t>(i), recorder_.buffers()[i].place(at), other_end);
     return true;
   }
-  if (reported != std::pair{current_thread->linear, site.at.line()}) {
-    outside("an address in no tensor and no tile", site);
+  const auto place = find_shared(address, used);
+  if (place.region >= 0) {
+    // The compiler's own: whether a shared object is constructed. On a GPU nothing is there.
+    if (shared_.name(place.region).empty()) return true;
+    log(site, action, bytes, static_cast<uint16_t>(SHARED + place.region), place.offset, other_end);
+    return check_shared(action, address, place, bytes, site);
   }
+  const Module& module = recorder_.module();
+  if (at >= module.begin && at < module.end) return action == Action::load;  // a constant
+  error("out of bounds", describe_outside(at), site);
   return false;
 }
 
-bool Tracer::check_shared(Action action, SharedMemory::Place place, size_t bytes, Site site) {
-  const unsigned self = current_thread->linear;
+std::string Tracer::describe_outside(uintptr_t address) const {
+  if (address < 4096) return "a null pointer";
+  // Shared memory is apart from tensors: what is close is meant.
+  constexpr uintptr_t CLOSE = 4096;
+  NearestRange array(address, CLOSE), tensor(address);
+  if (const auto begin = reinterpret_cast<uintptr_t>(dynamic_shared_.to); begin != 0) {
+    array.offer(DYNAMIC_SHARED, begin, static_cast<size_t>(dynamic_shared_.bytes));
+  }
+  const auto memory = reinterpret_cast<uintptr_t>(shared_memory_);
+  for (const SharedArray& known : recorder_.module().arrays) {
+    if (!known.name.empty()) array.offer(known.name, memory + known.offset, known.bytes);
+  }
+  for (const Buffer& buffer : recorder_.buffers()) {
+    tensor.offer(buffer.name, buffer.begin, buffer.bytes);
+  }
+  for (const std::string& text : {array.text(" of shared memory"), tensor.text()}) {
+    if (!text.empty()) return text;
+  }
+  return "an address in no tensor and no array";
+}
+
+bool Tracer::check_shared(Action action, const void* address, SharedMemory::Place place,
+                          size_t bytes, Site site) {
+  const unsigned self = running().linear;
   const auto verdict = action == Action::load      ? shared_.load(place, bytes, self, site)
                        : action == Action::copy_to ? shared_.start_copy(place, bytes, self, site)
-                                                   : shared_.store(place, bytes, self, site);
-  if (*verdict.kind) fault(verdict.kind, verdict.detail, two_threads(self, verdict.other), site);
+                       : action == Action::atomic
+                           ? shared_.update_atomically(place, bytes, self, site)
+                           : shared_.store(place, bytes, self, site);
+  if (verdict.by_same_store) {
+    RivalStore store{self, address, bytes, {}, verdict, site};
+    std::memcpy(store.before.data(), address, bytes);
+    rival_stores_.push_back(store);
+  } else if (verdict.kind) {
+    fault(verdict.kind, verdict.detail(self), two_threads(self, verdict.other), site);
+  }
   return true;
 }
 
-void Tracer::copy(void* shared, const void* global, int bytes, int bytes_read, Site site) {
+void Tracer::judge_own_store() {
+  const unsigned self = running().linear;
+  const auto store = std::find_if(rival_stores_.begin(), rival_stores_.end(),
+                                  [&](const RivalStore& s) { return s.thread == self; });
+  if (store == rival_stores_.end()) return;
+  if (std::memcmp(store->before.data(), store->address, store->bytes) != 0) {
+    const auto& verdict = store->verdict;
+    fault(verdict.kind, verdict.detail(self), two_threads(self, verdict.other), store->site);
+  }
+  rival_stores_.erase(store);
+}
+
+bool Tracer::copy(void* shared, const void* global, int bytes, int bytes_read, Site site) {
   const auto width = static_cast<size_t>(bytes), used = static_cast<size_t>(bytes_read);
-  if (used > 0 && !access(Action::copy_from, global, width, used, shared, site)) return;
+  if (used > 0 && !access(Action::copy_from, global, width, used, shared, site)) {
+    return false;
+  }
   const bool through_cache = bytes < 16;
   const void* const source = used > 0 ? global : through_cache ? nullptr : shared;
-  if (access(Action::copy_to, shared, width, width, source, site)) {
-    cpu_emulator::cp_async({shared, bytes}, global, bytes_read);
-  }
+  return access(Action::copy_to, shared, width, width, source, site);
 }
 
-void Tracer::log(unsigned thread, const Event& event) {
-  warps_[thread / WARP_SIZE].add(thread % WARP_SIZE, event);
+void Tracer::log(Site site, Action action, size_t bytes, uint16_t memory, uint64_t address,
+                 uint64_t partner) {
+  if (!recorder_.session().counts) return;
+  const Thread& thread = running();
+  const unsigned warp = thread.linear / WARP_SIZE, lane = thread.linear % WARP_SIZE;
+  const LaneEvent event{.address = address,
+                        .pc = static_cast<uint32_t>(site.pc - recorder_.module().begin),
+                        .depth = static_cast<uint16_t>(thread.depth),
+                        .memory = memory,
+                        .action = action,
+                        .bytes = static_cast<uint8_t>(bytes)};
+  const bool copies = action == Action::copy_from || action == Action::copy_to;
+  if (copies) return warps_[warp].add_copy(lane, event, partner);
+  warps_[warp].add(lane, event);
 }
 
-void Tracer::flush(unsigned warp) {
-  warps_[warp].flush([this](const Event& event, const Request& request, bool ambiguous) {
-    account(event, request, ambiguous);
+void Tracer::drain(unsigned warp, uint32_t running) {
+  warps_[warp].drain(running, [&](const LaneEvent& event, const Request& request) {
+    account(warp, event, request);
   });
 }
 
 size_t Tracer::HashKey::operator()(const Key& key) const {
-  const auto& [site, action, memory, bytes] = key;
-  return site ^ static_cast<size_t>(action) << 56 ^ size_t { memory } << 40 ^
-         size_t { bytes } << 32;
+  const auto& [pc, action, memory, bytes] = key;
+  return pc ^ static_cast<size_t>(action) << 56 ^ size_t { memory } << 40 ^ size_t { bytes } << 32;
 }
 
-void Tracer::account(const Event& event, const Request& request, bool ambiguous) {
-  const Key key{std::bit_cast<uintptr_t>(event.site), event.action, event.memory, event.bytes};
-  auto [found, is_new] = tallies_.try_emplace(key);
+void Tracer::account(unsigned warp, const LaneEvent& event, const Request& request) {
+  auto [found, is_new] = tallies_.try_emplace({event.pc, event.action, event.memory, event.bytes});
   Row& row = found->second.row;
   if (is_new) {
-    const auto& at = event.site.at;
-    row.file = at.file_name();
-    row.function = at.function_name();
-    row.line = at.line();
-    row.column = at.column();
+    row.pc = recorder_.module().begin + event.pc;
     row.action = event.action;
     row.bytes_a_lane = event.bytes;
     row.memory = event.memory == NO_MEMORY ? ""
-                 : event.memory == SHARED  ? "shared"
+                 : is_shared(event.memory) ? "shared"
                                            : recorder_.buffers()[event.memory].name;
+    if (is_shared(event.memory)) row.array = shared_.name(event.memory - SHARED);
     row.example.fill(INACTIVE);
   }
   row.requests += 1;
   row.lanes += static_cast<uint64_t>(std::popcount(request.mask));
-  row.ambiguous |= ambiguous;
   if (event.memory != NO_MEMORY) {
     row.distinct_bytes += static_cast<uint64_t>(distinct_bytes(request));
   }
   uint64_t cost = 0, base = 0;
-  if (event.memory == SHARED) {
+  if (is_shared(event.memory)) {
     const Passes served = event.action == Action::copy_to
                               ? copy_passes(request)
                               : passes(request, event.action == Action::load);
     row.wavefronts += static_cast<uint64_t>(served.wavefronts);
     row.conflicts += static_cast<uint64_t>(served.wavefronts - served.least);
     cost = static_cast<uint64_t>(served.wavefronts);
-    if (event.action == Action::load) found->second.merged.add(request);
+    if (event.action == Action::load) found->second.merged.add(request, warp);
+  } else if (event.memory != NO_MEMORY && recorder_.buffers()[event.memory].constant) {
+    cost = 1;
   } else if (event.memory != NO_MEMORY) {
     const bool copies = event.action == Action::copy_from;
     cost = static_cast<uint64_t>(copies ? copy_sectors(request) : sectors(request));
@@ -293,15 +378,14 @@ void Tracer::fault(const std::string& kind, const std::string& detail, const std
     ++found->second.count;
     return;
   }
-  found->second = {kind,           site.at.file_name(),
-                   site.at.line(), {block_index_.x, block_index_.y, block_index_.z},
-                   threads,        detail};
+  found->second = {
+      kind, site.pc, {block_index_.x, block_index_.y, block_index_.z}, threads, detail};
 }
 
 Launch Tracer::finish() {
   Launch launch{};
-  launch.static_shared_bytes = shared_.static_bytes(dynamic_shared_);
-  launch.arithmetic = arithmetic_;
+  launch.static_shared_bytes = shared_.static_bytes();
+  launch.operations = operations_;
   for (auto& [key, tally] : tallies_) {
     Row& row = tally.row;
     const bool merges =

@@ -1,6 +1,7 @@
 // Observes one worker's blocks: counts their accesses and finds errors that would occur on the GPU.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <tuple>
@@ -13,14 +14,14 @@
 #include "cpu_emulator/trace/report.h"
 #include "cpu_emulator/trace/session.h"
 #include "cpu_emulator/trace/shared_memory.h"
-#include "cpu_emulator/trace/warp_log.h"
+#include "cpu_emulator/trace/warp_replay.h"
 
 namespace smem::cpu_emulator::trace {
 
 class Tracer final : public Observer {
  public:
   /// Adds what it found to `launch` when it is destroyed, under the lock of its recorder.
-  explicit Tracer(Recorder& recorder) : recorder_(recorder) {}
+  explicit Tracer(Recorder& recorder);
   ~Tracer() override { recorder_.merge(finish()); }
 
   void block_begins(dim3 block_index, uint64_t block_number, unsigned threads,
@@ -33,21 +34,25 @@ class Tracer final : public Observer {
   void warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed, unsigned alive) override;
   void shuffle_without_source(unsigned thread, unsigned source, Site site) override;
   void copy_lands(unsigned thread, const Copy& copy) override;
+  void async_copy_lands(const void* to, size_t bytes) override;
   void deadlock(const char* text, Site site) override;
   void block_ends() override;
-
-  bool access(Action action, const void* address, size_t bytes, Site site) {
+  bool access(Action action, const void* address, size_t bytes, Site site) override {
     return access(action, address, bytes, bytes, nullptr, site);
   }
-  void copy(void* shared, const void* global, int bytes, int bytes_read, Site site);
-  void note_shared(const void* begin, size_t bytes, size_t element_bytes) {
-    shared_.note(begin, bytes, element_bytes);
+  void basic_block(Site site) override {
+    judge_rival_stores();
+    log(site, Action::pass);
   }
-  void outside_view(const std::string& detail, Site site);
-  Arithmetic& arithmetic() { return arithmetic_; }
+  void error(const char* kind, const std::string& detail, Site site) override;
+  bool wants_others_to_run(unsigned thread) override;
+  uint64_t step_limit() const override { return recorder_.session().step_limit; }
+  bool keeps_events() const override { return recorder_.session().counts; }
+
+  bool copy(void* shared, const void* global, int bytes, int bytes_read, Site site) override;
 
  private:
-  using Key = std::tuple<uintptr_t, Action, uint16_t, uint8_t>;
+  using Key = std::tuple<uint32_t, Action, uint16_t, uint8_t>;
   struct HashKey {
     size_t operator()(const Key& key) const;
   };
@@ -60,38 +65,71 @@ class Tracer final : public Observer {
   /// other end of a copy, or null.
   bool access(Action action, const void* address, size_t bytes, size_t used, const void* partner,
               Site site);
-  uint64_t place_of(const void* address) const;
-  size_t find_buffer(uintptr_t address, size_t bytes) const;
-  void outside(const std::string& detail, Site site);
+  /// The offset of an address in its array or its tensor's allocation.
+  uint64_t place_of(const void* address);
+  /// Where bytes are in an array in shared memory; region -1 if they are in none. An array is noted
+  /// when it is used first, since those of all kernels are in one block of memory.
+  SharedMemory::Place find_shared(const void* address, size_t bytes);
+  size_t find_buffer(uintptr_t address, size_t bytes);
+  std::string describe_outside(uintptr_t address) const;
   unsigned lanes_of(unsigned warp) const;
-  bool check_shared(Action action, SharedMemory::Place place, size_t bytes, Site site);
-  void log(unsigned thread, const Event& event);
-  void flush(unsigned warp);
-  void account(const Event& event, const Request& request, bool ambiguous);
+  bool check_shared(Action action, const void* address, SharedMemory::Place place, size_t bytes,
+                    Site site);
+  /// A race of two stores by one instruction. It is reported when the running thread goes on, if
+  /// its store has changed the memory: threads that store the same value do no harm, and
+  /// compute-sanitizer, too, only notes them.
+  struct RivalStore {
+    unsigned thread;
+    const void* address;
+    size_t bytes;
+    std::array<unsigned char, 16> before;
+    SharedMemory::Verdict verdict;
+    Site site;
+  };
+  void judge_rival_stores() {
+    if (!rival_stores_.empty()) judge_own_store();
+  }
+  void judge_own_store();
+
+  /// Keeps an event of the running thread until the other lanes of its warp are known.
+  void log(Site site, Action action, size_t bytes = 0, uint16_t memory = 0, uint64_t address = 0,
+           uint64_t partner = NOWHERE);
+  void flush(unsigned warp) { drain(warp, 0); }
+  /// As flush, while the lanes `running` may still add events.
+  void drain(unsigned warp, uint32_t running);
+  void account(unsigned warp, const LaneEvent& event, const Request& request);
   void fault(const std::string& kind, const std::string& detail, const std::string& threads,
              Site site);
   Launch finish();
 
+  /// Where it is noted in this worker's memory is asked for once: that takes a call, and each
+  /// access needs it.
+  const Thread& running() const { return **running_thread_; }
+
   Recorder& recorder_;
+  Thread* const* running_thread_;
   Order order_;
-  SharedMemory shared_{order_};
-  std::vector<WarpLog> warps_;
+  SharedMemory shared_{order_, recorder_.module().begin};
+  std::vector<WarpReplay> warps_;
   std::vector<unsigned> running_;    ///< threads of a warp that have not ended
+  std::vector<uint32_t> ended_;      ///< lanes of a warp that have
   std::vector<Meeting> meetings_;    ///< by thread, whole warps
   std::vector<Site> barrier_sites_;  ///< where this round's threads arrived
-  const void* dynamic_shared_ = nullptr;
+  SharedRun dynamic_shared_{};       ///< as the launch gives it; a user's kernel has it as an array
+  unsigned char* shared_memory_ = nullptr;  ///< this worker's: see Module::shared_memory
+  size_t last_buffer_ = 0;                  ///< the one found last, most often the next one too
+  bool buffers_overlap_ = false;  ///< then the last one added counts, so none is looked at first
   dim3 block_index_;
   uint64_t block_number_ = 0;
   unsigned threads_ = 0;
-  std::pair<unsigned, unsigned>
-      reported_outside_;  ///< thread and line of the last access outside a view
   struct Tally {
     Row row;
     MergedLoads merged;
   };
   std::unordered_map<Key, Tally, HashKey> tallies_;
   std::map<std::pair<std::string, std::string>, Fault> faults_;  ///< by kind and place
-  Arithmetic arithmetic_;
+  Operations operations_;
+  std::vector<RivalStore> rival_stores_;  ///< at most one a thread
 };
 
 }  // namespace smem::cpu_emulator::trace

@@ -44,21 +44,25 @@ __device__ __forceinline__ void compute_fallback_tile(const Problem& problem,
   block.A.cols = block.B.rows = slice.length;
   using Stages = typename Threads::Stage[2];
   auto* const stages = reinterpret_cast<Stages*>(shared);
-  Threads tile;
+  Threads tile(slice.length);
   mainloop_double_buffered(block, slice.length, stages[0], stages[1], tile);
-  tile.for_each_vec(block, [&](int64_t row, int64_t col, const auto& accum) {
-    if (row >= problem.M) return;
+  Accumulator<float> accum[Threads::VECS][Threads::VEC];
+  tile.totals(accum);
+#pragma unroll 1
+  for (int vec = 0; vec < Threads::VECS; ++vec) {
+    const int64_t row = row0 + tile.row(vec), col = col0 + tile.col(vec);
+    if (row >= problem.M) continue;
 #pragma unroll
     for (int i = 0; i < Threads::VEC; ++i) {
       if (col + i >= end) continue;
       if (slice.a.status[row] != FALLBACK && slice.b.status[col + i] != FALLBACK) continue;
       if (slice.partials) {
-        slice.partials[row * problem.N + col + i] = accum[i];
+        slice.partials[row * problem.N + col + i] = accum[vec][i];
       } else {
-        block.epilogue.store(row, col + i, accum[i]);
+        block.epilogue.store(row, col + i, accum[vec][i]);
       }
     }
-  });
+  }
 }
 
 }  // namespace SMEM_BUILD

@@ -123,12 +123,12 @@ __device__ __forceinline__ RowScale row_scale_of(const AbsMinMax& row) {
 }
 
 __device__ __forceinline__ void store_row_scale(const SplitOperand& operand, int64_t row,
-                                                RowScale scale, Site site = Site::here()) {
-  store(operand.exponent + row, -scale.scale_exponent, site);
-  store(operand.status + row, static_cast<uint8_t>(scale.status), site);
+                                                RowScale scale) {
+  operand.exponent[row] = -scale.scale_exponent;
+  operand.status[row] = static_cast<uint8_t>(scale.status);
   if (scale.status == ONE_OUTLIER) return;  // store_if_outlier stores these two
-  store(operand.outlier_k + row, int64_t{0}, site);
-  store(operand.outlier + row, 0.0f, site);
+  operand.outlier_k[row] = int64_t{0};
+  operand.outlier[row] = 0.0f;
 }
 
 /// Rounds both numbers with one instruction.
@@ -195,11 +195,10 @@ struct HiLo {
 /// Stores the element and its position if it is the outlier of a ONE_OUTLIER row. Returns whether
 /// it is.
 __device__ __forceinline__ bool store_if_outlier(const SplitOperand& operand, int64_t row,
-                                                 int64_t k, float element, RowScale scale,
-                                                 Site site = Site::here()) {
+                                                 int64_t k, float element, RowScale scale) {
   if (!scale.is_outlier(element)) return false;
-  store(operand.outlier_k + row, k, site);
-  store(operand.outlier + row, element, site);
+  operand.outlier_k[row] = k;
+  operand.outlier[row] = element;
   return true;
 }
 
@@ -228,15 +227,14 @@ __device__ __forceinline__ int64_t hi_offset(int64_t k) {
 /// and not read. VECTORIZED: the elements are neighbours at a multiple of 16 bytes, and all or none
 /// of them are valid.
 template <bool VECTORIZED>
-__device__ __forceinline__ FloatVec load_vec(const float* src, int64_t stride, int64_t num_valid,
-                                             Site site = Site::here()) {
+__device__ __forceinline__ FloatVec load_vec(const float* src, int64_t stride, int64_t num_valid) {
   FloatVec vec{};
   if constexpr (VECTORIZED) {
-    if (num_valid > 0) vec = load_vector<VEC_SIZE>(src, site);
+    if (num_valid > 0) vec = load_vector<VEC_SIZE>(src);
   } else {
 #pragma unroll
     for (int i = 0; i < VEC_SIZE; ++i) {
-      if (i < num_valid) vec.lane[i] = load(src + i * stride, site);
+      if (i < num_valid) vec.lane[i] = src[i * stride];
     }
   }
   return vec;

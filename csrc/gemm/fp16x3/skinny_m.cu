@@ -1,5 +1,6 @@
 // The dispatch of the skinny kernels by B's layout, and the kernels of skinny_m_kernel.h for a
-// K-major B. Those for an MN-major B are in skinny_m_mn_major.cu.
+// K-major B. Those for an MN-major B are in skinny_m_mn_major.cu, those of split-K in
+// skinny_m_split_k.cu.
 #include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/skinny_m_kernel.h"
 
@@ -8,13 +9,13 @@ inline namespace SMEM_BUILD {
 
 template void launch_skinny_m_layout<KMajor>(const Problem&, const SplitOperand&,
                                              const SplitOperand&, float*, const Device&);
-template void launch_skinny_m_layout<WithSplitK<KMajor>>(const Problem&, const SplitOperand&,
-                                                         const SplitOperand&, float*,
-                                                         const Device&);
 template void launch_skinny_m_layout<KMajorUnaligned>(const Problem&, const SplitOperand&,
                                                       const SplitOperand&, float*, const Device&);
 extern template void launch_skinny_m_layout<MnMajor>(const Problem&, const SplitOperand&,
                                                      const SplitOperand&, float*, const Device&);
+extern template void launch_skinny_m_layout<WithSplitK<KMajor>>(const Problem&, const SplitOperand&,
+                                                                const SplitOperand&, float*,
+                                                                const Device&);
 extern template void launch_skinny_m_layout<WithSplitK<MnMajor>>(const Problem&,
                                                                  const SplitOperand&,
                                                                  const SplitOperand&, float*,

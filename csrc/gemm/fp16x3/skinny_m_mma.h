@@ -193,18 +193,23 @@ __device__ __forceinline__ void compute_fallback(const SkinnyMParams& params, un
     const int row = i / cols;
     const int64_t col = first_col + i % cols;
     if (a.status[row] != FALLBACK && b.status[col] != FALLBACK) continue;
-    Walk<const float> walk_a{a.src + row * a.mn_stride, a.k_stride};
-    Walk<const float> walk_b{b.src + col * b.mn_stride, b.k_stride};
-    SuperblockAccum<Accumulator<float>> accum;
-    for_each_step<1>(slice.length, accum, [&](int64_t) {
-      const float a_element = walk_a.next(), b_element = walk_b.next();
-      accum.add_product(to_accumulator(a_element), to_accumulator(b_element));
-    });
+    const float* a_element = a.src + row * a.mn_stride;
+    const float* b_element = b.src + col * b.mn_stride;
+    float accum = 0;
+    SuperblockAccum<float> promoted(slice.length);
+    const int interval = static_cast<int>(accum_interval(slice.length));
+    for (int k0 = 0; k0 < slice.length; k0 += interval) {
+      const int k_end = min(k0 + interval, slice.length);
+      for (int k = k0; k < k_end; ++k, a_element += a.k_stride, b_element += b.k_stride) {
+        accum = fma(*a_element, *b_element, accum);
+      }
+      promoted.promote_at(k_end, &accum);
+    }
+    const float total = promoted.total(&accum);
     if (Config::BLayout::SPLIT_K && params.partials) {
-      params.partials[(int64_t{slice.index} * params.rows + row) * epilogue.out.cols + col] =
-          accum.value();
+      params.partials[(int64_t{slice.index} * params.rows + row) * epilogue.out.cols + col] = total;
     } else {
-      epilogue.store(row, col, accum.value());
+      epilogue.store(row, col, total);
     }
   }
 }

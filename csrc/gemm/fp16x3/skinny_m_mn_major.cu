@@ -7,9 +7,6 @@ inline namespace SMEM_BUILD {
 
 template void launch_skinny_m_layout<MnMajor>(const Problem&, const SplitOperand&,
                                               const SplitOperand&, float*, const Device&);
-template void launch_skinny_m_layout<WithSplitK<MnMajor>>(const Problem&, const SplitOperand&,
-                                                          const SplitOperand&, float*,
-                                                          const Device&);
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm::fp16x3

@@ -7,11 +7,11 @@
 namespace smem::gemm::fp16x3::split {
 namespace {
 
-const SplitKernels& kernels(Build build) {
+const SplitKernels& kernels([[maybe_unused]] Build build) {
 #ifdef SMEM_WITH_CUDA
   if (build == Build::device) return device_kernels();
 #endif
-  return build == Build::traced ? traced_kernels() : host_kernels();
+  return host_kernels();
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ class Fragment {
       if (r >= rows_left_ || scale.status != ONE_OUTLIER) continue;
 #pragma unroll 1
       for (int i = k_; i < k_ + THREAD_K && i < length_; ++i) {
-        const float element = load(src_ + r * mn_stride_ + i * operand_.k_stride);
+        const float element = src_[r * mn_stride_ + i * operand_.k_stride];
         store_if_outlier(operand_, result_row_ + r, i, element, scale);
       }
     }

@@ -1,7 +1,4 @@
 // The split kernels, built for cpu_emulator.
-
-#pragma GCC optimize("O1")  // to compile faster: bench/NOTES.md
-
 #include "gemm/fp16x3/split_k_major.cu"
 #include "gemm/fp16x3/split_minmax.cu"
 #include "gemm/fp16x3/split_mn_major.cu"

@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(VECS < MAX_VECS ? BLOCK_THREADS : MAX_THREADS)
   // Outliers are rare, so the row is read again rather than kept: all registers are taken.
   if (scale.status == ONE_OUTLIER) {
     for (Index k = thread; k < length; k += row_threads) {
-      store_if_outlier(operand, result_row, k, load(src + k * stride), scale);
+      store_if_outlier(operand, result_row, k, src[k * stride], scale);
     }
   }
   wait_on_dependent_grids();

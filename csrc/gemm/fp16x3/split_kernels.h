@@ -68,6 +68,5 @@ inline constexpr SplitKernels KERNELS{
 /// Without CUDA there are none for the device.
 const SplitKernels& device_kernels();
 const SplitKernels& host_kernels();
-const SplitKernels& traced_kernels();
 
 }  // namespace smem::gemm::fp16x3::split

@@ -67,8 +67,8 @@ __global__ void __launch_bounds__(MINMAX_THREADS, MINMAX_MIN_BLOCKS_PER_SM)
 
   const int stored = threadIdx.x;
   if (stored >= MINMAX_TILE_MN || tile_row + stored >= operand.mn) return;
-  store(static_cast<AbsMinMax*>(operand.minmax) + chunk_index * operand.mn + tile_row + stored,
-        warp_minmax.over_warps(stored));
+  auto* const to = static_cast<AbsMinMax*>(operand.minmax) + chunk_index * operand.mn + tile_row;
+  to[stored] = warp_minmax.over_warps(stored);
   wait_on_dependent_grids();
 }
 

@@ -45,9 +45,9 @@ struct Pass2Params {
 struct SwizzledTile {
   Tile<half, PASS2_TILE_MN, PASS2_TILE_K> elements;
 
-  __device__ __forceinline__ half* at(unsigned row, unsigned vec, Site site = Site::here()) {
+  __device__ __forceinline__ half* at(unsigned row, unsigned vec) {
     const unsigned slot = vec ^ row / VEC_SIZE % SWIZZLE_SLOTS;
-    return elements.at(static_cast<int>(row), static_cast<int>(slot * HALF_VEC), site);
+    return elements.at(static_cast<int>(row), static_cast<int>(slot * HALF_VEC));
   }
 };
 
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(PASS2_THREADS, 3)
     AbsMinMax loaded[CHUNKS_IN_FLIGHT];
 #pragma unroll
     for (int i = 0; i < CHUNKS_IN_FLIGHT; ++i) {
-      if (row_exists && chunk + i * REDUCE_LANES < params.chunks) loaded[i] = load(chunk_minmax);
+      if (row_exists && chunk + i * REDUCE_LANES < params.chunks) loaded[i] = *chunk_minmax;
       chunk_minmax += REDUCE_LANES * operand.mn;
     }
 #pragma unroll
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(PASS2_THREADS, 3)
   const float* const row_src = slice.src + (mn_begin + outlier_row) * mn_stride;
   for (int64_t i = k_begin; i < k_begin + PASS2_TILE_K && i < slice.length; ++i) {
     store_if_outlier(operand, slice_index * operand.mn + mn_begin + outlier_row, i,
-                     load(row_src + i * operand.k_stride), scale);
+                     row_src[i * operand.k_stride], scale);
   }
 }
 

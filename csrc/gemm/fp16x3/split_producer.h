@@ -365,7 +365,7 @@ struct SplitProducer {
       float elements[LOADS];
 #pragma unroll
       for (int i = 0; i < LOADS; ++i, src += 32 * b.k_stride) {
-        elements[i] = k + 32 * i < length ? load(src) : 0.0f;
+        elements[i] = k + 32 * i < length ? *src : 0.0f;
       }
 #pragma unroll
       for (const float element : elements) minmax.include(element);

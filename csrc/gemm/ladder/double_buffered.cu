@@ -21,10 +21,11 @@ template <typename T>
 __global__ void __launch_bounds__(ThreadTile<T>::THREADS, 2)
     double_buffered_kernel(const __grid_constant__ Problem problem) {
   using Threads = ThreadTile<T>;
-  __shared__ typename Threads::Stage As[2];
-  __shared__ typename Threads::Stage Bs[2];
-  const BlockTile<T> block(problem, Threads::TILE, Threads::TILE);
-  Threads tile;
+  constexpr int TILE = Threads::TILE, DEPTH = Threads::DEPTH, PITCH = Threads::PITCH;
+  __shared__ __align__(16) T As[2][DEPTH][PITCH];
+  __shared__ __align__(16) T Bs[2][DEPTH][PITCH];
+  const BlockTile<T> block(problem, TILE, TILE);
+  Threads tile(problem.K);
   mainloop_double_buffered(block, problem.K, As, Bs, tile);
   tile.store(block);
 }

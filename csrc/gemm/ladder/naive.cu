@@ -18,15 +18,23 @@ template <typename T>
 __global__ void __launch_bounds__(NAIVE_THREADS)
     naive_kernel(const __grid_constant__ Problem problem) {
   const BlockTile<T> block(problem, NAIVE_ROWS, NAIVE_COLS);
-  const int64_t row = block.row0 + threadIdx.y, col = block.col0 + threadIdx.x;
+  const int64_t row = block.row0 + threadIdx.y, col = block.col0 + threadIdx.x, K = problem.K;
   if (row >= problem.M || col >= problem.N) return;
-  Walk<const T> a = block.A.along_row(row), b = block.B.down_column(col);
-  SuperblockAccum<Accumulator<T>> accum;
-  for_each_step<1>(problem.K, accum, [&](int64_t) {
-    const T a_k = a.next(), b_k = b.next();
-    accum.add_product(to_accumulator(a_k), to_accumulator(b_k));
-  });
-  block.epilogue.store(row, col, accum.value());
+  const T* a = block.A.data + row * problem.a.row_stride;
+  const T* b = block.B.data + col * problem.b.col_stride;
+  const int64_t a_stride = problem.a.col_stride, b_stride = problem.b.row_stride;  // along K
+
+  Accumulator<T> accum = 0;
+  SuperblockAccum<Accumulator<T>> promoted(K);
+  const int64_t interval = accum_interval(K);
+  for (int64_t k0 = 0; k0 < K; k0 += interval) {  // an interval (accumulation_order.h)
+    const int64_t end = K - k0 < interval ? K : k0 + interval;
+    for (int64_t k = k0; k < end; ++k, a += a_stride, b += b_stride) {
+      accum = fma(to_accumulator(*a), to_accumulator(*b), accum);
+    }
+    promoted.promote_at(end, &accum);
+  }
+  block.epilogue.store(row, col, promoted.total(&accum));
 }
 
 struct Naive {

@@ -26,19 +26,36 @@ __global__ void __launch_bounds__(PANEL_THREADS)
   const int tx = threadIdx.x, ty = threadIdx.y;
   const int64_t row = block.row0 + ty, col = block.col0 + tx;
   const int K = static_cast<int>(problem.K);  // check_requirements limits it
-  const Panel<T> As{dynamic_shared<T>(), PANEL_TILE, K};
-  const Panel<T> Bs{dynamic_shared<T>() + PANEL_TILE * K, K, PANEL_TILE};
+  const T* const a = block.A.data + row * problem.a.row_stride;
+  const T* const b = block.B.data + col * problem.b.col_stride;
+  const int64_t a_stride = problem.a.col_stride, b_stride = problem.b.row_stride;  // along K
 
-  for (int k = tx; k < K; k += PANEL_TILE) As(ty, k) = block.A.at_or_zero(row, k);
-  for (int k = ty; k < K; k += PANEL_TILE) Bs(k, tx) = block.B.at_or_zero(k, col);
+  T* const As = dynamic_shared<T>();  // PANEL_TILE x K
+  T* const Bs = As + PANEL_TILE * K;  // K x PANEL_TILE
+
+#pragma unroll 4
+  for (int k = tx; k < K; k += PANEL_TILE) {
+    const T element = row < problem.M ? a[k * a_stride] : T(0.0f);
+    As[ty * K + k] = element;
+  }
+#pragma unroll 4
+  for (int k = ty; k < K; k += PANEL_TILE) {
+    const T element = col < problem.N ? b[k * b_stride] : T(0.0f);
+    Bs[k * PANEL_TILE + tx] = element;
+  }
   __syncthreads();
 
-  SuperblockAccum<Accumulator<T>> accum;
-  for_each_step<1>(K, accum, [&](int64_t step) {
-    const int k = static_cast<int>(step);
-    accum.add_product(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)));
-  });
-  block.epilogue.store(row, col, accum.value());
+  Accumulator<T> accum = 0;
+  SuperblockAccum<Accumulator<T>> promoted(K);
+  const int interval = static_cast<int>(accum_interval(K));
+  for (int k0 = 0; k0 < K; k0 += interval) {  // an interval (accumulation_order.h)
+    const int end = K - k0 < interval ? K : k0 + interval;
+    for (int k = k0; k < end; ++k) {
+      accum = fma(to_accumulator(As[ty * K + k]), to_accumulator(Bs[k * PANEL_TILE + tx]), accum);
+    }
+    promoted.promote_at(end, &accum);
+  }
+  block.epilogue.store(row, col, promoted.total(&accum));
 }
 
 struct PanelRung {

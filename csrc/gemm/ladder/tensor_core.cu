@@ -5,8 +5,6 @@
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-#ifdef __CUDACC__
-
 template void launch_tensor_core<half>(const Problem&, const Device&);
 template const void* tensor_core_function<half>();
 extern template void launch_tensor_core<bfloat16>(const Problem&, const Device&);
@@ -32,10 +30,6 @@ const void* function_by_dtype(DType dtype) {
   return with_mma_type(
       dtype, [](auto tag) { return tensor_core_function<typename decltype(tag)::type>(); });
 }
-
-#else
-constexpr std::nullptr_t launch_by_dtype = nullptr, function_by_dtype = nullptr;
-#endif
 
 const Kernel tensor_core = {
     .name = "tensor_core",

@@ -28,14 +28,13 @@
 // bits.
 #pragma once
 
+#include "device/mbarrier.h"
 #include "device/target.h"
 #include "gemm/kernel_table.h"
 #include "gemm/smem_layout.h"
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
-
-#ifdef __CUDACC__
 
 /// The configuration of a kernel: the block's tile of out, its stages and its grid of warps.
 struct MmaTileConfig {
@@ -55,6 +54,11 @@ struct SmallTile {
   static constexpr MmaTileConfig CONFIG{
       .tile_m = 64, .tile_n = 64, .vecs_k = 4, .stages = 4, .warps_m = 2, .warps_n = 2};
 };
+#ifdef __CUDACC__
+using LargestTile = LargeTile;
+#else
+using LargestTile = SmallTile;  // g++ takes minutes for the unrolled code of the large one
+#endif
 /// For M <= 16. The kernel then mostly reads the weights, and more blocks with more bytes in flight
 /// read them faster.
 struct SkinnyTile {
@@ -137,16 +141,16 @@ struct WarpTile {
   /// Stores 16 rows at a time through the warp's own staging buffer. Neighbouring lanes then store
   /// neighbouring vectors, and the code of the epilogue is instantiated once per 16 rows instead of
   /// once per accumulator.
-  __device__ __forceinline__ void store(const BlockTile<T>& block, float* shared) const {
+  __device__ __forceinline__ void store(const BlockTile<T>& block, Accumulator<T>* shared) const {
     const int lane = threadIdx.x % 32;
-    float* const staging = shared + threadIdx.x / 32 * Shape::STAGING_ELEMENTS;
+    Accumulator<T>* const staging = shared + threadIdx.x / 32 * Shape::STAGING_ELEMENTS;
 #pragma unroll
     for (int i = 0; i < COUNT_M; ++i) {
 #pragma unroll
       for (int j = 0; j < 2 * COUNT_N; ++j) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const Vector<float, 2> pair{{accum[i][j][2 * half], accum[i][j][2 * half + 1]}};
+          const Vector<Accumulator<T>, 2> pair{{accum[i][j][2 * half], accum[i][j][2 * half + 1]}};
           const int offset = staging_offset(lane / 4 + 8 * half, lane % 4 * 2 + 8 * j);
           store_vector<2>(staging + offset, pair);
         }
@@ -168,7 +172,7 @@ template <typename T, typename Shape, bool A_K_MAJOR, bool B_K_MAJOR>
 __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, Shape::THREADS),
                                   256 / Shape::THREADS)
     tensor_core_kernel(const __grid_constant__ Problem problem) {
-#if __CUDA_ARCH__ >= 800
+#if !defined(__CUDACC__) || __CUDA_ARCH__ >= 800
   constexpr int VEC = VECTOR_WIDTH<T>;
   constexpr int MMA_K = 2 * VEC, DEPTH = Shape::VECS_K * VEC;  // values of k
   using LayoutA = SmemLayout<T, A_K_MAJOR, Shape::TILE_M, DEPTH>;
@@ -203,7 +207,7 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, Shape::THREADS),
 #pragma unroll 1
   for (int stage = 0; stage < Shape::STAGES - 1; ++stage) load_next();
   await_stage();
-  const auto stages = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  const unsigned stages = shared_address(shared);
   int read_stage = 0;
   tile.read(fragments[0], stages, 0);
   for (; steps > 0; --steps) {
@@ -222,7 +226,7 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, Shape::THREADS),
     }
   }
   __syncthreads();
-  tile.store(block, reinterpret_cast<float*>(shared));
+  tile.store(block, reinterpret_cast<Accumulator<T>*>(shared));
 #endif
 }
 
@@ -249,7 +253,7 @@ void launch_tiles(const Problem& problem, const Device& device) {
 
 template <typename T>
 void launch_tensor_core(const Problem& problem, const Device& device) {
-  constexpr MmaTileConfig LARGE = LargeTile::CONFIG;
+  constexpr MmaTileConfig LARGE = LargestTile::CONFIG;
   const int64_t large_tiles =
       ceil_div(problem.M, LARGE.tile_m) * ceil_div(problem.N, LARGE.tile_n) * problem.batch.count();
   if (problem.M <= SkinnyTile::CONFIG.tile_m) {
@@ -257,17 +261,16 @@ void launch_tensor_core(const Problem& problem, const Device& device) {
   } else if (2 * problem.M <= LARGE.tile_m || large_tiles < device.sm_count) {
     launch_tiles<T, SmallTile>(problem, device);
   } else {
-    launch_tiles<T, LargeTile>(problem, device);
+    launch_tiles<T, LargestTile>(problem, device);
   }
 }
 
 /// The kernel of the largest tile for K-major operands.
 template <typename T>
 const void* tensor_core_function() {
-  return reinterpret_cast<const void*>(tensor_core_kernel<T, MmaTileShape<LargeTile>, true, true>);
+  return reinterpret_cast<const void*>(
+      tensor_core_kernel<T, MmaTileShape<LargestTile>, true, true>);
 }
-
-#endif
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm

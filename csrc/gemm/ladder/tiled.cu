@@ -26,24 +26,34 @@ constexpr int tiled_blocks_per_sm(int tile) { return 2048 / tiled_threads(tile);
 template <typename T, int TILE, int PAD>
 __global__ void __launch_bounds__(tiled_threads(TILE), tiled_blocks_per_sm(TILE))
     tiled_kernel(const __grid_constant__ Problem problem) {
-  __shared__ Tile<T, TILE, TILE + PAD> As;
-  __shared__ Tile<T, TILE, TILE + PAD> Bs;
+  __shared__ T As[TILE][TILE + PAD];
+  __shared__ T Bs[TILE][TILE + PAD];
   const BlockTile<T> block(problem, TILE, TILE);
+  const int64_t M = problem.M, N = problem.N, K = problem.K;
   const int tx = threadIdx.x, ty = threadIdx.y;
   const int64_t row = block.row0 + ty, col = block.col0 + tx;
+  // This thread's elements of the current tiles of A and B.
+  const T* a = block.A.data + row * problem.a.row_stride + tx * problem.a.col_stride;
+  const T* b = block.B.data + ty * problem.b.row_stride + col * problem.b.col_stride;
 
-  SuperblockAccum<Accumulator<T>> accum;
-  for_each_step<TILE>(problem.K, accum, [&](int64_t k0) {
-    As(ty, tx) = block.A.at_or_zero(row, k0 + tx);
-    Bs(ty, tx) = block.B.at_or_zero(k0 + ty, col);
+  Accumulator<T> accum = 0;
+  SuperblockAccum<Accumulator<T>> promoted(K);
+  for (int64_t k0 = 0; k0 < K; k0 += TILE) {
+    const T a_element = row < M && k0 + tx < K ? *a : T(0.0f);
+    As[ty][tx] = a_element;
+    const T b_element = col < N && k0 + ty < K ? *b : T(0.0f);
+    Bs[ty][tx] = b_element;
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < TILE; ++k) {
-      accum.add_product(to_accumulator(As(ty, k)), to_accumulator(Bs(k, tx)));
+      accum = fma(to_accumulator(As[ty][k]), to_accumulator(Bs[k][tx]), accum);
     }
     __syncthreads();
-  });
-  block.epilogue.store(row, col, accum.value());
+    promoted.promote_at(k0 + TILE, &accum);  // where an interval ends (accumulation_order.h)
+    a += TILE * problem.a.col_stride;
+    b += TILE * problem.b.row_stride;
+  }
+  block.epilogue.store(row, col, promoted.total(&accum));
 }
 
 template <int TILE, int PAD>

@@ -29,32 +29,40 @@ template <typename T>
 __global__ void __launch_bounds__(VECTORIZED_THREADS<T>)
     vectorized_kernel(const __grid_constant__ Problem problem) {
   constexpr int TILE = VECTORIZED_TILE, W = VECTOR_WIDTH<T>;
-  __shared__ Tile<T, TILE, TILE + W> As;
-  __shared__ Tile<T, TILE, TILE> Bs;
+  __shared__ __align__(16) T As[TILE][TILE + W];
+  __shared__ __align__(16) T Bs[TILE][TILE];
   const BlockTile<T> block(problem, TILE, TILE);
+  const int64_t M = problem.M, N = problem.N, K = problem.K;
   const int tx = threadIdx.x * W, ty = threadIdx.y;
   const int64_t row = block.row0 + ty, col = block.col0 + tx;
+  // This thread's vectors of the current tiles of A and B.
+  const T* a = block.A.data + row * problem.a.row_stride + tx * problem.a.col_stride;
+  const T* b = block.B.data + ty * problem.b.row_stride + col * problem.b.col_stride;
   const bool wide_a = rows_are_vectors<W>(block.A), wide_b = rows_are_vectors<W>(block.B);
 
-  SuperblockAccum<Accumulator<T>, 1, W> accum;
-  for_each_step<TILE>(problem.K, accum, [&](int64_t k0) {
-    store_vector<W>(As.at(ty, tx), row_run<W>(block.A, row, k0 + tx, wide_a));
-    store_vector<W>(Bs.at(ty, tx), row_run<W>(block.B, k0 + ty, col, wide_b));
+  Accumulator<T> accum[W] = {};
+  SuperblockAccum<Accumulator<T>, W> promoted(K);
+  for (int64_t k0 = 0; k0 < K; k0 += TILE) {
+    const int64_t valid_a = row < M ? K - (k0 + tx) : 0, valid_b = k0 + ty < K ? N - col : 0;
+    store_vector<W>(&As[ty][tx], load_vector<W>(a, problem.a.col_stride, valid_a, wide_a));
+    store_vector<W>(&Bs[ty][tx], load_vector<W>(b, problem.b.col_stride, valid_b, wide_b));
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < TILE; ++k) {
-      const auto a = to_accumulator(As(ty, k));
-      const auto b = load_vector<W>(Bs.at(k, tx));
+      const auto a_k = to_accumulator(As[ty][k]);
+      const auto b_k = load_vector<W>(&Bs[k][tx]);
 #pragma unroll
-      for (int i = 0; i < W; ++i) accum.add_product(a, to_accumulator(b.lane[i]), 0, i);
+      for (int i = 0; i < W; ++i) accum[i] = fma(a_k, to_accumulator(b_k.lane[i]), accum[i]);
     }
     __syncthreads();
-  });
+    promoted.promote_at(k0 + TILE, accum);  // where an interval ends (accumulation_order.h)
+    a += TILE * problem.a.col_stride;
+    b += TILE * problem.b.row_stride;
+  }
 
-  Accumulator<T> values[W];
 #pragma unroll
-  for (int i = 0; i < W; ++i) values[i] = accum.value(0, i);
-  block.epilogue.store(row, col, values);
+  for (int i = 0; i < W; ++i) accum[i] = promoted.total(accum, i);
+  block.epilogue.store(row, col, accum);
 }
 
 struct Vectorized {

@@ -61,18 +61,18 @@ class MultistageLoader {
   __device__ __forceinline__ bool all_rows_valid() const { return valid_mn_ == EXTENT; }
 
   /// Starts the copy of the next tile, which must be wholly inside X.
-  __device__ __forceinline__ void load_inside(Stage& stage, Site site = Site::here()) {
+  __device__ __forceinline__ void load_inside(Stage& stage) {
     with_static_mode([&](auto mode) {
-      copy_inside<decltype(mode)::value>(stage, site);
+      copy_inside<decltype(mode)::value>(stage);
       return 0;
     });
     from_ += stage_stride_;
   }
 
   /// Starts the copy of the next tile, which has `depth` columns inside X.
-  __device__ __forceinline__ void load_at_edge(Stage& stage, int depth, Site site = Site::here()) {
+  __device__ __forceinline__ void load_at_edge(Stage& stage, int depth) {
     with_static_mode([&](auto mode) {
-      copy_at_edge<decltype(mode)::value>(stage, depth, site);
+      copy_at_edge<decltype(mode)::value>(stage, depth);
       return 0;
     });
     from_ += stage_stride_;
@@ -137,33 +137,33 @@ class MultistageLoader {
   }
 
   template <LoadMode KNOWN>
-  __device__ __forceinline__ void copy_inside(Stage& stage, Site site) const {
+  __device__ __forceinline__ void copy_inside(Stage& stage) const {
     using Map = CopyThreadMap<KNOWN>;
     if (!copies<KNOWN>()) return;
     const int64_t step = KNOWN == LoadMode::vec16_along_mn && Map::STEP_MN > 0
                              ? int64_t{Map::STEP_MN}
                              : pass_stride_;
     const T* from = from_;
-    T* const to = stage.at(0, 0, site) + smem_offset_;
+    T* const to = stage.at(0, 0) + smem_offset_;
 #pragma unroll
     for (int pass = 0; pass < Map::PASSES; ++pass, from += step) {
-      cp_async<Map::ELEMENTS>(to + pass * Map::SMEM_STEP, from, Map::ELEMENTS, site);
+      cp_async<Map::ELEMENTS>(to + pass * Map::SMEM_STEP, from, Map::ELEMENTS);
     }
   }
 
   template <LoadMode KNOWN>
-  __device__ __forceinline__ void copy_at_edge(Stage& stage, int depth, Site site) const {
+  __device__ __forceinline__ void copy_at_edge(Stage& stage, int depth) const {
     using Map = CopyThreadMap<KNOWN>;
     if (!copies<KNOWN>()) return;
     const T* from = from_;
-    T* const to = stage.at(0, 0, site) + smem_offset_;
+    T* const to = stage.at(0, 0) + smem_offset_;
 #pragma unroll 1  // edges are rare: keep their code small
     for (int pass = 0; pass < Map::PASSES; ++pass, from += pass_stride_) {
       const int k_left = depth - k_ - pass * Map::STEP_K;
       const int mn_left = valid_mn_ - mn_ - pass * Map::STEP_MN;
       const int num_valid =
           Map::VEC_K > 1 ? (mn_left > 0 ? k_left : 0) : (k_left > 0 ? mn_left : 0);
-      cp_async<Map::ELEMENTS>(to + pass * Map::SMEM_STEP, from, num_valid, site);
+      cp_async<Map::ELEMENTS>(to + pass * Map::SMEM_STEP, from, num_valid);
     }
   }
 

@@ -53,21 +53,21 @@ class PipelinedLoader {
   __device__ __forceinline__ bool all_rows_valid() const { return true; }
 
   /// Stores the tile that was loaded into registers.
-  __device__ __forceinline__ void store_to_stage(Stage& stage, Site site = Site::here()) const {
-    T* const to = stage.at(0, 0, site) + smem_offset_;
+  __device__ __forceinline__ void store_to_stage(Stage& stage) const {
+    T* const to = stage.at(0, 0) + smem_offset_;
 #pragma unroll
-    for (int pass = 0; pass < PASSES; ++pass) store(to + pass * STEP, registers_[pass], site);
+    for (int pass = 0; pass < PASSES; ++pass) to[pass * STEP] = registers_[pass];
   }
 
   /// Starts to load the next tile into registers.
-  __device__ __forceinline__ void load_to_registers(Site site = Site::here()) {
+  __device__ __forceinline__ void load_to_registers() {
     opaque(last_pass_);  // otherwise nvcc keeps the offsets of all passes, mostly in local memory
     if (k_remaining_ > 0) {
 #pragma unroll
       for (unsigned pass = 0; pass < PASSES; ++pass) {
         const uint64_t offset = uint64_t{lesser(pass, last_pass_)} * pass_bytes_;
         const char* const from = reinterpret_cast<const char*>(from_) + offset;
-        registers_[pass] = load(reinterpret_cast<const T*>(from), site);
+        registers_[pass] = *reinterpret_cast<const T*>(from);
       }
     } else {
 #pragma unroll

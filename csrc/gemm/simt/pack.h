@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(PACK_TILE* PACK_ROWS)
 #pragma unroll
   for (int i = 0; i < PACK_TILE; i += PACK_ROWS) {
     const int64_t mn = mn0 + x, k = k0 + y + i;
-    if (k < X.cols) store(to + k * operand.pitch + mn, T(tile(y + i, x)));
+    if (k < X.cols) to[k * operand.pitch + mn] = T(tile(y + i, x));
   }
 }
 

@@ -27,7 +27,7 @@ struct Partials {
     const auto number = static_cast<int>(lesser(count - begin, int64_t{per_superblock}));
     Accumulator<T> accum = 0;
 #pragma unroll 8
-    for (int i = 0; i < number; ++i) accum += to_accumulator(load(first + (begin + i) * stride));
+    for (int i = 0; i < number; ++i) accum += to_accumulator(first[(begin + i) * stride]);
     return accum;
   }
 };

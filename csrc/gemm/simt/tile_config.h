@@ -60,8 +60,6 @@ inline constexpr LayoutPairRow LAYOUT_PAIRS[] = {
      .b = LoadMode::scalar_via_registers},
 };
 
-// Functions of this header recurse instead of looping: the traced build redefines `for`, which no
-// constexpr function may use then.
 constexpr LayoutPairRow load_modes(LayoutPair pair, int row = 0) {
   return LAYOUT_PAIRS[row].pair == pair ? LAYOUT_PAIRS[row] : load_modes(pair, row + 1);
 }

@@ -17,7 +17,7 @@ struct EpilogueOp {
 
   __device__ __forceinline__ void multiply_by_alpha() const {
 #pragma unroll
-    for (float& value : accum) value = rounded_product(epilogue.alpha, value);
+    for (float& value : accum) value = rounded_product(number_of(epilogue.alpha), value);
   }
 
   /// Each lane loads the bias of two columns of every 64 and gets that of its own columns from four
@@ -30,8 +30,8 @@ struct EpilogueOp {
 #pragma unroll
     for (int subtile = 0; subtile < SUBTILES; ++subtile) {
       const int col = first_col + subtile * STAGING_COLS + 2 * lane;
-      loaded[subtile].lane[0] = load(epilogue.bias + min(col, last) * epilogue.bias_stride);
-      loaded[subtile].lane[1] = load(epilogue.bias + min(col + 1, last) * epilogue.bias_stride);
+      loaded[subtile].lane[0] = epilogue.bias[min(col, last) * epilogue.bias_stride];
+      loaded[subtile].lane[1] = epilogue.bias[min(col + 1, last) * epilogue.bias_stride];
     }
 #pragma unroll
     for (int subtile = 0; subtile < SUBTILES; ++subtile) {
@@ -40,7 +40,8 @@ struct EpilogueOp {
       for (int group = 0; group < GROUPS; ++group) {
         const uint32_t pair = __shfl_sync(~0u, own, 4 * group + lane % 4);
         const auto& bias = reinterpret_cast<const Vector<T, 2>&>(pair);
-        const float low = to_accumulator(bias.lane[0]), high = to_accumulator(bias.lane[1]);
+        const float low = number_of(to_accumulator(bias.lane[0]));
+        const float high = number_of(to_accumulator(bias.lane[1]));
         float* const four = &accum[4 * (subtile * GROUPS + group)];
         four[0] += low;
         four[1] += high;

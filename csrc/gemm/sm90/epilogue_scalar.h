@@ -78,7 +78,7 @@ struct ScalarWriter {
 #pragma unroll 1
     for (int row = 0; row < rows; ++row) {
       const float* const from = staging + staged_index(row, col);
-      const float pair[2] = {from[0], from[1]};
+      const Real<float> pair[2] = {from[0], from[1]};
       if (col + 1 < cols) {
         epilogue.store(coord.row + row, coord.col + col, pair);
       } else if (col < cols) {

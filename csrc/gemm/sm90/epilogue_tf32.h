@@ -125,9 +125,9 @@ struct Tf32Writer {
 
   __device__ __forceinline__ void apply_epilogue(float (&accum)[COUNT],
                                                  const LaneCoord& coord) const {
-    if (epilogue.alpha != 1) {
+    if (number_of(epilogue.alpha) != 1) {
 #pragma unroll
-      for (float& value : accum) value = rounded_product(epilogue.alpha, value);
+      for (float& value : accum) value = rounded_product(number_of(epilogue.alpha), value);
     }
     if (epilogue.bias && transposed) {
       add_bias_along_x(accum, coord);
@@ -209,7 +209,7 @@ struct Tf32Writer {
   }
 
   __device__ __forceinline__ void store_pair(int row, int col, float first, float second) const {
-    const float pair[2] = {first, second};
+    const Real<float> pair[2] = {first, second};
     epilogue.store(row, col, pair);
   }
 };

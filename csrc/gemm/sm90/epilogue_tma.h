@@ -93,7 +93,7 @@ struct SubtileWriter {
       const bool has_first = !is_word && first < cols, has_second = !is_word && second < cols;
       const auto element = [&](int row, int col) {
         constexpr int PITCH = STAGING_COLS * ELEMENT_BYTES;
-        return load_u16(from + row * PITCH + (col * ELEMENT_BYTES ^ row % 8 * 16));
+        return load_shared_u16(from + row * PITCH + (col * ELEMENT_BYTES ^ row % 8 * 16));
       };
       constexpr int UNROLL = 4;
       T* to = first_row;
@@ -134,12 +134,6 @@ struct SubtileWriter {
                   tile[3]);
     }
     return rows;
-  }
-
-  __device__ __forceinline__ static uint16_t load_u16(uint32_t address) {
-    uint16_t value;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
-    return value;
   }
 };
 

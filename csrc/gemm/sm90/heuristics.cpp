@@ -121,9 +121,10 @@ int swizzle_size_of(const Plan& p, int64_t rows) {
   return best;
 }
 
-/// The smallest epilogue that supports the plan.
-EpilogueKind epilogue_kind_of(const Problem& problem, const Plan& p) {
+/// The smallest epilogue that supports the plan. The CPU has no specialized ones.
+EpilogueKind epilogue_kind_of(const Problem& problem, const Device& device, const Plan& p) {
   if (p.store_mode == StoreMode::splitk_partials) return EpilogueKind::splitk_partials;
+  if (device.host) return EpilogueKind::any;
   const bool needs_any = p.store_mode == StoreMode::scalar || problem.pre ||
                          is_costly(problem.activation) || p.accum_interval != k_tiles_of(problem);
   return needs_any                        ? EpilogueKind::any
@@ -185,7 +186,7 @@ Plan with_tile_n(const Problem& problem, const Device& device, Plan p, int index
     p.log2_box_vecs = 2;
     static_assert(8 << 2 == FLOAT_BOX_COLS);
   }
-  p.epilogue = epilogue_kind_of(problem, p);
+  p.epilogue = epilogue_kind_of(problem, device, p);
   p.clusters = static_cast<int>(
       std::min<int64_t>(work_tiles_of(problem, p),
                         std::max(1, tile.min_blocks_per_sm * device.sm_count / tile.cluster_m)));
@@ -205,8 +206,9 @@ constexpr std::array<int, TILE_COUNT> fallback_indices() {
 Plan with_best_tile_n(const Problem& problem, const Device& device, const Plan& untiled,
                       int index) {
   constexpr std::array<int, TILE_COUNT> FALLBACKS = fallback_indices();
-  const EpilogueKind epilogue = epilogue_kind_of(problem, untiled);
-  if (epilogue != EpilogueKind::tma && epilogue != EpilogueKind::direct) index = FALLBACKS[index];
+  const EpilogueKind epilogue = epilogue_kind_of(problem, device, untiled);
+  const bool is_special = epilogue == EpilogueKind::tma || epilogue == EpilogueKind::direct;
+  if (!device.host && !is_special) index = FALLBACKS[index];
   const TileConfig& tile = TILES[index].config;
   // Each block of a cluster loads as many columns of B as the others, in whole swizzle atoms.
   const int unit = 8 * tile.cluster_m;
@@ -236,6 +238,7 @@ Plan with_best_tile_n(const Problem& problem, const Device& device, const Plan& 
 Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled, int index) {
   const auto best = [&](const Plan& p) { return with_best_tile_n(problem, device, p, index); };
   if (untiled.accum_interval == k_tiles_of(problem)) return best(untiled);
+  if (device.host && TILES[index].on_cpu != OnCpu::all) return best(untiled);
   const Plan parallel = best(with_split_k(problem, untiled));
   if (!TILES[index].config.fits_second_accumulator()) return parallel;
   const Plan sequential = best(untiled);
@@ -266,24 +269,32 @@ bool can_implement(const Problem& problem, const Device& device) {
   // Rows and columns are counted in 32 bits, up to a tile beyond the last.
   constexpr int64_t LARGEST = (int64_t{1} << 31) - 1024, MOST_TILES = int64_t{1} << 30;
   if (problem.dtype == DType::f64) return false;
-  if (!device.runs_sm90a() || device.shared_bytes < SHARED_BYTES) return false;
+  if (!device.host && !device.runs_sm90a()) return false;
+  if (device.shared_bytes < SHARED_BYTES) return false;
   if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;
   if (problem.M >= LARGEST || problem.N >= LARGEST || problem.K >= LARGEST) return false;
   return ceil_div(problem.M, 64) * ceil_div(problem.N, 32) * inner_batch_count(problem) <
          MOST_TILES;
 }
 
-bool has_tile(int tile, DType dtype) { return dtype != DType::f32 || TILES[tile].has_tf32; }
+bool has_tile(int tile, DType dtype, const Device& device) {
+  const TileVariant& variant = TILES[tile];
+  if (device.host) {
+    return variant.on_cpu == OnCpu::all || (variant.on_cpu == OnCpu::bf16 && dtype == DType::bf16);
+  }
+  return dtype != DType::f32 || variant.has_tf32;
+}
 
 Plan plan(const Problem& original, const Device& device) {
   const Plan untiled = untiled_plan(original);
   const Problem problem = untiled.transposed ? transposed(original) : original;
   if (problem.variant >= 0) return with_tile(problem, device, untiled, problem.variant);
-  // This tile is never excluded and is built for all dtypes.
-  constexpr int DEFAULT = tile_index("128x256_cluster2");
-  Plan best = with_tile(problem, device, untiled, DEFAULT);
+  // These tiles are never excluded and are built for all dtypes.
+  constexpr int DEFAULT = tile_index("128x256_cluster2"), CPU_DEFAULT = tile_index("64x64");
+  const int first = device.host ? CPU_DEFAULT : DEFAULT;
+  Plan best = with_tile(problem, device, untiled, first);
   for (int tile = 0; tile < TILE_COUNT; ++tile) {
-    if (tile == DEFAULT || !has_tile(tile, problem.dtype)) continue;
+    if (tile == first || !has_tile(tile, problem.dtype, device)) continue;
     const Plan next = with_tile(problem, device, untiled, tile);
     if (next.microseconds < best.microseconds && !is_excluded(problem, next)) best = next;
   }
@@ -306,7 +317,8 @@ const Plan& cached_plan(const Problem& problem, const Device& device) {
   key.push(static_cast<int64_t>(size_of(p.dtype)));
   key.push(static_cast<int64_t>(p.out_dtype == p.dtype) |
            static_cast<int64_t>(p.c.data != nullptr) << 1 |
-           static_cast<int64_t>(p.pre != nullptr) << 2 | static_cast<int64_t>(p.activation) << 3);
+           static_cast<int64_t>(p.pre != nullptr) << 2 | static_cast<int64_t>(device.host) << 3 |
+           static_cast<int64_t>(p.activation) << 4);
   key.push_alignment(p.pre);
   for (int d = 0; d < p.batch.rank; ++d) {
     key.push(p.batch.size[d]);

@@ -42,8 +42,8 @@ struct Plan {
 /// Whether these kernels can solve the problem: dtype, device, K > 0, sizes within 32 bits.
 bool can_implement(const Problem& problem, const Device& device);
 
-/// Whether TILES[tile] is built for a dtype.
-bool has_tile(int tile, DType dtype);
+/// Whether TILES[tile] is built for a dtype, and for the CPU if that is the device.
+bool has_tile(int tile, DType dtype, const Device& device);
 
 /// The best plan, or the best one with TILES[problem.variant].
 Plan plan(const Problem& original, const Device& device);
@@ -57,9 +57,13 @@ std::string describe(const Plan& plan);
 /// Bytes that `launch` needs, aligned to 256, uninitialised.
 size_t workspace_bytes(const Problem& problem, const Plan& plan);
 
+inline namespace SMEM_BUILD {
+
 void launch(const Problem& problem, const Plan& plan, void* workspace, const Device& device);
 
 /// The function of the plan's main kernel, for cudaFuncGetAttributes.
 const void* kernel_function(DType dtype, const Plan& plan);
+
+}  // namespace SMEM_BUILD
 
 }  // namespace smem::gemm::sm90

@@ -5,6 +5,7 @@
 #include "gemm/sm90/kernel.h"
 
 namespace smem::gemm::sm90 {
+inline namespace SMEM_BUILD {
 
 template <typename T, int INDEX, EpilogueKind KIND>
 const void* kernel_for_majors(Major a, Major b) {
@@ -18,20 +19,28 @@ const void* kernel_for_majors(Major a, Major b) {
 
 template <int INDEX, EpilogueKind KIND>
 const void* kernel_for_dtype(DType dtype, Major a, Major b) {
-  return dtype == DType::f16 ? kernel_for_majors<half, INDEX, KIND>(a, b)
-                             : kernel_for_majors<bfloat16, INDEX, KIND>(a, b);
-}
-
-template <int INDEX>
-const void* find_kernel(EpilogueKind kind, DType dtype, Major a, Major b) {
-  using enum EpilogueKind;
-  if (kind == tma) return kernel_for_dtype<INDEX, tma>(dtype, a, b);
-  if (kind == direct) return kernel_for_dtype<INDEX, direct>(dtype, a, b);
-  if constexpr (!TILES[INDEX].fallback) {
-    if (kind == splitk_partials) return kernel_for_dtype<INDEX, splitk_partials>(dtype, a, b);
-    if (kind == any) return kernel_for_dtype<INDEX, any>(dtype, a, b);
+  if constexpr (is_built(INDEX, DType::f16, KIND)) {
+    if (dtype == DType::f16) return kernel_for_majors<half, INDEX, KIND>(a, b);
+  }
+  if constexpr (is_built(INDEX, DType::bf16, KIND)) {
+    if (dtype == DType::bf16) return kernel_for_majors<bfloat16, INDEX, KIND>(a, b);
   }
   return nullptr;
 }
 
+template <int INDEX>
+const void* find_kernel(EpilogueKind kind, DType dtype, Major a, Major b) {
+  switch (kind) {
+    case EpilogueKind::tma:
+      return kernel_for_dtype<INDEX, EpilogueKind::tma>(dtype, a, b);
+    case EpilogueKind::direct:
+      return kernel_for_dtype<INDEX, EpilogueKind::direct>(dtype, a, b);
+    case EpilogueKind::splitk_partials:
+      return kernel_for_dtype<INDEX, EpilogueKind::splitk_partials>(dtype, a, b);
+    default:
+      return kernel_for_dtype<INDEX, EpilogueKind::any>(dtype, a, b);
+  }
+}
+
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::sm90

@@ -5,12 +5,18 @@
 #include "gemm/sm90/mainloop_tf32_rs.h"
 
 namespace smem::gemm::sm90 {
+inline namespace SMEM_BUILD {
 
 template <int INDEX, EpilogueKind KIND>
 const void* kernel_for_major(Major a) {
-  return a == Major::K
-             ? reinterpret_cast<const void*>(gemm_kernel<float, Major::K, Major::K, INDEX, KIND>)
-             : reinterpret_cast<const void*>(gemm_kernel<float, Major::MN, Major::K, INDEX, KIND>);
+  if constexpr (is_built(INDEX, DType::f32, KIND)) {
+    return a == Major::K
+               ? reinterpret_cast<const void*>(gemm_kernel<float, Major::K, Major::K, INDEX, KIND>)
+               : reinterpret_cast<const void*>(
+                     gemm_kernel<float, Major::MN, Major::K, INDEX, KIND>);
+  } else {
+    return nullptr;
+  }
 }
 
 template <int INDEX>
@@ -27,4 +33,5 @@ const void* find_kernel_tf32(EpilogueKind kind, Major a) {
   }
 }
 
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::sm90

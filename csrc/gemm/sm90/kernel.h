@@ -263,7 +263,7 @@ struct CollectiveGemm {
                                                  const WarpTileCoord& coord, Packed& packed) const {
     const Epilogue<T>& epilogue = params.epilogue;
     const EpilogueOp<T, NUM_ACCUM> op{epilogue, accum};
-    if (epilogue.alpha != 1) op.multiply_by_alpha();
+    if (number_of(epilogue.alpha) != 1) op.multiply_by_alpha();
     if (epilogue.bias) op.add_bias(coord.col);
     if constexpr (IS_ANY) {
       if (epilogue.pre.data) store_preactivations(accum, writer, coord);
@@ -348,7 +348,7 @@ template <typename T, Major A_MAJOR, Major B_MAJOR, int INDEX, EpilogueKind KIND
 __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, TILES[INDEX].config.threads()),
                                   TILES[INDEX].config.min_blocks_per_sm)
     gemm_kernel(const __grid_constant__ GemmParams<T> params) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
   constexpr TileConfig TILE = TILES[INDEX].config;
   const typename CollectiveFor<T, A_MAJOR, B_MAJOR, TILE, KIND>::Type collective{params};
   launch_dependent_grids();

@@ -14,13 +14,28 @@
 #include "transpose/transpose.h"
 
 namespace smem::gemm::sm90 {
+inline namespace SMEM_BUILD {
 namespace {
 
+using Find = const void* (*)(EpilogueKind, DType, Major, Major);
 using FindTf32 = const void* (*)(EpilogueKind, Major);
 
+/// Every tile of a build has one of these epilogues.
+template <int INDEX>
+constexpr bool has_kernel(DType dtype) {
+  return is_built(INDEX, dtype, EpilogueKind::tma) || is_built(INDEX, dtype, EpilogueKind::any);
+}
+template <int INDEX>
+constexpr Find find() {
+  if constexpr (has_kernel<INDEX>(DType::bf16)) {
+    return find_kernel<INDEX>;
+  } else {
+    return nullptr;
+  }
+}
 template <int INDEX>
 constexpr FindTf32 find_tf32() {
-  if constexpr (TILES[INDEX].has_tf32) {
+  if constexpr (has_kernel<INDEX>(DType::f32)) {
     return find_kernel_tf32<INDEX>;
   } else {
     return nullptr;
@@ -29,8 +44,7 @@ constexpr FindTf32 find_tf32() {
 
 template <int... INDEX>
 const void* kernel_of(const Plan& plan, DType dtype, std::integer_sequence<int, INDEX...>) {
-  using Find = const void* (*)(EpilogueKind, DType, Major, Major);
-  constexpr Find FIND[] = {find_kernel<INDEX>...};
+  constexpr Find FIND[] = {find<INDEX>()...};
   constexpr FindTf32 FIND_TF32[] = {find_tf32<INDEX>()...};
   return dtype == DType::f32 ? FIND_TF32[plan.tile](plan.epilogue, plan.a.major)
                              : FIND[plan.tile](plan.epilogue, dtype, plan.a.major, plan.b.major);
@@ -67,7 +81,57 @@ void make_operand_maps(CUtensorMap (&maps)[2], const OperandDesc& desc, DType dt
   }
 }
 
+#ifdef __CUDACC__
+
 /// `launch_with_pdl`: the kernel may begin while the kernel before still runs (device/pdl.h).
+template <typename T>
+void launch_kernel(const void* kernel, const Plan& plan, GemmParams<T>& params,
+                   bool launch_with_pdl, const Device& device) {
+  const TileConfig& tile = TILES[plan.tile].config;
+  check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(tile.shared_bytes())),
+               "hopper");
+  if (tile.min_blocks_per_sm > 1) {
+    check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                      cudaSharedmemCarveoutMaxShared),
+                 "hopper");
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(plan.clusters * tile.cluster_m);
+  config.blockDim = dim3(tile.threads());
+  config.dynamicSmemBytes = tile.shared_bytes();
+  config.stream = static_cast<cudaStream_t>(device.stream);
+  cudaLaunchAttribute attributes[2]{};
+  config.attrs = attributes;
+  if (tile.cluster_m > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(tile.cluster_m), 1, 1};
+  }
+  if (launch_with_pdl) {
+    cudaLaunchAttribute& pdl = attributes[config.numAttrs++];
+    pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    pdl.val.programmaticStreamSerializationAllowed = 1;
+  }
+  void* arguments[] = {&params};
+  check_launch(cudaLaunchKernelExC(&config, kernel, arguments), "hopper");
+}
+
+#else
+
+template <typename T>
+void launch_kernel(const void* kernel, const Plan& plan, GemmParams<T>& params,
+                   bool /*launch_with_pdl*/, const Device& /*device*/) {
+  const TileConfig& tile = TILES[plan.tile].config;
+  const auto cluster_m = static_cast<unsigned>(tile.cluster_m);
+  cpu_emulator::launch(
+      "wgmma", reinterpret_cast<void (*)(GemmParams<T>)>(const_cast<void*>(kernel)),
+      {static_cast<unsigned>(plan.clusters) * cluster_m}, {static_cast<unsigned>(tile.threads())},
+      tile.shared_bytes(), params, cluster_m);
+}
+
+#endif
+
 template <typename T>
 void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const void* b,
                  float* partials, bool launch_with_pdl, const Device& device) {
@@ -122,34 +186,7 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
   params.a_batched = plan.a.batched;
   params.b_batched = plan.b.batched;
 
-  const void* kernel = kernel_function(problem.dtype, plan);
-  check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(tile.shared_bytes())),
-               "hopper");
-  if (tile.min_blocks_per_sm > 1) {
-    check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                      cudaSharedmemCarveoutMaxShared),
-                 "hopper");
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(plan.clusters * tile.cluster_m);
-  config.blockDim = dim3(tile.threads());
-  config.dynamicSmemBytes = tile.shared_bytes();
-  config.stream = static_cast<cudaStream_t>(device.stream);
-  cudaLaunchAttribute attributes[2]{};
-  config.attrs = attributes;
-  if (tile.cluster_m > 1) {
-    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {static_cast<unsigned>(tile.cluster_m), 1, 1};
-  }
-  if (launch_with_pdl) {
-    cudaLaunchAttribute& pdl = attributes[config.numAttrs++];
-    pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    pdl.val.programmaticStreamSerializationAllowed = 1;
-  }
-  void* arguments[] = {&params};
-  check_launch(cudaLaunchKernelExC(&config, kernel, arguments), "hopper");
+  launch_kernel(kernel_function(problem.dtype, plan), plan, params, launch_with_pdl, device);
 }
 
 /// Packs a float32 operand that is not contiguous along K: tf32 is always packed K-major.
@@ -166,7 +203,8 @@ void pack_by_transpose(const PackRequest& request, const Device& device) {
     problem.batch.stride[transpose::OUT][0] = desc.batch_stride;
   }
   const int kernel = transpose::choose(problem, device).kernel;
-  transpose::device_kernels().kernels[kernel]->launch(problem, device);
+  const Build build = device.host ? Build::host : Build::device;
+  transpose::kernels(build).kernels[kernel]->launch(problem, device);
 }
 
 /// Launches a problem with at most one batch dimension.
@@ -222,4 +260,5 @@ void launch(const Problem& problem, const Plan& plan, void* workspace, const Dev
   });
 }
 
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::sm90

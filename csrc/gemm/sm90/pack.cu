@@ -12,12 +12,12 @@ namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
 namespace {
 
-constexpr int THREADS = 256, VEC = 8, VECS_PER_THREAD = 2;
+constexpr int PACK_THREADS = 256, VEC = 8, VECS_PER_THREAD = 2;
 /// With fewer blocks, and so more registers, nvcc makes the loads of a thread wait for each other.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr int MIN_BLOCKS_PER_SM = 1024 / THREADS;
+constexpr int MIN_BLOCKS_PER_SM = 1024 / PACK_THREADS;
 #else
-constexpr int MIN_BLOCKS_PER_SM = 1536 / THREADS;
+constexpr int MIN_BLOCKS_PER_SM = 1536 / PACK_THREADS;
 #endif
 
 /// One operand, in two-byte elements. A "row" is contiguous in the copy.
@@ -99,14 +99,15 @@ struct BlockVecs {
   }
 };
 
-__global__ void __launch_bounds__(THREADS, MIN_BLOCKS_PER_SM) pack_kernel(const PackParams params) {
+__global__ void __launch_bounds__(PACK_THREADS, MIN_BLOCKS_PER_SM)
+    pack_kernel(const PackParams params) {
   launch_dependent_grids();
   const bool is_first = blockIdx.x < params.first_blocks;
   const PackedOperand& operand = params.operands[is_first ? 0 : 1];
   const uint32_t block = is_first ? blockIdx.x : blockIdx.x - params.first_blocks;
-  const uint64_t first = uint64_t{block} * (THREADS * VECS_PER_THREAD);
+  const uint64_t first = uint64_t{block} * (PACK_THREADS * VECS_PER_THREAD);
   const auto count =
-      static_cast<uint32_t>(min(operand.vecs - first, uint64_t{THREADS * VECS_PER_THREAD}));
+      static_cast<uint32_t>(min(operand.vecs - first, uint64_t{PACK_THREADS * VECS_PER_THREAD}));
   const BlockVecs vecs(operand, first);
   // The vectorized path may read beyond a row, and write that to the padding of the copy, which is
   // never read. It must not read beyond the last row, where the allocation may end.
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS_PER_SM) pack_kernel(const 
   bool is_read[VECS_PER_THREAD], is_done = true;
 #pragma unroll
   for (int i = 0; i < VECS_PER_THREAD; ++i) {
-    const uint32_t index = i * THREADS + threadIdx.x;
+    const uint32_t index = i * PACK_THREADS + threadIdx.x;
     copies[i] = vecs[index];
     const auto* from = reinterpret_cast<const uint4*>(copies[i].aligned_from());
     is_read[i] = index < count && copies[i].aligned_from() <= last;
@@ -136,7 +137,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS_PER_SM) pack_kernel(const 
   }
   if (is_done) return;
 #pragma unroll 1
-  for (uint32_t index = threadIdx.x; index < count; index += THREADS) {
+  for (uint32_t index = threadIdx.x; index < count; index += PACK_THREADS) {
     const VecCopy copy = vecs[index];
     if (copy.aligned_from() <= last) continue;
     __stwb(reinterpret_cast<uint4*>(copy.to),
@@ -170,11 +171,10 @@ PackedOperand packed_operand(const PackRequest& request, DType dtype) {
 }
 
 int64_t block_count(const PackedOperand& operand) {
-  return ceil_div(static_cast<int64_t>(operand.vecs), THREADS * VECS_PER_THREAD);
+  return ceil_div(static_cast<int64_t>(operand.vecs), PACK_THREADS * VECS_PER_THREAD);
 }
 
 }  // namespace
-}  // namespace SMEM_BUILD
 
 void pack(const PackRequest* requests, int count, DType dtype, const Device& device) {
   PackParams params{};
@@ -184,7 +184,8 @@ void pack(const PackRequest* requests, int count, DType dtype, const Device& dev
     blocks += block_count(params.operands[i]);
   }
   params.first_blocks = static_cast<uint32_t>(block_count(params.operands[0]));
-  smem::launch("hopper pack", pack_kernel, Geometry{blocks, dim3(THREADS)}, device, params);
+  smem::launch("hopper pack", pack_kernel, Geometry{blocks, dim3(PACK_THREADS)}, device, params);
 }
 
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::sm90

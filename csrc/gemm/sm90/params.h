@@ -1,8 +1,7 @@
 // The parameters of an SM90 kernel.
 #pragma once
 
-#include <cuda.h>
-
+#include "device/tensor_map.h"
 #include "gemm/sm90/epilogue_params.h"
 #include "gemm/sm90/tile_scheduler.h"
 

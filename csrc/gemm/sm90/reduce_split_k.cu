@@ -9,7 +9,7 @@ inline namespace SMEM_BUILD {
 namespace {
 
 /// Blocks are small, so that all SMs have some. A thread has LOADS_IN_FLIGHT loads in flight.
-constexpr int THREADS = 64, LOADS_IN_FLIGHT = 16;
+constexpr int REDUCE_THREADS = 64, LOADS_IN_FLIGHT = 16;
 
 template <typename T>
 struct ReduceSplitKParams {
@@ -25,9 +25,9 @@ struct ReduceSplitKParams {
 /// The slices are added in ascending order; that decides the bits. The kernel may be launched while
 /// the slices are still computed, and it finds its addresses before it waits for them.
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(REDUCE_THREADS)
     reduce_split_k_kernel(const ReduceSplitKParams<T> params) {
-  const int64_t index = int64_t{blockIdx.x} * THREADS + threadIdx.x;
+  const int64_t index = int64_t{blockIdx.x} * REDUCE_THREADS + threadIdx.x;
   const int64_t rows = params.epilogue.out.rows, cols = params.epilogue.out.cols;
   const int64_t row_of_batch = index / cols, col = index - row_of_batch * cols;
   const int64_t batch = row_of_batch / rows, row = row_of_batch - batch * rows;
@@ -73,11 +73,11 @@ void launch_reduce(const Problem& problem, int64_t batch_count, int split_k_slic
                                      .strides = batch_strides(problem),
                                      .is_plain = is_plain};
   smem::launch("hopper reduce", reduce_split_k_kernel<T>,
-               Geometry{ceil_div(elements, THREADS), dim3(THREADS), 0, true}, device, params);
+               Geometry{ceil_div(elements, REDUCE_THREADS), dim3(REDUCE_THREADS), 0, true}, device,
+               params);
 }
 
 }  // namespace
-}  // namespace SMEM_BUILD
 
 void reduce_split_k(const Problem& problem, int64_t batch_count, int split_k_slices,
                     const float* partials, const Device& device) {
@@ -90,4 +90,5 @@ void reduce_split_k(const Problem& problem, int64_t batch_count, int split_k_sli
   }
 }
 
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::sm90

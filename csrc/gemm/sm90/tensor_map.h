@@ -1,11 +1,11 @@
 // Tensor maps: descriptions of a matrix, or a batch of them, in global memory for TMA.
 #pragma once
 
-#include <cuda.h>
-
 #include "device/dtype.h"
+#include "device/tensor_map.h"
 
 namespace smem::gemm::sm90 {
+inline namespace SMEM_BUILD {
 
 /// Dimension x is contiguous. The strides of the others are in elements and must be multiples of 16
 /// bytes.
@@ -22,4 +22,5 @@ struct TensorShape {
 /// 128 bytes apart.
 CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y, bool pad_rows = false);
 
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::sm90

@@ -79,6 +79,11 @@ struct TileConfig {
   }
 };
 
+/// Which kernels of a tile are also built for cpu_emulator: none, those of bfloat16 with the
+/// epilogue `any`, or those of all dtypes with it and with split-K. A kernel takes about 0.6 s to
+/// compile.
+enum class OnCpu : int { none, bf16, all };
+
 /// A row of TILES.
 struct TileVariant {
   const char* name;  ///< as in kernel="wgmma:128x256"
@@ -89,6 +94,7 @@ struct TileVariant {
   /// A tile with a fallback is built for EpilogueKind::tma and ::direct only; a problem that needs
   /// another epilogue is computed by the fallback, which is built for all of them.
   const char* fallback = nullptr;
+  OnCpu on_cpu = OnCpu::none;
 };
 
 // clang-format off
@@ -119,7 +125,8 @@ constexpr TileVariant TILES[] = {
      .has_tf32 = true},
     {.name = "128x64",
      .config = {.tile_m = 128, .tile_n = 64, .stages = 8},
-     .has_tf32 = true},
+     .has_tf32 = true,
+     .on_cpu = OnCpu::bf16},
     {.name = "64x160",
      .config = {.tile_m = 64, .tile_n = 192, .mma_n = 160, .stages = 6},
      .fallback = "64x128"},
@@ -128,19 +135,18 @@ constexpr TileVariant TILES[] = {
      .has_tf32 = true},
     {.name = "64x128_cluster2",
      .config = {.tile_m = 64, .tile_n = 128, .stages = 8, .cluster_m = 2},
-     .fallback = "64x128"},
+     .fallback = "64x128",
+     .on_cpu = OnCpu::bf16},
     {.name = "64x64",
      .config = {.tile_m = 64, .tile_n = 64, .stages = 6, .k_tiles_per_stage = 2},
-     .has_tf32 = true},
+     .has_tf32 = true,
+     .on_cpu = OnCpu::all},
     {.name = "64x64_3cta",
      .config = {.tile_m = 64, .tile_n = 64, .stages = 3, .min_blocks_per_sm = 3},
      .has_tf32 = true},
 };
 // clang-format on
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
-
-// These functions recurse because the traced build (cpu_emulator) redefines `for`, and has no loops
-// in constant expressions.
 
 constexpr bool is_same_name(const char* a, const char* b) {
   return *a == *b && (*a == '\0' || is_same_name(a + 1, b + 1));

@@ -31,8 +31,6 @@
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-#ifdef __CUDACC__
-
 void launch_wgmma(const Problem& problem, const Device& device) {
   // K is 0, or a size is beyond 32 bits.
   if (!sm90::can_implement(problem, device)) return tensor_core.launch(problem, device);
@@ -44,6 +42,7 @@ size_t wgmma_workspace_bytes(const Problem& problem, const Device& device) {
   return sm90::workspace_bytes(problem, sm90::cached_plan(problem, device));
 }
 
+#ifdef __CUDACC__
 /// The kernel of a large problem with K-major operands.
 const void* wgmma_function(DType dtype) {
   Problem problem{};
@@ -53,25 +52,20 @@ const void* wgmma_function(DType dtype) {
   problem.b = {nullptr, 1, problem.K};
   problem.out = {nullptr, problem.N, 1};
   problem.out_dtype = problem.c_dtype = dtype;
-  return sm90::kernel_function(dtype, sm90::plan(problem, HOST_DEVICE));
+  Device h200 = HOST_DEVICE;
+  h200.host = false;
+  return sm90::kernel_function(dtype, sm90::plan(problem, h200));
 }
-
 #else
-constexpr std::nullptr_t launch_wgmma = nullptr, wgmma_function = nullptr,
-                         wgmma_workspace_bytes = nullptr;
+constexpr std::nullptr_t wgmma_function = nullptr;
 #endif
 
-#ifdef SMEM_TRACED
-// The traced build does not use them.
-constexpr std::nullptr_t wgmma_approach = nullptr, wgmma_has_variant = nullptr;
-#else
 constexpr auto wgmma_has_variant = sm90::has_tile;
 
 std::string wgmma_approach(const Problem& problem, const Device& device) {
   if (!sm90::can_implement(problem, device)) return "left to tensor_core";
   return sm90::describe(sm90::plan(problem, device));
 }
-#endif
 
 template <int... INDEX>
 constexpr std::array<const char*, sm90::TILE_COUNT> names_of_tiles(

@@ -21,16 +21,15 @@ __device__ __forceinline__ Acc warp_sum(Acc sum) {
 template <typename T>
 __global__ void __launch_bounds__(MAX_THREADS)
     shuffle_kernel(const __grid_constant__ Problem problem) {
-  constexpr int MAX_WARPS = MAX_THREADS / 32;
-  __shared__ Tile<Accumulator<T>, 1, MAX_WARPS> partials;
+  __shared__ Accumulator<T> partials[MAX_THREADS / 32];  // of each warp
   const OutputSplit<T> split(problem);
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
 
   const auto sum = warp_sum(split.thread_sum(problem));
-  if (lane == 0) partials(0, warp) = sum;
+  if (lane == 0) partials[warp] = sum;
   __syncthreads();
   if (warp > 0) return;
-  const auto total = warp_sum(lane < warps ? partials(0, lane) : Accumulator<T>(0));
+  const auto total = warp_sum(lane < warps ? partials[lane] : Accumulator<T>(0));
   if (lane == 0) split.store(problem, total);
 }
 

@@ -12,16 +12,16 @@ inline namespace SMEM_BUILD {
 template <typename T>
 __global__ void __launch_bounds__(MAX_THREADS)
     tree_kernel(const __grid_constant__ Problem problem) {
-  __shared__ Tile<Accumulator<T>, 1, MAX_THREADS> partials;
+  __shared__ Accumulator<T> partials[MAX_THREADS];
   const OutputSplit<T> split(problem);
   const unsigned thread = threadIdx.x;
 
-  partials(0, thread) = split.thread_sum(problem);
+  partials[thread] = split.thread_sum(problem);
   for (unsigned stride = blockDim.x / 2; stride > 0; stride /= 2) {
     __syncthreads();
-    if (thread < stride) partials(0, thread) += partials(0, thread + stride);
+    if (thread < stride) partials[thread] += partials[thread + stride];
   }
-  if (thread == 0) split.store(problem, partials(0, 0));
+  if (thread == 0) split.store(problem, partials[0]);
 }
 
 struct Tree {

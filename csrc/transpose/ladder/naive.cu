@@ -14,9 +14,13 @@ template <typename T>
 __global__ void __launch_bounds__(THREADS) naive_kernel(const __grid_constant__ Problem problem) {
   const BlockTile<T> block(problem, TILE, TILE);
   const int64_t col = block.col0 + threadIdx.x;
+  const T* const in = block.in.data + col * block.in.col_stride;
+  T* const out = block.out.data + col * block.out.row_stride;  // column col of in is a row of out
   for (int i = threadIdx.y; i < TILE; i += BLOCK_ROWS) {
     const int64_t row = block.row0 + i;
-    if (block.in.contains(row, col)) block.out(col, row) = block.in(row, col);
+    if (row < block.in.rows && col < block.in.cols) {
+      out[row * block.out.col_stride] = in[row * block.in.row_stride];
+    }
   }
 }
 

@@ -41,21 +41,35 @@ template <typename T>
 __global__ void __launch_bounds__(SWIZZLED_THREADS<T>)
     swizzled_kernel(const __grid_constant__ Problem problem) {
   constexpr int SIDE = SWIZZLED_SIDE<T>, W = VECTOR_WIDTH<T>;
-  __shared__ Tile<T, SIDE, SIDE> tile;
+  __shared__ __align__(16) T tile[SIDE][SIDE];
   const BlockTile<T> block(problem, SIDE, SIDE);
   const int vec = threadIdx.x % VECTORS_PER_ROW, line = threadIdx.x / VECTORS_PER_ROW;
 
-  const auto in =
-      row_run<W>(block.in, block.row0 + line, block.col0 + vec * W, rows_are_vectors<W>(block.in));
-  store_vector<W>(tile.at(line, (vec ^ line / W) * W), in);
+  // Vector `vec` of row `line` of the tile.
+  const int64_t in_row = block.row0 + line, in_col = block.col0 + vec * W;
+  const T* const in = block.in.data + in_row * block.in.row_stride + in_col * block.in.col_stride;
+  const int64_t in_valid = in_row < block.in.rows ? block.in.cols - in_col : 0;
+  store_vector<W>(&tile[line][(vec ^ line / W) * W],
+                  load_vector<W>(in, block.in.col_stride, in_valid, rows_are_vectors<W>(block.in)));
   __syncthreads();
+
+  // Vector `vec` of row `line` of the transposed tile.
   Vector<T, W> column{};
 #pragma unroll
   for (int i = 0; i < W; ++i) {
-    column.lane[i] = tile(vec * W + i, (line / W ^ vec) * W + line % W);
+    column.lane[i] = tile[vec * W + i][(line / W ^ vec) * W + line % W];
   }
-  store_row_run<W>(block.out, block.col0 + line, block.row0 + vec * W, column,
-                   rows_are_vectors<W>(block.out));
+  const int64_t out_row = block.col0 + line, out_col = block.row0 + vec * W;
+  T* const out = block.out.data + out_row * block.out.row_stride + out_col * block.out.col_stride;
+  const int64_t out_valid = out_row < block.out.rows ? block.out.cols - out_col : 0;
+  if (out_valid >= W && rows_are_vectors<W>(block.out)) {
+    store_global_vector<W>(out, column);
+  } else {
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      if (i < out_valid) out[i * block.out.col_stride] = column.lane[i];
+    }
+  }
 }
 
 struct Swizzled {

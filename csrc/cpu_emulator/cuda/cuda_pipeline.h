@@ -1,0 +1,4 @@
+// Stands for CUDA's header of that name.
+#pragma once
+
+#include "cuda_pipeline_primitives.h"

@@ -1,0 +1,87 @@
+#include "cpu_emulator/sm90/mbarrier.h"
+
+#include "cpu_emulator/sm90/fault.h"
+
+namespace smem::cpu_emulator::sm90 {
+
+namespace {
+constexpr int64_t MOST_BYTES = (1 << 20) - 1;  // PTX ISA, "Valid range of tx-count"
+}  // namespace
+
+bool Mbarrier::complete_if_due() {
+  if (arrivals_left > 0 || bytes_left != 0) return false;
+  arrivals_left = count;
+  ++phase;
+  return true;
+}
+
+void Mbarriers::init(uint32_t offset, uint32_t count, Site site) {
+  if (count == 0) fail(block_, "mbarrier", "init with a count of 0", site);
+  if (offset % sizeof(uint64_t) != 0) {
+    fail(block_, "misaligned", "an mbarrier is not at a multiple of 8 bytes", site);
+  }
+  barriers_[offset] = {count, count};
+}
+
+void Mbarriers::publish() {
+  for (auto& [offset, barrier] : barriers_) barrier.published = true;
+}
+
+Mbarrier& Mbarriers::find(uint32_t offset, bool is_own_thread, Site site) {
+  const auto found = barriers_.find(offset);
+  if (found == barriers_.end()) {
+    fail(block_, "mbarrier", "it is used before its init", site);
+  }
+  if (!is_own_thread && !found->second.published) {
+    fail(block_, "missing fence",
+         "another block or TMA uses an mbarrier without fence.mbarrier_init after its init", site);
+  }
+  return found->second;
+}
+
+void Mbarriers::complete_if_due(Mbarrier& barrier) {
+  if (barrier.complete_if_due()) ++block_.ring().progress;
+}
+
+void Mbarriers::arrive(uint32_t offset, uint32_t expected_bytes, bool from_other_block, Site site) {
+  Mbarrier& barrier = find(offset, !from_other_block, site);
+  if (block_.alive() == 0) {
+    fail(block_, "mbarrier", "an arrival in a block that has ended", site);
+  }
+  if (barrier.arrivals_left == 0) {
+    fail(block_, "mbarrier",
+         "more than " + std::to_string(barrier.count) +
+             " arrivals in a phase, which still waits for " + std::to_string(barrier.bytes_left) +
+             " bytes",
+         site);
+  }
+  barrier.bytes_left += expected_bytes;
+  if (barrier.bytes_left > MOST_BYTES) {
+    fail(block_, "mbarrier",
+         std::to_string(barrier.bytes_left) + " bytes are expected, at most " +
+             std::to_string(MOST_BYTES) + " may be",
+         site);
+  }
+  --barrier.arrivals_left;
+  complete_if_due(barrier);
+}
+
+void Mbarriers::complete_bytes(uint32_t offset, uint32_t bytes, Site site) {
+  Mbarrier& barrier = find(offset, false, site);
+  barrier.bytes_left -= bytes;
+  complete_if_due(barrier);
+}
+
+std::string Mbarriers::describe() const {
+  std::string text;
+  int number = 0;
+  for (const auto& [offset, barrier] : barriers_) {
+    text += "; mbarrier " + std::to_string(number++) + " of block " +
+            std::to_string(block_.index()) + ": phase " + std::to_string(barrier.phase) + ", " +
+            std::to_string(barrier.arrivals_left) + " of " + std::to_string(barrier.count) +
+            " arrivals and " + std::to_string(barrier.bytes_left) + " bytes missing";
+  }
+  return text;
+}
+
+}  // namespace smem::cpu_emulator::sm90

@@ -1,0 +1,16 @@
+// The split-K kernels of skinny_m_kernel.h. They have a file of their own so that none takes long
+// to compile.
+#include "gemm/fp16x3/skinny_m_kernel.h"
+
+namespace smem::gemm::fp16x3 {
+inline namespace SMEM_BUILD {
+
+template void launch_skinny_m_layout<WithSplitK<KMajor>>(const Problem&, const SplitOperand&,
+                                                         const SplitOperand&, float*,
+                                                         const Device&);
+template void launch_skinny_m_layout<WithSplitK<MnMajor>>(const Problem&, const SplitOperand&,
+                                                          const SplitOperand&, float*,
+                                                          const Device&);
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::fp16x3

@@ -1,0 +1,7 @@
+#include "gemm/sm90/instances_tf32.h"
+
+namespace smem::gemm::sm90 {
+
+template const void* find_kernel_tf32<tile_index("64x64")>(EpilogueKind, Major);
+
+}  // namespace smem::gemm::sm90

@@ -1,0 +1,108 @@
+// Runs the kernels of sm90_kernels.cpp on small problems, at several timings of what is
+// asynchronous, until one has a wrong result or ends with an error. Prints that as JSON.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gemm/sm90/launch.cu"
+#include "gemm/sm90/tensor_map.cu"
+
+// The problems need no packing and no split-K.
+namespace smem::gemm::sm90 {
+inline namespace SMEM_BUILD {
+void pack(const PackRequest*, int, DType, const Device&) { std::abort(); }
+void reduce_split_k(const Problem&, int64_t, int, const float*, const Device&) { std::abort(); }
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::sm90
+namespace smem::transpose {
+KernelTable kernels(Build) { std::abort(); }
+Choice choose(const Problem&, const Device&) { std::abort(); }
+}  // namespace smem::transpose
+
+namespace {
+
+using namespace smem;        // NOLINT(google-build-using-namespace)
+using namespace smem::gemm;  // NOLINT(google-build-using-namespace)
+
+struct Case {
+  const char* tile;
+  int64_t M, N, K;
+  bool a_is_m_major, b_is_n_major;
+};
+
+/// -1, 0 and 1: all sums are exact, and no larger than 256, which bfloat16 represents.
+template <typename T>
+std::vector<T> numbers(int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<T> values(static_cast<size_t>(count));
+  for (T& value : values) value = T(static_cast<float>(static_cast<int>(random() % 3) - 1));
+  return values;
+}
+
+/// What is wrong with out = A B + bias, or nothing.
+template <typename T>
+std::string run(const Case& c, DType dtype) {
+  const std::vector<T> a = numbers<T>(c.M * c.K, 1), b = numbers<T>(c.K * c.N, 2);
+  const std::vector<T> bias = numbers<T>(c.N, 3);
+  std::vector<T> out(static_cast<size_t>(c.M * c.N), T(NAN));
+  Problem problem{};
+  problem.dtype = problem.out_dtype = problem.c_dtype = dtype;
+  problem.M = c.M;
+  problem.N = c.N;
+  problem.K = c.K;
+  problem.a = {a.data(), c.a_is_m_major ? 1 : c.K, c.a_is_m_major ? c.M : 1};
+  problem.b = {b.data(), c.b_is_n_major ? c.N : 1, c.b_is_n_major ? 1 : c.K};
+  problem.bias = bias.data();
+  problem.bias_stride = 1;
+  problem.out = {out.data(), c.N, 1};
+  problem.precision = Precision::tf32;
+  problem.variant = sm90::tile_index(c.tile);
+  // So few SMs that each block computes several tiles.
+  Device device = HOST_DEVICE;
+  device.sm_count = 2;
+  try {
+    sm90::launch(problem, sm90::plan(problem, device), nullptr, device);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      float expected = static_cast<float>(bias[static_cast<size_t>(n)]);
+      for (int64_t k = 0; k < c.K; ++k) {
+        expected +=
+            static_cast<float>(a[static_cast<size_t>(c.a_is_m_major ? k * c.M + m : m * c.K + k)]) *
+            static_cast<float>(b[static_cast<size_t>(c.b_is_n_major ? k * c.N + n : n * c.K + k)]);
+      }
+      if (static_cast<float>(out[static_cast<size_t>(m * c.N + n)]) != expected) {
+        return "wrong result";
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+int main() {
+  // Each pipeline goes round at least twice.
+  const Case bf16_cases[] = {{"64x64", 130, 136, 1600, false, false},
+                             {"128x64", 136, 72, 1104, true, false},
+                             {"64x128_cluster2", 250, 136, 1104, false, true}};
+  const Case tf32_case{"64x64", 132, 72, 800, true, false};
+  for (const char* timing : {"0", "1", "2", "late", "early"}) {
+    setenv("SMEM_ASYNC_TIMING", timing, 1);
+    const auto report = [&](const Case& c, const std::string& found) {
+      if (found.empty()) return;
+      std::printf("{\"timing\": \"%s\", \"tile\": \"%s\", \"found\": \"%s\"}\n", timing, c.tile,
+                  found.c_str());
+      std::exit(0);
+    };
+    for (const Case& c : bf16_cases) report(c, run<bfloat16>(c, DType::bf16));
+    report(tf32_case, run<float>(tf32_case, DType::f32));
+  }
+  std::printf("{\"found\": \"\"}\n");
+}

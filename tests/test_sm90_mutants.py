@@ -1,0 +1,208 @@
+"""The emulator of sm_90 finds what is wrong in a mutant of the wgmma kernel.
+
+Each mutant is the kernel that ships with one thing changed: a wait dropped, a parity flipped, a
+fence removed. tests/cpu_emulator/sm90.cpp runs it with three seeds, and with everything that is
+asynchronous as late and as early as possible.
+"""
+
+import functools
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from compile_kernels import CSRC, KERNEL_FLAGS, PROGRAMS, compile_object, folder, link, run, runtime
+
+
+class Mutant(NamedTuple):
+    """One change of the kernel's source, and a part of what the emulator says about it.
+
+    The part is empty where the moment decides which of several faults is found first.
+    """
+
+    file: str
+    old: str
+    new: str
+    found: str
+    nth: int = 0  # which occurrence of `old` is changed
+
+    def write(self, overlay: Path) -> None:
+        """Write the mutated source where the compiler looks first."""
+        parts = (CSRC / self.file).read_text().split(self.old)
+        assert len(parts) > self.nth + 1, f"{self.file} has no {self.old!r} number {self.nth}"
+        before, after = parts[: self.nth + 1], parts[self.nth + 1 :]
+        (overlay / self.file).parent.mkdir(parents=True)
+        (overlay / self.file).write_text(
+            self.old.join(before) + self.new + self.old.join(after), encoding="utf-8"
+        )
+
+
+KERNEL, PIPELINE = "gemm/sm90/kernel.h", "gemm/sm90/pipeline.h"
+PRODUCER, WGMMA = "gemm/sm90/producer.h", "device/wgmma.h"
+STORE, TF32, STORE_TF32 = (
+    f"gemm/sm90/{name}.h" for name in ("epilogue_tma", "mainloop_tf32_rs", "epilogue_tf32")
+)
+WRONG, DEADLOCK = "wrong result", "deadlock"
+IN_USE, TOO_EARLY, FENCE = "overwrites what is in use", "reads before the wait", "missing fence"
+
+MUTANTS = {
+    # The pipeline's barriers.
+    "consumer does not wait for full": Mutant(
+        KERNEL, "shared.full[stage].wait(parity);", "", TOO_EARLY
+    ),
+    "producer does not wait for empty": Mutant(
+        KERNEL, "shared.empty[state.stage].wait(state.parity ^ 1);", "", "mbarrier"
+    ),
+    "producer's parity flipped": Mutant(
+        KERNEL, ".wait(state.parity ^ 1)", ".wait(state.parity)", DEADLOCK
+    ),
+    "consumer's parity flipped": Mutant(
+        KERNEL, "full[stage].wait(parity)", "full[stage].wait(parity ^ 1)", TOO_EARLY
+    ),
+    "parity not flipped after a round": Mutant(PIPELINE, "parity ^= 1;", "", "mbarrier"),
+    "a stage too many": Mutant(PIPELINE, "++stage == STAGES", "++stage == STAGES + 1", "mbarrier"),
+    "expects a row less": Mutant(
+        KERNEL, "(a.bytes() + b.bytes())", "(a.bytes() + b.bytes()) - ROW_BYTES", DEADLOCK
+    ),
+    "expects a row more": Mutant(
+        KERNEL, "(a.bytes() + b.bytes())", "(a.bytes() + b.bytes()) + ROW_BYTES", DEADLOCK
+    ),
+    "expects no bytes": Mutant(
+        KERNEL, "full.arrive_and_expect_tx(bytes);", "full.arrive();", TOO_EARLY
+    ),
+    "full waits for two arrivals": Mutant(PIPELINE, "full[i].init(1)", "full[i].init(2)", DEADLOCK),
+    "empty waits for one warp": Mutant(
+        PIPELINE, "TILE.cluster_m * TILE.consumer_warpgroups() * 4", "1", DEADLOCK
+    ),
+    "empty waits for its own block": Mutant(
+        PIPELINE,
+        "TILE.cluster_m * TILE.consumer_warpgroups()",
+        "TILE.consumer_warpgroups()",
+        "",
+    ),
+    "released in one block of the cluster": Mutant(
+        PIPELINE, "lane < TILE.cluster_m", "lane < 1", DEADLOCK
+    ),
+    "releases the stage in use": Mutant(
+        KERNEL, "release_stage(shared, previous);", "release_stage(shared, state.stage);", DEADLOCK
+    ),
+    "last stage not released": Mutant(
+        KERNEL, "release_stage(shared, previous);", "", DEADLOCK, nth=1
+    ),
+    "released before the wait": Mutant(
+        KERNEL,
+        "warpgroup_wait<1>();\n          release_stage(shared, previous);",
+        "release_stage(shared, previous);\n          warpgroup_wait<1>();",
+        IN_USE,
+    ),
+    # The barriers' initialization, and the cluster.
+    "barrier init not fenced": Mutant(PIPELINE, "  fence_barrier_init();", "", FENCE),
+    "cluster does not wait for barrier init": Mutant(
+        PIPELINE, "    cluster_sync();", "", "mbarrier"
+    ),
+    "consumers do not wait for barrier init": Mutant(
+        PIPELINE, "named_barrier_sync<THREADS>();", "", "mbarrier"
+    ),
+    "producer does not arrive at barrier init": Mutant(
+        PIPELINE, "named_barrier_arrive<THREADS>();", "", DEADLOCK
+    ),
+    "block ends before its cluster": Mutant(
+        KERNEL, "    __syncwarp();\n    cluster_sync();", "", "ended"
+    ),
+    "multicast to one block": Mutant(PRODUCER, "(1 << MULTICAST) - 1", "1", DEADLOCK),
+    "multicast to a block too many": Mutant(
+        PRODUCER, "(1 << MULTICAST) - 1", "(2 << MULTICAST) - 1", "out of bounds"
+    ),
+    "both blocks load the same panel": Mutant(
+        PRODUCER, "if (panel % MULTICAST != rank) return;", "if (panel != 0) return;", DEADLOCK
+    ),
+    # wgmma.
+    "no wgmma fence": Mutant(KERNEL, "    warpgroup_arrive();", "", FENCE),
+    "no commit": Mutant(KERNEL, "    warpgroup_commit_batch();", "", IN_USE),
+    "waits for one group less": Mutant(
+        KERNEL, "warpgroup_wait<1>();", "warpgroup_wait<2>();", IN_USE
+    ),
+    "does not wait in the mainloop": Mutant(KERNEL, "warpgroup_wait<1>();", "", IN_USE),
+    "last group not waited for": Mutant(
+        KERNEL, "warpgroup_wait<0>();", "warpgroup_wait<1>();", IN_USE
+    ),
+    "accumulates from the start": Mutant(KERNEL, "!first || i + k > 0", "true", WRONG),
+    "overwrites the accumulators": Mutant(KERNEL, "!first || i + k > 0", "i + k > 0", WRONG),
+    "reads the first stage only": Mutant(
+        KERNEL, "warp_uniform(stage * descriptor_units(TILE.stage_bytes()))", "0u", IN_USE
+    ),
+    "one k-tile of a stage loaded twice": Mutant(
+        KERNEL, "first_k_tile + k_tile + i)", "first_k_tile + k_tile)", WRONG
+    ),
+    "stages not aligned": Mutant(
+        PIPELINE, "(-shared_address(begin) & (SWIZZLE_ATOM - 1))", "0", "misaligned"
+    ),
+    "descriptor of another swizzle": Mutant(WGMMA, "1u << 30", "2u << 30", "swizzle"),
+    "descriptor's stride doubled": Mutant(
+        WGMMA, "descriptor_units(ATOM_BYTES);", "descriptor_units(2 * ATOM_BYTES);", ""
+    ),
+    "descriptor's panels too close": Mutant(
+        WGMMA, "descriptor_units(PANEL_BYTES) <<", "descriptor_units(PANEL_BYTES / 2) <<", WRONG
+    ),
+    "half a step along K": Mutant(WGMMA, "? 32 : 2048", "? 16 : 1024", WRONG),
+    # The stores.
+    "stores not fenced": Mutant(STORE, "    fence_view_async_shared();", "", FENCE),
+    "stores before all lanes have written": Mutant(
+        STORE,
+        "    fence_view_async_shared();\n    __syncwarp();",
+        "    fence_view_async_shared();",
+        FENCE,
+    ),
+    "stores not committed": Mutant(STORE, "      tma_store_commit();", "", IN_USE),
+    "staging overwritten while TMA reads it": Mutant(
+        STORE, "if (threadIdx.x % WARP == 0) tma_store_wait_read<1>();", "", IN_USE
+    ),
+    "one staging buffer": Mutant(STORE, "    buffer ^= 1;", "", IN_USE),
+    "ends before TMA has read": Mutant(KERNEL, "    tma_store_wait_read<0>();", "", "missing wait"),
+    "staged with half a swizzle": Mutant(STORE, "? row % 8 * 16 : 0", "? row % 4 * 16 : 0", WRONG),
+    # tf32, with A in registers.
+    "tf32: fragments before full": Mutant(
+        TF32, "shared.full[state.stage].wait(state.parity);", "", TOO_EARLY
+    ),
+    "tf32: fragments overwritten": Mutant(
+        TF32, "process_stage(fragments[1], false);", "process_stage(fragments[0], false);", WRONG
+    ),
+    "tf32: no wgmma fence": Mutant(TF32, "    warpgroup_arrive();", "", FENCE),
+    "tf32: does not wait in the mainloop": Mutant(TF32, "warpgroup_wait<1>();", "", IN_USE),
+    "tf32: half of K twice": Mutant(TF32, "^ 64)", "^ 0)", WRONG),
+}
+
+# The others differ in what is changed; each is compiled.
+BY_DEFAULT = ("consumer does not wait for full", "expects a row less", "stores not fenced")
+
+
+@functools.cache
+def host_objects() -> list[Path]:
+    """What a program needs beside the kernels: the harness, the plans, and the emulator."""
+    sources = [PROGRAMS / "sm90.cpp", CSRC / "gemm/sm90/heuristics.cpp"]
+    sources += [CSRC / "gemm/sm90/cost_model.cpp"]
+    own = [compile_object(source, name=f"sm90_{source.stem}") for source in sources]
+    return own + [path for stem, path in runtime().items() if stem != "report"]
+
+
+def found_in(name: str, overlay: Path | None = None) -> str:
+    """What the emulator finds in the kernels, perhaps mutated."""
+    source = PROGRAMS / "sm90_kernels.cpp"
+    kernels = compile_object(source, flags=KERNEL_FLAGS, overlay=overlay, name=name)
+    return run(link(f"{name}_program", [kernels, *host_objects()]))["found"]
+
+
+def test_nothing_is_found_in_the_kernel_that_ships() -> None:
+    assert found_in("sm90_shipped") == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=[] if x in BY_DEFAULT else [pytest.mark.sweep]) for x in MUTANTS],
+)
+def test_mutant_is_found(name: str) -> None:
+    stem = "sm90_" + "".join(letter if letter.isalnum() else "_" for letter in name)
+    overlay = folder() / f"{stem}_source"
+    MUTANTS[name].write(overlay)
+    found = found_in(stem, overlay)
+    assert found
+    assert MUTANTS[name].found in found

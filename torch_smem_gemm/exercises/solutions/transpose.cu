@@ -1,0 +1,16 @@
+// A pitch of 33: the elements of a column are 33 floats apart, so they are in 32 different banks.
+
+#define TILE 32
+#define BLOCK_ROWS 8
+
+__global__ void transpose(const float* in, float* out, int rows, int cols) {
+  __shared__ float tile[TILE][TILE + 1];
+  int tx = threadIdx.x;
+  int row0 = blockIdx.y * TILE, col0 = blockIdx.x * TILE;
+
+  for (int ty = threadIdx.y; ty < TILE; ty += BLOCK_ROWS)
+    if (row0 + ty < rows && col0 + tx < cols) tile[ty][tx] = in[(row0 + ty) * cols + col0 + tx];
+  __syncthreads();
+  for (int ty = threadIdx.y; ty < TILE; ty += BLOCK_ROWS)
+    if (col0 + ty < cols && row0 + tx < rows) out[(col0 + ty) * rows + row0 + tx] = tile[tx][ty];
+}

@@ -1,0 +1,76 @@
+"""Copies of a kernel's tensors between gaps, so that what is beyond one is not another."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy
+
+from torch_smem_gemm.raw_kernel.arguments import Buffer
+
+# A gap is as large as the tensor, within these bounds: an index that is wrong by a row, a tile or a
+# factor of two still meets it.
+LEAST_GAP, LARGEST_GAP = 2**16, 2**24
+# How a GPU's allocations are aligned.
+ALIGNMENT = 256
+
+
+@dataclass
+class _Copy:
+    begin: int  # of the original
+    end: int
+    memory: numpy.ndarray  # with the gaps
+    shift: int  # from the original to the copy
+
+    def load(self) -> None:
+        ctypes.memmove(self.begin + self.shift, self.begin, self.end - self.begin)
+
+    def store(self) -> None:
+        ctypes.memmove(self.begin, self.begin + self.shift, self.end - self.begin)
+
+
+class Guarded:
+    """The copies of some buffers; those that overlap stay together."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self._copies: list[_Copy] = []
+        ordered = sorted((buffer for buffer in buffers if buffer.bytes), key=lambda b: b.address)
+        first, end = None, 0
+        for buffer in ordered:
+            if first is not None and buffer.address < end:
+                end = max(end, buffer.address + buffer.bytes)
+                continue
+            if first is not None:
+                self._copies.append(_copy_of(first, end))
+            first, end = buffer, buffer.address + buffer.bytes
+        if first is not None:
+            self._copies.append(_copy_of(first, end))
+
+    def moved(self, buffer: Buffer) -> Buffer:
+        """Return where a buffer's copy is."""
+        for copy in self._copies:
+            if buffer.bytes and copy.begin <= buffer.address < copy.end:
+                return replace(buffer, address=buffer.address + copy.shift)
+        return buffer
+
+    def load(self) -> None:
+        """Copy what the buffers have."""
+        for copy in self._copies:
+            copy.load()
+
+    def store(self) -> None:
+        """Copy back what the kernel made of it."""
+        for copy in self._copies:
+            copy.store()
+
+
+def _copy_of(first: Buffer, end: int) -> _Copy:
+    """Return a copy that is aligned as on the GPU, where an allocation begins at a multiple."""
+    size = end - first.address
+    gap = min(max(size, LEAST_GAP), LARGEST_GAP)
+    memory = numpy.empty(size + 2 * gap + ALIGNMENT, numpy.uint8)
+    earliest = memory.ctypes.data + gap
+    begin = earliest + (first.offset - earliest) % ALIGNMENT
+    return _Copy(first.address, end, memory, begin - first.address)

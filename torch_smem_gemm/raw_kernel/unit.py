@@ -1,0 +1,130 @@
+"""A compiled kernel, loaded into this process."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from torch_smem_gemm import _C
+from torch_smem_gemm.raw_kernel.arguments import (
+    Arguments,
+    Buffer,
+    CParameter,
+    Parameter,
+    parameter_of,
+)
+from torch_smem_gemm.raw_kernel.compiler import INCLUDE, Unit
+from torch_smem_gemm.raw_kernel.guarded import Guarded
+from torch_smem_gemm.raw_kernel.symbols import Place, places
+
+Dim = tuple[int, int, int]
+
+
+class LoadedUnit:
+    """A compiled kernel and what this process knows of it: addresses, parameters, variables."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        library = ctypes.CDLL(str(unit.library))
+        self._entry = _address(library.smem_entry)
+        self._shared_memory = _address(library.smem_shared_memory)
+        self._base = self._entry - unit.entry
+        count = ctypes.c_int()
+        library.smem_parameters.restype = ctypes.POINTER(CParameter)
+        described = library.smem_parameters(ctypes.byref(count))
+        names = unit.parameter_names
+        if len(names) != count.value:
+            names = [""] * count.value
+        self.parameters: list[Parameter] = [
+            parameter_of(described[i], i, names[i]) for i in range(count.value)
+        ]
+        self._places: dict[int, Place] = {}
+
+    def run(
+        self,
+        name: str,
+        grid: Dim,
+        block: Dim,
+        arguments: Arguments,
+        *,
+        shared_bytes: int,
+        blocks: Sequence[int],
+        counts: bool,
+        max_steps: int,
+        is_trial: bool,
+    ) -> dict[str, Any]:
+        """Run the kernel and return the report of bindings/trace_report.h.
+
+        A trial leaves the tensors as they are; variables of the source are changed by it, too.
+        """
+        unit = self.unit
+        arrays = [
+            (array, offset, shared_bytes if dynamic else size, dynamic)
+            for array, offset, size, dynamic in unit.arrays
+            if not dynamic or shared_bytes
+        ]
+        variables = [
+            (Buffer(variable, self._base + address, size, 0), constant)
+            for variable, address, size, constant in unit.variables
+        ]
+        given = [buffer for buffer in arguments.buffers if buffer]
+        guarded = Guarded(given)
+        values = [
+            ctypes.c_void_p(guarded.moved(buffer).address) if buffer else value
+            for value, buffer in zip(arguments.values, arguments.buffers, strict=True)
+        ]
+        pointers = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
+        buffers = [*variables, *((guarded.moved(buffer), False) for buffer in given)]
+        guarded.load()
+        report = _C.run_kernel(
+            name,
+            self._entry,
+            ctypes.addressof(pointers),
+            grid,
+            block,
+            (self._base, self._base + unit.end, self._shared_memory),
+            arrays,
+            [(b.name, b.address, b.bytes, b.offset, constant) for b, constant in buffers],
+            list(blocks),
+            counts,
+            max_steps,
+        )
+        if not is_trial:
+            guarded.store()
+        if report is None:
+            raise _C.take_interruption() or KeyboardInterrupt
+        return json.loads(report)
+
+    def places(self, addresses: set[int]) -> dict[int, Place]:
+        """Return the source line of each return address in memory."""
+        unknown = {address for address in addresses if address not in self._places}
+        if unknown:
+            in_library = {address - self._base for address in unknown}
+            found = places(self.unit.library, in_library, _is_the_users)
+            self._places |= {address + self._base: place for address, place in found.items()}
+        return self._places
+
+    def variable(self, name: str, dtype: Any) -> numpy.ndarray:
+        """Return a ``__device__`` or ``__constant__`` variable's memory as an array."""
+        for variable, address, size, _ in self.unit.variables:
+            if variable == name:
+                memory = (ctypes.c_uint8 * size).from_address(self._base + address)
+                return numpy.ctypeslib.as_array(memory).view(dtype)
+        known = ", ".join(variable for variable, *_ in self.unit.variables) or "none"
+        raise KeyError(f"smem.RawKernel: there is no variable {name!r}; there are: {known}")
+
+
+def _is_the_users(file: str) -> bool:
+    is_system = file.startswith("/usr/include/") or "/include/c++/" in file
+    return not is_system and not Path(file).is_relative_to(INCLUDE)
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
