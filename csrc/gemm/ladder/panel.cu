@@ -19,8 +19,9 @@ inline namespace SMEM_BUILD {
 
 constexpr int PANEL_TILE = 16, PANEL_THREADS = PANEL_TILE * PANEL_TILE;
 
+// A large K leaves one block per SM: so told, ptxas issues the loads of many products at once.
 template <typename T>
-__global__ void __launch_bounds__(PANEL_THREADS)
+__global__ void __launch_bounds__(PANEL_THREADS, 1)
     panel_kernel(const __grid_constant__ Problem problem) {
   const BlockTile<T> block(problem, PANEL_TILE, PANEL_TILE);
   const int tx = threadIdx.x, ty = threadIdx.y;
