@@ -190,6 +190,8 @@ PLANS = [
     (torch.bfloat16, (1024, 1024, 1024, 1), "wgmma", "; tiles 128x64 by 128 blocks"),
     (torch.bfloat16, (2048, 128, 6144, 1), "wgmma", "; tiles 64x64 by 64 blocks: "),
     (torch.float16, (64, 64, 262144, 1), "wgmma", "K in 64 chunks"),
+    (torch.bfloat16, (64, 1024, 24576, 1), "wgmma", "K in 8 chunks"),
+    (torch.bfloat16, (64, 1024, 24575, 1), "wgmma", "; tiles 64x64 of 32 columns by 32 blocks, a"),
     (torch.float16, (64, 64, 0, 1), "wgmma", "left to tensor_core"),
 ]
 

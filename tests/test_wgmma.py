@@ -38,6 +38,7 @@ SHAPES = (
     ((1, 4096, 4096), (16, 1024, 512), (130, 264, 136), (200, 8, 2048), (31, 4096, 24)),
     ((333, 511, 255), (1000, 1001, 999), (300, 4104, 300), (513, 1032, 4096)),
     ((5, 3, 9000), (64, 64, 20000), (77, 250, 8200), (100, 72, 6200), (2000, 24, 64)),
+    ((5, 264, 6400), (100, 300, 7200), (2000, 512, 12352)),
     ((9000, 57, 6300), (3000, 128, 8200), (2048, 4096, 512)),
 )
 
@@ -71,13 +72,13 @@ def products(a: Tensor, b: Tensor, kernel: str) -> dict[str, Tensor]:
 
 
 @every_dtype
-@pytest.mark.parametrize("shapes", SHAPES, ids=["small", "thin", "odd", "chunks", "rows"])
+@pytest.mark.parametrize("shapes", SHAPES, ids=["small", "thin", "odd", "chunks", "wide", "rows"])
 def test_every_tile_is_right_and_gives_the_same_bits(
     shapes: tuple[tuple[int, int, int], ...], dtype: torch.dtype
 ) -> None:
     for m, n, k in shapes:
         a, b = exact(m, k, dtype=dtype), exact(k, n, dtype=dtype)
-        in_chunks = k >= 6144 and n <= 256
+        in_chunks = k >= (6144 if n <= 256 else 24 * n)
         first = products(a, b, TILES[0] if in_chunks else "tensor_core")
         magnitude = a.double().abs() @ b.double().abs()
         error = ((first["float32"] - a.double() @ b.double()).abs() / magnitude).max()
