@@ -194,3 +194,51 @@ def test_a_trace_finds_nothing(dtype: torch.dtype, tile: str) -> None:
     (launch,) = report.launches
     assert not launch.faults
     assert launch.count("requests", actions=["store"], memory="shared") > 0
+
+
+@pytest.mark.parametrize(("rows", "kernel"), [(64, "wgmma:64x64"), (128, "wgmma:128x64")])
+def test_a_trace_counts_boxes_and_products(rows: int, kernel: str) -> None:
+    """Two tiles of rows x 64, two k-tiles of 64 each."""
+    m, n, k = 2 * rows, 64, 128
+    a, b = operand(m, k, torch.bfloat16), operand(k, n, torch.bfloat16)
+    (launch,) = smem.trace("gemm", a, b, kernel=kernel).launches
+    loads = {"actions": ["box_from"], "memory": "a"}
+    assert launch.count("requests", **loads) == 2 * 2
+    assert launch.count("bytes", **loads) == 2 * m * k
+    assert launch.count("sectors", **loads) == 2 * m * k // 32
+    assert launch.count("bytes", actions=["box_from"], memory="b") == 2 * (2 * k * n)
+    assert launch.count("bytes", actions=["box_to"], memory="out") == 2 * m * n
+    into_shared = launch.count("bytes", actions=["box_to"], memory="shared")
+    assert into_shared == 2 * m * k + 2 * (2 * k * n)
+    # An instruction has 64 rows, 64 columns and 16 k.
+    assert launch.count("requests", actions=["wgmma"]) == m // 64 * k // 16
+    assert launch.count("bytes", actions=["wgmma"]) == m // 64 * k // 16 * (64 + 64) * 32
+    assert launch.fma == m * n * k
+
+
+def test_a_trace_counts_what_is_multicast() -> None:
+    """A cluster of two blocks loads each box of B once, and both blocks receive it."""
+    a, b = operand(128, 128, torch.bfloat16), operand(128, 64, torch.bfloat16)
+    (launch,) = smem.trace("gemm", a, b, kernel="wgmma:64x128_cluster2").launches
+    assert launch.count("bytes", actions=["box_from"], memory="a") == 2 * a.numel()
+    assert launch.count("bytes", actions=["box_from"], memory="b") == 2 * b.numel()
+    boxes = [line for line in launch.lines if line.action == "box_to" and line.memory == "shared"]
+    assert sum(line.lanes for line in boxes) > sum(line.requests for line in boxes)
+    assert sum(line.bytes for line in boxes) == 2 * (a.numel() + 2 * b.numel())
+
+
+def test_tf32_has_the_first_operand_in_registers() -> None:
+    a, b = operand(64, 64, torch.float32), operand(64, 64, torch.float32)
+    (launch,) = smem.trace("gemm", a, b, kernel="wgmma:64x64", precision="tf32").launches
+    assert launch.count("requests", actions=["wgmma"]) == 64 // 8
+    assert launch.count("bytes", actions=["wgmma"]) == 64 // 8 * 64 * 32
+
+
+def test_a_box_beyond_the_edge_reads_what_there_is() -> None:
+    a, b = operand(5, 40, torch.bfloat16), operand(40, 24, torch.bfloat16)
+    trace = smem.trace("gemm", a, b, kernel="wgmma:64x64")
+    assert trace.count("bytes", actions=["box_from"], memory="a") == 2 * a.numel()
+    assert trace.count("bytes", actions=["box_from"], memory="b") == 2 * b.numel()
+    assert trace.count("bytes", actions=["box_to"], memory="out") == 2 * 5 * 24
+    assert "box_from" in str(trace)
+    assert "box_from" in trace.to_html()

@@ -23,12 +23,14 @@ class Line:
     file: str  # in csrc/
     line: int
     text: str  # of the line
-    # load, store, atomic, copy_from and copy_to (cp.async), barrier, warp_barrier, shuffle
+    # load, store, atomic, copy_from and copy_to (cp.async), box_from and box_to (TMA), wgmma,
+    # barrier, warp_barrier, shuffle
     action: str
     memory: str  # the tensor's name, "shared", or "" for barriers and shuffles
-    bytes_a_lane: int  # of a shuffle too; 0 for barriers
+    bytes_a_lane: int  # of a shuffle and of a whole box, too; 0 for barriers
     requests: int
-    lanes: int  # threads that took part, over all requests
+    # Threads that took part, over all requests; boxes, counted in each block that receives them.
+    lanes: int
     distinct_bytes: int  # over requests; bytes shared by lanes of a warp count once
     sectors: int  # global memory: 32-byte sectors touched, summed over requests
     wavefronts: int  # shared memory: passes through the banks
@@ -43,8 +45,15 @@ class Line:
     array: str = ""  # the array in shared memory, where its name is known
 
     @property
+    def is_bulk(self) -> bool:
+        """Whether TMA or a tensor core accesses the memory, and no lane."""
+        return self.action in BULK
+
+    @property
     def bytes(self) -> int:
-        """Bytes that threads loaded or stored."""
+        """Bytes that were loaded or stored; of boxes in global memory, those inside the tensor."""
+        if self.is_bulk and self.memory != "shared":
+            return self.distinct_bytes
         return self.lanes * self.bytes_a_lane
 
     @property
@@ -171,8 +180,9 @@ def _space(line: Line) -> str:
     return line.memory if line.memory in ("", "shared") else "global"
 
 
-LOADS = ("load", "copy_from")
-STORES = ("store", "copy_to")
+LOADS = ("load", "copy_from", "box_from", "wgmma")
+STORES = ("store", "copy_to", "box_to")
+BULK = ("box_from", "box_to", "wgmma")
 ACTIONS = (*LOADS, *STORES, "atomic", "barrier", "warp_barrier", "shuffle")
 COUNTS = (
     *("requests", "lanes", "bytes", "distinct_bytes", "sectors", "wavefronts", "conflicts"),
@@ -205,12 +215,12 @@ class Trace:
 
     @property
     def global_bytes_loaded(self) -> int:
-        """Bytes that threads loaded from global memory or its caches."""
+        """Bytes that threads and TMA loaded from global memory or its caches."""
         return self.count("bytes", actions=LOADS, memory="global")
 
     @property
     def global_bytes_stored(self) -> int:
-        """Bytes that threads stored to global memory."""
+        """Bytes that threads and TMA stored to global memory."""
         return self.count("bytes", actions=STORES, memory="global")
 
     @property
@@ -220,17 +230,17 @@ class Trace:
 
     @property
     def shared_bytes_loaded(self) -> int:
-        """Bytes that threads loaded from shared memory."""
+        """Bytes that threads, TMA and wgmma loaded from shared memory."""
         return self.count("bytes", actions=LOADS, memory="shared")
 
     @property
     def shared_bytes_stored(self) -> int:
-        """Bytes that threads stored to shared memory, with those of cp.async."""
+        """Bytes that were stored to shared memory, with those of cp.async and TMA."""
         return self.count("bytes", actions=STORES, memory="shared")
 
     @property
     def wavefronts(self) -> int:
-        """Passes through the banks of shared memory."""
+        """Passes of threads through the banks of shared memory."""
         return self.count("wavefronts")
 
     @property
@@ -245,7 +255,7 @@ class Trace:
 
     @property
     def intensity(self) -> float:
-        """FLOP per byte that threads load from or store to global memory."""
+        """FLOP per byte that is loaded from or stored to global memory."""
         moved = self.global_bytes_loaded + self.global_bytes_stored
         return self.flop / moved if moved else math.inf
 

@@ -13,12 +13,16 @@ namespace smem::cpu_emulator {
 /// read theirs. The second one is not reported.
 enum class WarpSync { barrier, shuffle, shuffle_end };
 
-/// `pass`: a basic block of the kernel begins.
+/// copy_from and copy_to are the two sides of a cp.async, box_from and box_to those of a copy by
+/// TMA. wgmma: its reads of shared memory. `pass`: a basic block of the kernel begins.
 enum class Action : uint8_t {
   load,
   store,
   copy_from,
   copy_to,
+  box_from,
+  box_to,
+  wgmma,
   atomic,
   barrier,
   warp_barrier,
@@ -30,6 +34,16 @@ struct Copy {
   void* to;
   int bytes;
   unsigned char data[16];
+};
+
+/// What one instruction of TMA or wgmma does to one memory.
+struct BulkAccess {
+  Action action;
+  const void* address;    ///< in the memory
+  unsigned lanes;         ///< boxes, one for each block that receives it; threads of a wgmma
+  unsigned bytes_a_lane;  ///< of a whole box
+  uint64_t bytes;         ///< inside the tensor; in all, and what is read twice counts once
+  uint64_t sectors = 0;   ///< of 32 bytes, in global memory
 };
 
 class Observer {
@@ -68,6 +82,8 @@ class Observer {
   /// An access, before it happens; false if there is no memory to access.
   virtual bool access(Action action, const void* address, size_t bytes, Site site) = 0;
   virtual void basic_block(Site site) = 0;
+  /// It happens later; the kernel's arguments are right.
+  virtual void bulk_access(const BulkAccess& access, Site site) = 0;
   /// A cp.async, before it starts; false as for `access`.
   virtual bool copy(void* shared, const void* global, int bytes, int bytes_read, Site site) = 0;
   /// An error that the kernel or the emulator found; the thread ends.

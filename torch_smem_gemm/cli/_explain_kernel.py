@@ -172,10 +172,10 @@ def _residency(trace: Trace, device: Device) -> Residency:
 def ways(line: Line) -> int | None:
     """Return the words per bank of the line's worst request; None if it is not a shared access.
 
-    Nor has a cp.async such a number, whose passes depend on where it copies from, nor a misaligned
-    access, which is a fault.
+    Nor has a cp.async such a number, whose passes depend on where it copies from, nor an access of
+    TMA or wgmma, nor a misaligned access, which is a fault.
     """
-    if line.memory != "shared" or line.action == "copy_to":
+    if line.memory != "shared" or line.action == "copy_to" or line.is_bulk:
         return None
     if any(at is not None and at % line.bytes_a_lane for at in line.example):
         return None

@@ -72,7 +72,7 @@ def _show_totals(trace: Trace) -> None:
     if trace.flop:
         rows += [
             ["FLOP", f"{trace.flop:,}, {fused:,} multiply-adds count twice{_useful(trace)}"],
-            ["intensity", f"{trace.intensity:.4g} FLOP a byte that threads load or store"],
+            ["intensity", f"{trace.intensity:.4g} FLOP a byte that is loaded or stored"],
         ]
     if special:
         rows.append(["exp, erf, tanh", f"{special:,}, not among the FLOP"])

@@ -128,7 +128,7 @@ def without_empty(
 
 def _line_cells(line: Line) -> list[str]:
     in_tensor = line.memory not in ("", "shared")
-    in_shared = line.memory == "shared"
+    in_shared = line.memory == "shared" and not line.is_bulk
     merged = line.merged_wavefronts / line.requests
     n = ways(line)
     return [

@@ -12,7 +12,7 @@ def worst_lines(trace: Trace) -> list[str]:
 
     If nothing is wasted, one sentence says so.
     """
-    lines = [line for launch in trace.launches for line in launch.lines]
+    lines = [line for launch in trace.launches for line in launch.lines if not line.is_bulk]
     sentences = []
     worst = max(lines, key=lambda line: line.conflicts, default=None)
     if worst and worst.conflicts:

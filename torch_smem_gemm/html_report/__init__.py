@@ -72,7 +72,7 @@ def totals(trace: Trace) -> list[tuple[str, str, str]]:
             (
                 "Intensity",
                 f"{trace.intensity:.4g} FLOP/B",
-                "Arithmetic per byte that threads load from or store to global memory.",
+                "Arithmetic per byte that is loaded from or stored to global memory.",
             ),
         ]
     if trace.sector_bytes:
@@ -82,12 +82,12 @@ def totals(trace: Trace) -> list[tuple[str, str, str]]:
             (
                 "Global memory, loaded",
                 bytes_text(trace.global_bytes_loaded) + loaded,
-                "Bytes that threads load, from DRAM or from a cache.",
+                "Bytes that threads and TMA load, from DRAM or from a cache.",
             ),
             (
                 "Global memory, stored",
                 bytes_text(trace.global_bytes_stored) + stored,
-                "Bytes that threads store.",
+                "Bytes that threads and TMA store.",
             ),
             (
                 "Sectors",
@@ -101,12 +101,12 @@ def totals(trace: Trace) -> list[tuple[str, str, str]]:
             (
                 "Shared memory, loaded",
                 bytes_text(trace.shared_bytes_loaded),
-                "Bytes that threads load from their block's shared memory.",
+                "Bytes that threads, TMA and wgmma load from shared memory.",
             ),
             (
                 "Shared memory, stored",
                 bytes_text(trace.shared_bytes_stored),
-                "Bytes that threads store there, and those of cp.async.",
+                "Bytes that threads store there, and those of cp.async and TMA.",
             ),
             (
                 "Wavefronts",

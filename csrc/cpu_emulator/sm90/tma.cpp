@@ -70,11 +70,43 @@ void check_box(Block& block, const CUtensorMap& map, BoxCoord at, uint32_t share
        site);
 }
 
+/// Tells the observer of a copy of a box, both of whose sides are accesses.
+void observe(Block& block, const CUtensorMap& map, BoxCoord at, uint32_t shared, bool stores,
+             unsigned receivers, Site site) {
+  Observer* const observer = block.observer();
+  if (!observer) return;
+  constexpr uintptr_t SECTOR = 32;
+  uint64_t inside = 0, sectors = 0;
+  uintptr_t last_sector = 0;
+  for_each_vec(map, at, shared, [&](uint32_t, const unsigned char* vec, int bytes) {
+    if (bytes == 0) return;
+    inside += static_cast<uint64_t>(bytes);
+    const auto sector = reinterpret_cast<uintptr_t>(vec) / SECTOR;
+    if (sector != last_sector) ++sectors;
+    last_sector = sector;
+  });
+  const auto box_bytes = static_cast<unsigned>(map.box_bytes());
+  const BulkAccess global{.action = stores ? Action::box_to : Action::box_from,
+                          .address = map.data,
+                          .lanes = 1,
+                          .bytes_a_lane = box_bytes,
+                          .bytes = inside,
+                          .sectors = sectors};
+  const BulkAccess in_shared{.action = stores ? Action::box_from : Action::box_to,
+                             .address = block.sm90().window.at(shared),
+                             .lanes = receivers,
+                             .bytes_a_lane = box_bytes,
+                             .bytes = uint64_t{box_bytes} * receivers};
+  observer->bulk_access(stores ? in_shared : global, site);
+  observer->bulk_access(stores ? global : in_shared, site);
+}
+
 }  // namespace
 
 void tma_load(Block& block, uint32_t shared, const CUtensorMap& map, BoxCoord at, uint32_t barrier,
               unsigned blocks, Site site) {
   check_box(block, map, at, shared, false, site);
+  observe(block, map, at, shared, false, static_cast<unsigned>(std::popcount(blocks)), site);
   for (; blocks; blocks &= blocks - 1) {
     const auto rank = static_cast<unsigned>(std::countr_zero(blocks));
     if (rank >= block.cluster().size()) {
@@ -130,6 +162,7 @@ BulkStores::BulkStores(Block& block) : block_(block), groups_(block.threads()) {
 
 void BulkStores::store(const CUtensorMap& map, BoxCoord at, uint32_t shared, Site site) {
   check_box(block_, map, at, shared, true, site);
+  observe(block_, map, at, shared, true, 1, site);
   const auto id = block_.sm90().window.begin_read(range_of(map, shared), "a TMA store", site);
   auto store = std::make_shared<Store>(Store{map, at, shared, id});
   groups_[current_thread->linear].back().push_back(store);

@@ -45,6 +45,22 @@ void Warpgroup::begin_reads(Instruction& instruction, bool a_in_registers) {
   begin(instruction.b, shape.b_is_mn_major, shape.n);
 }
 
+/// Its reads of shared memory, the operands' bytes, are spread over the threads.
+void Warpgroup::observe(const Instruction& instruction, bool a_in_registers) {
+  Observer* const observer = block_.observer();
+  if (!observer) return;
+  constexpr int ROW_BYTES = 32;  // of K in one instruction
+  const WgmmaShape& shape = instruction.shape;
+  const int bytes = ((a_in_registers ? 0 : WGMMA_M) + shape.n) * ROW_BYTES;
+  const MatrixDescriptor b(instruction.b, shape.b_is_mn_major, element_bytes(shape.format));
+  observer->bulk_access({.action = Action::wgmma,
+                         .address = block_.sm90().window.at(b.start),
+                         .lanes = THREADS,
+                         .bytes_a_lane = static_cast<unsigned>(bytes) / THREADS,
+                         .bytes = static_cast<uint64_t>(bytes)},
+                        instruction.site);
+}
+
 Warpgroup::Shadow& Warpgroup::shadow(ThreadState& thread, float* registers,
                                      const Instruction& instruction) {
   const auto found = std::find_if(thread.shadows.begin(), thread.shadows.end(),
@@ -68,6 +84,7 @@ void Warpgroup::issue(const WgmmaShape& shape, float* accum, const uint32_t* a_r
   if (index == first_ + instructions_.size()) {
     instructions_.push_back({shape, a, b, accumulate, site});
     begin_reads(instructions_.back(), a_registers != nullptr);
+    observe(instructions_.back(), a_registers != nullptr);
   }
   Instruction& own = instruction(index);
   if (own.shape != shape || own.a != a || own.b != b || own.accumulate != accumulate) {
@@ -83,6 +100,8 @@ void Warpgroup::issue(const WgmmaShape& shape, float* accum, const uint32_t* a_r
   own.accum[number] = accum;
   own.a_registers[number] = a_registers;
   shadow(self, accum, own).last_instruction = index;
+  current_thread->operations.fma +=
+      static_cast<uint64_t>(shape.accumulators()) * static_cast<uint64_t>(mma_k(shape.format));
 }
 
 void Warpgroup::commit(Site site) {

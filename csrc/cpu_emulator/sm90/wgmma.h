@@ -71,6 +71,7 @@ class Warpgroup {
   Instruction& instruction(uint64_t index) { return instructions_[index - first_]; }
   Shadow& shadow(ThreadState& thread, float* registers, const Instruction& instruction);
   void begin_reads(Instruction& instruction, bool a_in_registers);
+  void observe(const Instruction& instruction, bool a_in_registers);
   /// The instructions before `end`, as far as the warp has not executed them.
   void execute(unsigned warp, uint64_t end);
   void execute(unsigned warp, const Instruction& own);

@@ -11,8 +11,9 @@
 namespace smem::cpu_emulator::trace {
 
 constexpr const char* name_of(Action action) {
-  constexpr const char* NAMES[] = {"load",    "store",        "copy_from", "copy_to", "atomic",
-                                   "barrier", "warp_barrier", "shuffle",   "pass"};
+  constexpr const char* NAMES[] = {"load",     "store",        "copy_from", "copy_to",
+                                   "box_from", "box_to",       "wgmma",     "atomic",
+                                   "barrier",  "warp_barrier", "shuffle",   "pass"};
   return NAMES[static_cast<int>(action)];
 }
 

@@ -11,11 +11,6 @@ namespace smem::cpu_emulator::trace {
 
 namespace {
 
-// Which memory an event concerns: a buffer's number, NO_MEMORY, or SHARED and an array's number.
-constexpr uint16_t NO_MEMORY = 0x7fff, SHARED = 0x8000;
-
-bool is_shared(uint16_t memory) { return memory >= SHARED; }
-
 /// A lane keeps so many events before the others should catch up: 192 KiB.
 constexpr size_t EVENTS_A_LANE = 8192;
 
@@ -321,56 +316,6 @@ void Tracer::drain(unsigned warp, uint32_t running) {
   });
 }
 
-size_t Tracer::HashKey::operator()(const Key& key) const {
-  const auto& [pc, action, memory, bytes] = key;
-  return pc ^ static_cast<size_t>(action) << 56 ^ size_t { memory } << 40 ^ size_t { bytes } << 32;
-}
-
-void Tracer::account(unsigned warp, const LaneEvent& event, const Request& request) {
-  auto [found, is_new] = tallies_.try_emplace({event.pc, event.action, event.memory, event.bytes});
-  Row& row = found->second.row;
-  if (is_new) {
-    row.pc = recorder_.module().begin + event.pc;
-    row.action = event.action;
-    row.bytes_a_lane = event.bytes;
-    row.memory = event.memory == NO_MEMORY ? ""
-                 : is_shared(event.memory) ? "shared"
-                                           : recorder_.buffers()[event.memory].name;
-    if (is_shared(event.memory)) row.array = shared_.name(event.memory - SHARED);
-    row.example.fill(INACTIVE);
-  }
-  row.requests += 1;
-  row.lanes += static_cast<uint64_t>(std::popcount(request.mask));
-  if (event.memory != NO_MEMORY) {
-    row.distinct_bytes += static_cast<uint64_t>(distinct_bytes(request));
-  }
-  uint64_t cost = 0, base = 0;
-  if (is_shared(event.memory)) {
-    const Passes served = event.action == Action::copy_to
-                              ? copy_passes(request)
-                              : passes(request, event.action == Action::load);
-    row.wavefronts += static_cast<uint64_t>(served.wavefronts);
-    row.conflicts += static_cast<uint64_t>(served.wavefronts - served.least);
-    cost = static_cast<uint64_t>(served.wavefronts);
-    if (event.action == Action::load) found->second.merged.add(request, warp);
-  } else if (event.memory != NO_MEMORY && recorder_.buffers()[event.memory].constant) {
-    cost = 1;
-  } else if (event.memory != NO_MEMORY) {
-    const bool copies = event.action == Action::copy_from;
-    cost = static_cast<uint64_t>(copies ? copy_sectors(request) : sectors(request));
-    row.sectors += cost;
-    base = recorder_.buffers()[event.memory].offset;
-  }
-  if (cost > row.worst) {
-    row.worst = cost;
-    row.example_block = block_number_;
-    for (unsigned l = 0; l < WARP_SIZE; ++l) {
-      const bool active = request.mask >> l & 1;
-      row.example[l] = active ? static_cast<int64_t>(request.address[l] - base) : INACTIVE;
-    }
-  }
-}
-
 void Tracer::fault(const std::string& kind, const std::string& detail, const std::string& threads,
                    Site site) {
   auto [found, is_new] = faults_.try_emplace({kind, site.text()});
@@ -380,23 +325,6 @@ void Tracer::fault(const std::string& kind, const std::string& detail, const std
   }
   found->second = {
       kind, site.pc, {block_index_.x, block_index_.y, block_index_.z}, threads, detail};
-}
-
-Launch Tracer::finish() {
-  Launch launch{};
-  launch.static_shared_bytes = shared_.static_bytes();
-  launch.operations = operations_;
-  for (auto& [key, tally] : tallies_) {
-    Row& row = tally.row;
-    const bool merges =
-        row.memory == "shared" && row.action == Action::load && tally.merged.possible();
-    row.merged_requests = merges ? tally.merged.requests() : row.requests;
-    row.merged_wavefronts = merges ? tally.merged.wavefronts() : row.wavefronts;
-    row.merged_conflicts = merges ? tally.merged.conflicts() : row.conflicts;
-    launch.rows.push_back(std::move(row));
-  }
-  for (auto& [place, fault] : faults_) launch.faults.push_back(std::move(fault));
-  return launch;
 }
 
 }  // namespace smem::cpu_emulator::trace

@@ -44,6 +44,7 @@ class Tracer final : public Observer {
     judge_rival_stores();
     log(site, Action::pass);
   }
+  void bulk_access(const BulkAccess& access, Site site) override;
   void error(const char* kind, const std::string& detail, Site site) override;
   bool wants_others_to_run(unsigned thread) override;
   uint64_t step_limit() const override { return recorder_.session().step_limit; }
@@ -52,7 +53,7 @@ class Tracer final : public Observer {
   bool copy(void* shared, const void* global, int bytes, int bytes_read, Site site) override;
 
  private:
-  using Key = std::tuple<uint32_t, Action, uint16_t, uint8_t>;
+  using Key = std::tuple<uint32_t, Action, uint16_t, unsigned>;
   struct HashKey {
     size_t operator()(const Key& key) const;
   };
@@ -97,6 +98,11 @@ class Tracer final : public Observer {
   void flush(unsigned warp) { drain(warp, 0); }
   /// As flush, while the lanes `running` may still add events.
   void drain(unsigned warp, uint32_t running);
+  struct Tally {
+    Row row;
+    MergedLoads merged;
+  };
+  Tally& tally_of(uint32_t pc, Action action, uint16_t memory, unsigned bytes);
   void account(unsigned warp, const LaneEvent& event, const Request& request);
   void fault(const std::string& kind, const std::string& detail, const std::string& threads,
              Site site);
@@ -122,10 +128,6 @@ class Tracer final : public Observer {
   dim3 block_index_;
   uint64_t block_number_ = 0;
   unsigned threads_ = 0;
-  struct Tally {
-    Row row;
-    MergedLoads merged;
-  };
   std::unordered_map<Key, Tally, HashKey> tallies_;
   std::map<std::pair<std::string, std::string>, Fault> faults_;  ///< by kind and place
   Operations operations_;

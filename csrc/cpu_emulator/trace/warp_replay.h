@@ -10,6 +10,10 @@
 
 namespace smem::cpu_emulator::trace {
 
+// Which memory an event concerns: a buffer's number, NO_MEMORY, or SHARED and an array's number.
+constexpr uint16_t NO_MEMORY = 0x7fff, SHARED = 0x8000;
+constexpr bool is_shared(uint16_t memory) { return memory >= SHARED; }
+
 /// What one lane does at one instruction. 24 bytes, because there is one for every access and every
 /// basic block of every thread.
 struct LaneEvent {

@@ -1,0 +1,102 @@
+// The rows of a tracer's report: what each line of the kernel does to each memory.
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "cpu_emulator/trace/cost.h"
+#include "cpu_emulator/trace/tracer.h"
+
+namespace smem::cpu_emulator::trace {
+
+size_t Tracer::HashKey::operator()(const Key& key) const {
+  const auto& [pc, action, memory, bytes] = key;
+  return pc ^ static_cast<size_t>(action) << 56 ^ size_t { memory } << 40 ^ size_t { bytes } << 32;
+}
+
+Tracer::Tally& Tracer::tally_of(uint32_t pc, Action action, uint16_t memory, unsigned bytes) {
+  auto [found, is_new] = tallies_.try_emplace({pc, action, memory, bytes});
+  Row& row = found->second.row;
+  if (is_new) {
+    row.pc = recorder_.module().begin + pc;
+    row.action = action;
+    row.bytes_a_lane = static_cast<int>(bytes);
+    row.memory = memory == NO_MEMORY ? ""
+                 : is_shared(memory) ? "shared"
+                                     : recorder_.buffers()[memory].name;
+    if (is_shared(memory)) row.array = shared_.name(memory - SHARED);
+    row.example.fill(INACTIVE);
+  }
+  return found->second;
+}
+
+void Tracer::bulk_access(const BulkAccess& access, Site site) {
+  if (!recorder_.session().counts) return;
+  const auto buffer = find_buffer(reinterpret_cast<uintptr_t>(access.address), 1);
+  const bool is_global = buffer < recorder_.buffers().size();
+  const int region = is_global ? -1 : find_shared(access.address, 1).region;
+  const auto memory = static_cast<uint16_t>(is_global     ? buffer
+                                            : region >= 0 ? static_cast<size_t>(SHARED + region)
+                                                          : NO_MEMORY);
+  Row& row = tally_of(static_cast<uint32_t>(site.pc - recorder_.module().begin), access.action,
+                      memory, access.bytes_a_lane)
+                 .row;
+  row.requests += 1;
+  row.lanes += access.lanes;
+  row.distinct_bytes += access.bytes;
+  row.sectors += access.sectors;
+  row.worst = std::max(row.worst, access.sectors);
+}
+
+void Tracer::account(unsigned warp, const LaneEvent& event, const Request& request) {
+  Tally& tally = tally_of(event.pc, event.action, event.memory, event.bytes);
+  Row& row = tally.row;
+  row.requests += 1;
+  row.lanes += static_cast<uint64_t>(std::popcount(request.mask));
+  if (event.memory != NO_MEMORY) {
+    row.distinct_bytes += static_cast<uint64_t>(distinct_bytes(request));
+  }
+  uint64_t cost = 0, base = 0;
+  if (is_shared(event.memory)) {
+    const Passes served = event.action == Action::copy_to
+                              ? copy_passes(request)
+                              : passes(request, event.action == Action::load);
+    row.wavefronts += static_cast<uint64_t>(served.wavefronts);
+    row.conflicts += static_cast<uint64_t>(served.wavefronts - served.least);
+    cost = static_cast<uint64_t>(served.wavefronts);
+    if (event.action == Action::load) tally.merged.add(request, warp);
+  } else if (event.memory != NO_MEMORY && recorder_.buffers()[event.memory].constant) {
+    cost = 1;
+  } else if (event.memory != NO_MEMORY) {
+    const bool copies = event.action == Action::copy_from;
+    cost = static_cast<uint64_t>(copies ? copy_sectors(request) : sectors(request));
+    row.sectors += cost;
+    base = recorder_.buffers()[event.memory].offset;
+  }
+  if (cost > row.worst) {
+    row.worst = cost;
+    row.example_block = block_number_;
+    for (unsigned l = 0; l < WARP_SIZE; ++l) {
+      const bool active = request.mask >> l & 1;
+      row.example[l] = active ? static_cast<int64_t>(request.address[l] - base) : INACTIVE;
+    }
+  }
+}
+
+Launch Tracer::finish() {
+  Launch launch{};
+  launch.static_shared_bytes = shared_.static_bytes();
+  launch.operations = operations_;
+  for (auto& [key, tally] : tallies_) {
+    Row& row = tally.row;
+    const bool merges =
+        row.memory == "shared" && row.action == Action::load && tally.merged.possible();
+    row.merged_requests = merges ? tally.merged.requests() : row.requests;
+    row.merged_wavefronts = merges ? tally.merged.wavefronts() : row.wavefronts;
+    row.merged_conflicts = merges ? tally.merged.conflicts() : row.conflicts;
+    launch.rows.push_back(std::move(row));
+  }
+  for (auto& [place, fault] : faults_) launch.faults.push_back(std::move(fault));
+  return launch;
+}
+
+}  // namespace smem::cpu_emulator::trace
