@@ -79,6 +79,7 @@ void Block::begin(int64_t block_index) {
   alive_ = count;
   ring_.alive += count;
   arrived_ = 0;
+  async_barriers_.clear();
   reduced_[0] = reduced_[1] = {};
   if (observer_) {
     observer_->block_begins(block, static_cast<uint64_t>(block_index), count, dynamic_shared());
@@ -335,7 +336,7 @@ void Block::abandon() {
 void Block::cp_async(SharedRun shared, const void* global, int bytes_read) {
   Copy copy{shared.to, shared.bytes, {}};
   std::memcpy(copy.data, global, static_cast<size_t>(bytes_read));
-  running().groups.back().push_back(copy);
+  open_copies().push_back(copy);
 }
 
 void Block::cp_async_commit() { running().groups.emplace_back(); }

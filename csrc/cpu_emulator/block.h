@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu_emulator/async_barrier.h"
 #include "cpu_emulator/cpu_emulator.h"
 #include "cpu_emulator/fiber.h"
 #include "cpu_emulator/observer.h"
@@ -67,6 +68,10 @@ class Block {
   void cp_async(SharedRun shared, const void* global, int bytes_read);
   void cp_async_commit();
   void cp_async_wait(size_t groups_left);
+  /// The running thread's copies that belong to no group yet.
+  std::vector<Copy>& open_copies() { return running().groups.back(); }
+
+  AsyncBarriers& async_barriers() { return async_barriers_; }
 
   /// PTX barrier.cluster.
   void arrive_in_cluster();
@@ -161,6 +166,7 @@ class Block {
   void open_barrier_if_all_arrived();
   void open_warp_sync(unsigned warp, unsigned passed);
 
+  AsyncBarriers async_barriers_{*this};
   std::unique_ptr<sm90::BlockState> sm90_;
   Cluster& cluster_;
   Ring& ring_;

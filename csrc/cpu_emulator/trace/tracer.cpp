@@ -152,6 +152,25 @@ void Tracer::copy_lands(unsigned thread, const Copy& copy) {
   shared_.land_copy(find_shared(copy.to, bytes), bytes, thread);
 }
 
+void Tracer::barrier_used(const void* barrier, bool initialises, Site site) {
+  judge_rival_stores();
+  constexpr size_t BYTES = sizeof(uint64_t);
+  const auto place = find_shared(barrier, BYTES);
+  if (place.region < 0) return;
+  const unsigned self = running().linear;
+  // Threads that use it do not race with each other, but with the one that initialises it.
+  const auto verdict = initialises ? shared_.store(place, BYTES, self, site)
+                                   : shared_.load(place, BYTES, self, site);
+  if (verdict.kind) {
+    fault(verdict.kind, verdict.detail(self), two_threads(self, verdict.other), site);
+  }
+}
+
+void Tracer::bound_copy_lands(const Copy& copy) {
+  const auto bytes = static_cast<size_t>(copy.bytes);
+  shared_.land_bound_copy(find_shared(copy.to, bytes), bytes);
+}
+
 void Tracer::async_copy_lands(const void* to, size_t bytes) {
   shared_.land_async_copy(find_shared(to, bytes), bytes);
 }
