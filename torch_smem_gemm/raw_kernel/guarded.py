@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy
 
@@ -48,12 +48,12 @@ class Guarded:
         if first is not None:
             self._copies.append(_copy_of(first, end))
 
-    def moved(self, buffer: Buffer) -> Buffer:
+    def address(self, buffer: Buffer) -> int:
         """Return where a buffer's copy is."""
         for copy in self._copies:
             if buffer.bytes and copy.begin <= buffer.address < copy.end:
-                return replace(buffer, address=buffer.address + copy.shift)
-        return buffer
+                return buffer.address + copy.shift
+        return buffer.address
 
     def load(self) -> None:
         """Copy what the buffers have."""
