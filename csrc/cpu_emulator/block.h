@@ -12,6 +12,7 @@
 #include "cpu_emulator/cpu_emulator.h"
 #include "cpu_emulator/fiber.h"
 #include "cpu_emulator/observer.h"
+#include "cpu_emulator/stack_memory.h"
 
 namespace smem::cpu_emulator {
 
@@ -144,6 +145,7 @@ class Block {
   };
   static constexpr size_t DYNAMIC_SHARED_OFFSET = 128;
 
+  unsigned char* stack_of(unsigned fiber) const { return stacks_.get() + fiber * STACK_BYTES; }
   static void enter_fiber();
   static void link(Fiber& from, Fiber& to) {
     from.next = &to;
@@ -176,7 +178,7 @@ class Block {
   std::unique_ptr<Observer> observer_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
-  std::unique_ptr<unsigned char[]> stacks_;
+  StackMemory stacks_;
   size_t dynamic_shared_bytes_;
   std::vector<Line> dynamic_shared_;
   unsigned alive_ = 0, arrived_ = 0;
