@@ -1,6 +1,7 @@
 #include "cpu_emulator/trace/order.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace smem::cpu_emulator::trace {
 

@@ -75,7 +75,6 @@ class Tracer final : public Observer {
   /// when it is used first, since those of all kernels are in one block of memory.
   SharedMemory::Place find_shared(const void* address, size_t bytes);
   size_t find_buffer(uintptr_t address, size_t bytes);
-  std::string describe_outside(uintptr_t address) const;
   unsigned lanes_of(unsigned warp) const;
   bool check_shared(Action action, const void* address, SharedMemory::Place place, size_t bytes,
                     Site site);
