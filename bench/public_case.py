@@ -73,7 +73,7 @@ def run(case: Case, repository: str, folder: Path) -> Result:
     try:
         kernel, trace = _trace(case, folder, result)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        result.problem = str(error)
+        result.problem = str(error).replace(f"{folder}/", "")
         if case.refused and case.refused in result.problem:
             result.outcome = "refused"
         return result

@@ -89,17 +89,21 @@ def summary(results: Sequence[Mapping[str, Any]]) -> str:
     """Return sentences on how many kernels ran, and how fast."""
     outcomes = collections.Counter(values["outcome"] for values in results)
     ran = [Result(**values) for values in results if values["accesses"]]
+    outcome = (
+        f"Of {len(results)} kernels {outcomes['right']} are right, {outcomes['refused']} are "
+        f"refused with an error that says why, {outcomes['differs']} depend on the order of "
+        f"threads and compute something else, and {outcomes['wrong']} are wrong."
+    )
+    if not ran:
+        return outcome
     accesses = sum(result.accesses for result in ran)
     cpu = sum(result.cpu_ns_per_access * result.accesses for result in ran)
     compiles = sorted(result.compile_seconds for result in ran)
     cached = max(result.cached_seconds for result in ran)
     return (
-        f"Of {len(results)} kernels {outcomes['right']} are right, {outcomes['refused']} are "
-        f"refused with an error that says why, {outcomes['differs']} depend on the order of "
-        f"threads and compute something else, and {outcomes['wrong']} are wrong. A compilation "
-        f"takes {compiles[len(compiles) // 2]:.1f} s in the median and at most {compiles[-1]:.1f} "
-        f"s, from the cache at most {cached:.3f} s. {accesses / 1e6:.0f} million accesses of "
-        f"threads take {cpu / accesses:.0f} ns of processor time each."
+        f"{outcome} A compilation takes {compiles[len(compiles) // 2]:.1f} s in the median and at "
+        f"most {compiles[-1]:.1f} s, from the cache at most {cached:.3f} s. {accesses / 1e6:.0f} "
+        f"million accesses of threads take {cpu / accesses:.0f} ns of processor time each."
     )
 
 

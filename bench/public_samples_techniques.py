@@ -89,6 +89,7 @@ def reductions() -> Iterator[Case]:
             args=(x, empty(blocks), elements * threads * blocks),
             expected={1: sums},
             shared_mem=4 * threads,
+            refused="several warps" if "multi_warp" in kernel else "",
         )
     floats = torch.randn(2 * threads * blocks)
     yield sample(

@@ -291,6 +291,14 @@ def test_wrong_arguments_are_named() -> None:
         kernel(1, 32, (x, frozen, 32))
 
 
+def test_a_file_that_may_only_be_read(tmp_path: Path) -> None:
+    numpy.arange(32, dtype=numpy.float32).tofile(tmp_path / "numbers")
+    x = numpy.memmap(tmp_path / "numbers", dtype=numpy.float32, mode="r")
+    y = torch.empty(32)
+    smem.RawKernel(TWICE, "twice")(1, 32, (x, y, 32))
+    assert torch.equal(y, 2 * torch.arange(32.0))
+
+
 def test_wrong_launches_are_named() -> None:
     kernel = smem.RawKernel(TWICE, "twice")
     args = torch.ones(32), torch.ones(32), 32

@@ -25,6 +25,9 @@ UNSUPPORTED = {
     "curand_init(1, 2, 3, &state);": "curand_init: device libraries cannot run",
     "x[0] = tex2D<float>(image, 0, 1);": "tex2D: textures and surfaces cannot run on the CPU yet",
     "auto cluster = cg::this_cluster();": "this_cluster: thread block clusters cannot run",
+    "__shared__ cg::block_tile_memory<128> scratch;": (
+        "block_tile_memory: tiles of several warps cannot run on the CPU yet"
+    ),
     "float* y = (float*)malloc(4);": "malloc: a kernel on the CPU cannot allocate memory yet",
     "float* y = new float[4];": "new: a kernel on the CPU cannot allocate memory yet",
 }

@@ -34,13 +34,13 @@ Block::Block(Cluster& cluster, Ring& ring, Body body, void* context, dim3 grid, 
       observer_(std::move(observer)),
       fibers_(threads.x * threads.y * threads.z),
       warps_((fibers_.size() + WARP_SIZE - 1) / WARP_SIZE),
-      stacks_(new unsigned char[fibers_.size() * STACK_BYTES]),
+      stacks_(fibers_.size() * STACK_BYTES),
       dynamic_shared_bytes_(dynamic_shared_bytes),
       dynamic_shared_((DYNAMIC_SHARED_OFFSET + dynamic_shared_bytes) / sizeof(Line) + 1) {
   observed_blocks += observer_ != nullptr;
   for (unsigned i = 0; i < fibers_.size(); ++i) {
     const dim3 thread{i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
-    const unsigned char* const limit = &stacks_[i * STACK_BYTES] + STACK_RESERVE;
+    const unsigned char* const limit = stack_of(i) + STACK_RESERVE;
     fibers_[i].thread = {thread, {}, threads, grid, i, this, observer_.get(), limit};
   }
 }
@@ -74,11 +74,12 @@ void Block::begin(int64_t block_index) {
     fiber.groups.resize(1);
     fiber.groups[0].clear();
     warps_[i / WARP_SIZE].alive |= 1u << (i % WARP_SIZE);
-    prepare_context(fiber.context, &stacks_[i * STACK_BYTES], STACK_BYTES, &Block::enter_fiber);
+    prepare_context(fiber.context, stack_of(i), STACK_BYTES, &Block::enter_fiber);
   }
   alive_ = count;
   ring_.alive += count;
   arrived_ = 0;
+  async_barriers_.clear();
   reduced_[0] = reduced_[1] = {};
   if (observer_) {
     observer_->block_begins(block, static_cast<uint64_t>(block_index), count, dynamic_shared());
@@ -335,7 +336,7 @@ void Block::abandon() {
 void Block::cp_async(SharedRun shared, const void* global, int bytes_read) {
   Copy copy{shared.to, shared.bytes, {}};
   std::memcpy(copy.data, global, static_cast<size_t>(bytes_read));
-  running().groups.back().push_back(copy);
+  open_copies().push_back(copy);
 }
 
 void Block::cp_async_commit() { running().groups.emplace_back(); }

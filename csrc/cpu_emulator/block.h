@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "cpu_emulator/async_barrier.h"
 #include "cpu_emulator/cpu_emulator.h"
 #include "cpu_emulator/fiber.h"
 #include "cpu_emulator/observer.h"
+#include "cpu_emulator/stack_memory.h"
 
 namespace smem::cpu_emulator {
 
@@ -67,6 +69,10 @@ class Block {
   void cp_async(SharedRun shared, const void* global, int bytes_read);
   void cp_async_commit();
   void cp_async_wait(size_t groups_left);
+  /// The running thread's copies that belong to no group yet.
+  std::vector<Copy>& open_copies() { return running().groups.back(); }
+
+  AsyncBarriers& async_barriers() { return async_barriers_; }
 
   /// PTX barrier.cluster.
   void arrive_in_cluster();
@@ -139,6 +145,7 @@ class Block {
   };
   static constexpr size_t DYNAMIC_SHARED_OFFSET = 128;
 
+  unsigned char* stack_of(unsigned fiber) const { return stacks_.get() + fiber * STACK_BYTES; }
   static void enter_fiber();
   static void link(Fiber& from, Fiber& to) {
     from.next = &to;
@@ -161,6 +168,7 @@ class Block {
   void open_barrier_if_all_arrived();
   void open_warp_sync(unsigned warp, unsigned passed);
 
+  AsyncBarriers async_barriers_{*this};
   std::unique_ptr<sm90::BlockState> sm90_;
   Cluster& cluster_;
   Ring& ring_;
@@ -170,7 +178,7 @@ class Block {
   std::unique_ptr<Observer> observer_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
-  std::unique_ptr<unsigned char[]> stacks_;
+  StackMemory stacks_;
   size_t dynamic_shared_bytes_;
   std::vector<Line> dynamic_shared_;
   unsigned alive_ = 0, arrived_ = 0;

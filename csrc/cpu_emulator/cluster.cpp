@@ -71,6 +71,7 @@ std::string Cluster::describe_deadlock() const {
   for (const auto& block : blocks_) {
     block->count_waiting(waiting);
     threads += block->threads();
+    barriers += block->async_barriers().describe();
     if (auto* const state = block->sm90_if_used()) barriers += state->describe_barriers();
   }
   std::string text;

@@ -90,6 +90,23 @@ void smem_cp_async_wait(int groups_left) {
   block().cp_async_wait(static_cast<size_t>(groups_left));
 }
 
+void smem_barrier_init(void* barrier, int64_t expected) {
+  const InEmulator guard;
+  block().async_barriers().init(barrier, expected, HERE);
+}
+bool smem_barrier_arrive(void* barrier, int64_t arrivals, bool drops) {
+  const InEmulator guard;
+  return block().async_barriers().arrive(barrier, arrivals, drops, HERE);
+}
+void smem_barrier_wait(const void* barrier, bool parity) {
+  const InEmulator guard;
+  block().async_barriers().wait(barrier, parity, HERE);
+}
+void smem_cp_async_arrive(void* barrier) {
+  const InEmulator guard;
+  block().async_barriers().bind_copies(barrier, HERE);
+}
+
 long long smem_clock() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();

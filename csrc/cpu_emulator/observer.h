@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cpu_emulator/cpu_emulator.h"
 #include "cpu_emulator/site.h"
@@ -46,6 +47,9 @@ struct BulkAccess {
   uint64_t sectors = 0;   ///< of 32 bytes, in global memory
 };
 
+/// The moment of each thread up to which its events are known; empty if none are.
+using Clock = std::vector<uint32_t>;
+
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -69,6 +73,15 @@ class Observer {
 
   /// The thread has waited: the copy's bytes are being written.
   virtual void copy_lands(unsigned thread, const Copy& copy) = 0;
+
+  /// The running thread initialises an asynchronous barrier, or arrives or waits at it.
+  virtual void barrier_used(const void* barrier, bool initialises, Site site) = 0;
+  /// What the thread has done until now becomes a part of `clock`.
+  virtual void release(unsigned thread, Clock& clock) = 0;
+  /// The thread goes on after all that `clock` has.
+  virtual void acquire(unsigned thread, const Clock& clock) = 0;
+  /// A barrier that the copy was bound to completes: the copy's bytes are being written.
+  virtual void bound_copy_lands(const Copy& copy) = 0;
 
   /// TMA is about to write bytes to shared memory.
   virtual void async_copy_lands(const void* to, size_t bytes) = 0;

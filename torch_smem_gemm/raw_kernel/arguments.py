@@ -89,6 +89,7 @@ class Buffer:
     address: int
     bytes: int
     offset: int  # bytes from the begin of its allocation
+    is_writable: bool = True
 
 
 @dataclass
@@ -174,9 +175,11 @@ def _pointer(kernel: str, parameter: Parameter, value: Any) -> tuple[int, Buffer
 
 
 def _tensor(kernel: str, parameter: Parameter, value: Tensor) -> tuple[int, Buffer, str]:
-    _check_tensor(kernel, parameter, value, value.is_cpu, "on the CPU")
-    extent = 0
-    if value.numel():
+    # What fits is seen at once: a small kernel takes some microseconds.
+    if not value.is_cpu or value.dtype not in parameter.dtypes or value.layout != torch.strided:
+        _check_tensor(kernel, parameter, value, value.is_cpu, "on the CPU")
+    extent = value.nbytes
+    if not value.is_contiguous():
         last = sum(
             (size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True)
         )
@@ -222,7 +225,8 @@ def _array(kernel: str, parameter: Parameter, value: numpy.ndarray) -> tuple[int
     address = value.ctypes.data
     if low != address:
         raise _fail(kernel, parameter, "an array of no negative strides", "one that has some")
-    return address, Buffer(parameter.key, address, high - low, 0), value.dtype.name
+    buffer = Buffer(parameter.key, address, high - low, 0, value.flags.writeable)
+    return address, buffer, value.dtype.name
 
 
 # The dtypes that a pointer's type may have, each with its kind.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy
 
@@ -21,6 +21,7 @@ ALIGNMENT = 256
 class _Copy:
     begin: int  # of the original
     end: int
+    is_writable: bool
     memory: numpy.ndarray  # with the gaps
     shift: int  # from the original to the copy
 
@@ -28,32 +29,31 @@ class _Copy:
         ctypes.memmove(self.begin + self.shift, self.begin, self.end - self.begin)
 
     def store(self) -> None:
-        ctypes.memmove(self.begin, self.begin + self.shift, self.end - self.begin)
+        if self.is_writable:
+            ctypes.memmove(self.begin, self.begin + self.shift, self.end - self.begin)
 
 
 class Guarded:
     """The copies of some buffers; those that overlap stay together."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
-        self._copies: list[_Copy] = []
         ordered = sorted((buffer for buffer in buffers if buffer.bytes), key=lambda b: b.address)
-        first, end = None, 0
+        groups: list[list[Buffer]] = []
+        end = 0
         for buffer in ordered:
-            if first is not None and buffer.address < end:
-                end = max(end, buffer.address + buffer.bytes)
-                continue
-            if first is not None:
-                self._copies.append(_copy_of(first, end))
-            first, end = buffer, buffer.address + buffer.bytes
-        if first is not None:
-            self._copies.append(_copy_of(first, end))
+            if buffer.address < end:
+                groups[-1].append(buffer)
+            else:
+                groups.append([buffer])
+            end = max(end, buffer.address + buffer.bytes)
+        self._copies = [_copy_of(group) for group in groups]
 
-    def moved(self, buffer: Buffer) -> Buffer:
+    def address(self, buffer: Buffer) -> int:
         """Return where a buffer's copy is."""
         for copy in self._copies:
             if buffer.bytes and copy.begin <= buffer.address < copy.end:
-                return replace(buffer, address=buffer.address + copy.shift)
-        return buffer
+                return buffer.address + copy.shift
+        return buffer.address
 
     def load(self) -> None:
         """Copy what the buffers have."""
@@ -66,11 +66,13 @@ class Guarded:
             copy.store()
 
 
-def _copy_of(first: Buffer, end: int) -> _Copy:
+def _copy_of(group: Sequence[Buffer]) -> _Copy:
     """Return a copy that is aligned as on the GPU, where an allocation begins at a multiple."""
+    first, end = group[0], max(buffer.address + buffer.bytes for buffer in group)
     size = end - first.address
     gap = min(max(size, LEAST_GAP), LARGEST_GAP)
     memory = numpy.empty(size + 2 * gap + ALIGNMENT, numpy.uint8)
     earliest = memory.ctypes.data + gap
     begin = earliest + (first.offset - earliest) % ALIGNMENT
-    return _Copy(first.address, end, memory, begin - first.address)
+    is_writable = any(buffer.is_writable for buffer in group)
+    return _Copy(first.address, end, is_writable, memory, begin - first.address)

@@ -136,9 +136,9 @@ class RawKernel:
             _check_shared_bytes(shared_mem)
             self._on_gpu(device).launch(self.name, *size, args, shared_mem, cooperative)
             return
-        launch, _, _ = self._run(grid, block, args, shared_mem, (), False, max_steps)
-        if launch.faults:
-            raise KernelFault(launch.faults)
+        report, _ = self._run(grid, block, args, shared_mem, (), False, max_steps)
+        if report["launches"][0]["faults"] and (faults := self._launch_of(report)[0].faults):
+            raise KernelFault(faults)
 
     def trace(
         self,
@@ -171,7 +171,8 @@ class RawKernel:
         chosen = _block_numbers(blocks, math.prod(sizes[0]))
         if max_accesses is not None:
             self._refuse_if_too_large(*sizes, args, shared_mem, chosen, max_accesses, max_steps)
-        launch, converted, sources = self._run(*sizes, args, shared_mem, chosen, True, max_steps)
+        report, converted = self._run(*sizes, args, shared_mem, chosen, True, max_steps)
+        launch, sources = self._launch_of(report)
         return Trace(
             op=self.name,
             kernel=self.name,
@@ -212,7 +213,8 @@ class RawKernel:
         counts: bool,
         max_steps: int,
         is_trial: bool = False,
-    ) -> tuple[Launch, arguments.Arguments, dict[str, list[str]]]:
+    ) -> tuple[dict[str, Any], arguments.Arguments]:
+        """Run the kernel on the CPU; return its report and the arguments."""
         unit = self._on_cpu()
         converted = arguments.convert(self.name, unit.parameters, args)
         _check_shared_bytes(shared_mem)
@@ -228,6 +230,14 @@ class RawKernel:
             max_steps=max_steps,
             is_trial=is_trial,
         )
+        report["launches"][0] |= {
+            "dynamic_shared_bytes": shared_mem,
+            "sample": len(blocks) or None,
+        }
+        return report, converted
+
+    def _launch_of(self, report: dict[str, Any]) -> tuple[Launch, dict[str, list[str]]]:
+        """Return the launch that a report tells of, and the lines of its source files."""
         sources = {self.path: self.code.splitlines()}
 
         def source(file: str) -> list[str]:
@@ -237,14 +247,8 @@ class RawKernel:
                 sources[file] = path.read_text(errors="replace").splitlines() if known else []
             return sources[file]
 
-        launch = launch_of(
-            report["launches"][0]
-            | {"dynamic_shared_bytes": shared_mem, "sample": len(blocks) or None},
-            report["tensors"],
-            unit.places,
-            source,
-        )
-        return launch, converted, sources
+        places = self._on_cpu().places
+        return launch_of(report["launches"][0], report["tensors"], places, source), sources
 
     def _refuse_if_too_large(
         self,
@@ -262,11 +266,11 @@ class RawKernel:
             return
         places = (0, blocks // 2, blocks - 1)
         sample = sorted({chosen[place] if chosen else place for place in places})
-        launch, *_ = self._run(
+        report, _ = self._run(
             grid, block, args, shared_mem, sample, counts=True, max_steps=max_steps, is_trial=True
         )
-        # A thread takes as long as an access, and those out of bounds are not in the lines.
-        accesses = sum(line.lanes for line in launch.lines) / len(sample)
+        # A thread takes as long as an access, and those out of bounds are not in the rows.
+        accesses = sum(row["lanes"] for row in report["launches"][0]["rows"]) / len(sample)
         needed = blocks * max(accesses, math.prod(block))
         if needed > max_accesses:
             raise ValueError(

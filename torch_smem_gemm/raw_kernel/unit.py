@@ -13,7 +13,6 @@ import numpy
 from torch_smem_gemm import _C
 from torch_smem_gemm.raw_kernel.arguments import (
     Arguments,
-    Buffer,
     CParameter,
     Parameter,
     parameter_of,
@@ -43,6 +42,10 @@ class LoadedUnit:
         self.parameters: list[Parameter] = [
             parameter_of(described[i], i, names[i]) for i in range(count.value)
         ]
+        self._variables = [
+            (variable, self._base + address, size, 0, constant)
+            for variable, address, size, constant in unit.variables
+        ]
         self._places: dict[int, Place] = {}
 
     def run(
@@ -68,18 +71,15 @@ class LoadedUnit:
             for array, offset, size, dynamic in unit.arrays
             if not dynamic or shared_bytes
         ]
-        variables = [
-            (Buffer(variable, self._base + address, size, 0), constant)
-            for variable, address, size, constant in unit.variables
-        ]
-        given = [buffer for buffer in arguments.buffers if buffer]
-        guarded = Guarded(given)
-        values = [
-            ctypes.c_void_p(guarded.moved(buffer).address) if buffer else value
-            for value, buffer in zip(arguments.values, arguments.buffers, strict=True)
-        ]
+        guarded = Guarded([buffer for buffer in arguments.buffers if buffer])
+        values = list(arguments.values)
+        buffers = list(self._variables)
+        for i, buffer in enumerate(arguments.buffers):
+            if buffer:
+                address = guarded.address(buffer)
+                values[i] = ctypes.c_void_p(address)
+                buffers.append((buffer.name, address, buffer.bytes, buffer.offset, False))
         pointers = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
-        buffers = [*variables, *((guarded.moved(buffer), False) for buffer in given)]
         guarded.load()
         report = _C.run_kernel(
             name,
@@ -89,7 +89,7 @@ class LoadedUnit:
             block,
             (self._base, self._base + unit.end, self._shared_memory),
             arrays,
-            [(b.name, b.address, b.bytes, b.offset, constant) for b, constant in buffers],
+            buffers,
             list(blocks),
             counts,
             max_steps,

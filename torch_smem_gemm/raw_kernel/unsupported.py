@@ -26,6 +26,7 @@ _CONSTRUCTS = [
         None,
         "thread block clusters cannot run on the CPU yet",
     ),
+    (r"\bblock_tile_memory\b", None, "tiles of several warps cannot run on the CPU yet"),
     (
         r"\bcp_async_bulk\w*|\bCUtensorMap\b|\bcuda\s*::\s*ptx\b|\b__nv_fp[48]\w*",
         None,

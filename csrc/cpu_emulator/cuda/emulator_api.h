@@ -51,6 +51,14 @@ SMEM_API void smem_cp_async(void* shared, const void* global, int bytes, int byt
 SMEM_API void smem_cp_async_commit();
 SMEM_API void smem_cp_async_wait(int groups_left);
 
+/// Asynchronous barriers, which have no bytes of their own: the address names one.
+SMEM_API void smem_barrier_init(void* barrier, int64_t expected);
+/// Returns the parity of the phase. If `drops`, the phases after it expect one arrival less.
+SMEM_API bool smem_barrier_arrive(void* barrier, int64_t arrivals, bool drops);
+SMEM_API void smem_barrier_wait(const void* barrier, bool parity);
+/// PTX cp.async.mbarrier.arrive: the barrier's phase also waits for the thread's copies.
+SMEM_API void smem_cp_async_arrive(void* barrier);
+
 SMEM_API long long smem_clock();
 /// Lets the other threads run.
 SMEM_API void smem_yield();

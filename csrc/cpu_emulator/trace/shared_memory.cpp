@@ -11,34 +11,6 @@ namespace {
 constexpr const char* STORED = "stored";
 }  // namespace
 
-void Order::begin_block(unsigned threads) {
-  barriers_ = 1;
-  stretch_.assign(threads, 1);
-  seen_.assign((threads + WARP_SIZE - 1) / WARP_SIZE, {});
-}
-
-void Order::pass_warp_barrier(unsigned warp, unsigned mask) {
-  auto& seen = seen_[warp];
-  if (seen.empty()) seen.assign(WARP_SIZE, std::vector<uint32_t>(WARP_SIZE, 0));
-  std::vector<uint32_t> joined(WARP_SIZE, 0);
-  for (unsigned l = 0; l < WARP_SIZE; ++l) {
-    if (!(mask >> l & 1)) continue;
-    seen[l][l] = stretch_[warp * WARP_SIZE + l]++;
-    for (unsigned i = 0; i < WARP_SIZE; ++i) joined[i] = std::max(joined[i], seen[l][i]);
-  }
-  for (unsigned l = 0; l < WARP_SIZE; ++l) {
-    if (mask >> l & 1) seen[l] = joined;
-  }
-}
-
-bool Order::happened_before(const Moment& moment, unsigned thread) const {
-  if (moment.thread == Moment::NOBODY || moment.thread == thread) return true;
-  if (moment.barriers < barriers_) return true;
-  const unsigned warp = thread / WARP_SIZE;
-  if (moment.thread / WARP_SIZE != warp || seen_[warp].empty()) return false;
-  return seen_[warp][thread % WARP_SIZE][moment.thread % WARP_SIZE] >= moment.stretch;
-}
-
 void SharedMemory::Region::poison() const {
   std::memset(reinterpret_cast<void*>(begin), 0xff, bytes);
 }
@@ -202,6 +174,15 @@ void SharedMemory::land_copy(Place place, size_t bytes, unsigned thread) {
     cell.copying = Moment::NOBODY;
     cell.written = true;
     cell.writer.moment = order_.now(thread);
+    return {};
+  });
+}
+
+void SharedMemory::land_bound_copy(Place place, size_t bytes) {
+  for_each_cell(place, bytes, [&](Cell& cell) -> Verdict {
+    cell.copying = Moment::NOBODY;
+    cell.written = true;
+    cell.writer.moment.barriers = order_.barriers();
     return {};
   });
 }

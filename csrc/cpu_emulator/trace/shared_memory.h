@@ -5,41 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "cpu_emulator/cpu_emulator.h"
 #include "cpu_emulator/site.h"
+#include "cpu_emulator/trace/order.h"
 
 namespace smem::cpu_emulator::trace {
-
-/// A thread's position in the order of events: the `barriers` that its block has passed, and the
-/// number of the thread's interval between warp barriers.
-struct Moment {
-  uint32_t barriers = 0, stretch = 0;
-  uint16_t thread = NOBODY;
-
-  static constexpr uint16_t NOBODY = 0xffff;  ///< a block has at most 1,024 threads
-};
-
-/// Which moments of the same block happened before which. Two threads are ordered by a block
-/// barrier, two lanes of a warp also by a warp barrier that both pass. (A shuffle orders registers,
-/// not memory: CUDA C++ Programming Guide, "Warp Shuffle Functions".)
-class Order {
- public:
-  void begin_block(unsigned threads);
-  void pass_barrier() { ++barriers_; }
-  void pass_warp_barrier(unsigned warp, unsigned mask);
-
-  Moment now(unsigned thread) const {
-    return {barriers_, stretch_[thread], static_cast<uint16_t>(thread)};
-  }
-  bool happened_before(const Moment& moment, unsigned thread) const;
-
- private:
-  using Seen = uint32_t[WARP_SIZE];  ///< the latest stretch of each lane that a lane knows of
-
-  uint32_t barriers_ = 0;
-  std::vector<uint32_t> stretch_;
-  std::vector<std::vector<std::vector<uint32_t>>> seen_;  ///< a warp, its lanes; empty until used
-};
 
 class SharedMemory {
  public:
@@ -78,6 +47,9 @@ class SharedMemory {
   Verdict update_atomically(Place place, size_t bytes, unsigned thread, Site site);
   Verdict start_copy(Place place, size_t bytes, unsigned thread, Site site);
   void land_copy(Place place, size_t bytes, unsigned thread);
+  /// A copy that an asynchronous barrier has waited for: threads that wait for it see it, the one
+  /// that copies alike.
+  void land_bound_copy(Place place, size_t bytes);
   /// TMA has written the bytes. SharedWindow (sm90/) checks that nobody used them meanwhile.
   void land_async_copy(Place place, size_t bytes);
 

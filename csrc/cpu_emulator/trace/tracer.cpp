@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cpu_emulator/trace/nearest_range.h"
+#include "cpu_emulator/trace/outside.h"
 
 namespace smem::cpu_emulator::trace {
 
@@ -13,8 +13,6 @@ namespace {
 
 /// A lane keeps so many events before the others should catch up: 192 KiB.
 constexpr size_t EVENTS_A_LANE = 8192;
-
-const std::string DYNAMIC_SHARED = "dynamic_shared";
 
 std::string two_threads(unsigned one, unsigned other) {
   if (other == Moment::NOBODY || other == one) return std::to_string(one);
@@ -147,6 +145,25 @@ void Tracer::copy_lands(unsigned thread, const Copy& copy) {
   shared_.land_copy(find_shared(copy.to, bytes), bytes, thread);
 }
 
+void Tracer::barrier_used(const void* barrier, bool initialises, Site site) {
+  judge_rival_stores();
+  constexpr size_t BYTES = sizeof(uint64_t);
+  const auto place = find_shared(barrier, BYTES);
+  if (place.region < 0) return;
+  const unsigned self = running().linear;
+  // Threads that use it do not race with each other, but with the one that initialises it.
+  const auto verdict = initialises ? shared_.store(place, BYTES, self, site)
+                                   : shared_.load(place, BYTES, self, site);
+  if (verdict.kind) {
+    fault(verdict.kind, verdict.detail(self), two_threads(self, verdict.other), site);
+  }
+}
+
+void Tracer::bound_copy_lands(const Copy& copy) {
+  const auto bytes = static_cast<size_t>(copy.bytes);
+  shared_.land_bound_copy(find_shared(copy.to, bytes), bytes);
+}
+
 void Tracer::async_copy_lands(const void* to, size_t bytes) {
   shared_.land_async_copy(find_shared(to, bytes), bytes);
 }
@@ -229,29 +246,8 @@ bool Tracer::access(Action action, const void* address, size_t bytes, size_t use
   }
   const Module& module = recorder_.module();
   if (at >= module.begin && at < module.end) return action == Action::load;  // a constant
-  error("out of bounds", describe_outside(at), site);
+  error("out of bounds", describe_outside(at, recorder_, shared_memory_, dynamic_shared_), site);
   return false;
-}
-
-std::string Tracer::describe_outside(uintptr_t address) const {
-  if (address < 4096) return "a null pointer";
-  // Shared memory is apart from tensors: what is close is meant.
-  constexpr uintptr_t CLOSE = 4096;
-  NearestRange array(address, CLOSE), tensor(address);
-  if (const auto begin = reinterpret_cast<uintptr_t>(dynamic_shared_.to); begin != 0) {
-    array.offer(DYNAMIC_SHARED, begin, static_cast<size_t>(dynamic_shared_.bytes));
-  }
-  const auto memory = reinterpret_cast<uintptr_t>(shared_memory_);
-  for (const SharedArray& known : recorder_.module().arrays) {
-    if (!known.name.empty()) array.offer(known.name, memory + known.offset, known.bytes);
-  }
-  for (const Buffer& buffer : recorder_.buffers()) {
-    tensor.offer(buffer.name, buffer.begin, buffer.bytes);
-  }
-  for (const std::string& text : {array.text(" of shared memory"), tensor.text()}) {
-    if (!text.empty()) return text;
-  }
-  return "an address in no tensor and no array";
 }
 
 bool Tracer::check_shared(Action action, const void* address, SharedMemory::Place place,

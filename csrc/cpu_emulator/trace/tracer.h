@@ -34,6 +34,10 @@ class Tracer final : public Observer {
   void warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed, unsigned alive) override;
   void shuffle_without_source(unsigned thread, unsigned source, Site site) override;
   void copy_lands(unsigned thread, const Copy& copy) override;
+  void barrier_used(const void* barrier, bool initialises, Site site) override;
+  void release(unsigned thread, Clock& clock) override { order_.release(thread, clock); }
+  void acquire(unsigned thread, const Clock& clock) override { order_.acquire(thread, clock); }
+  void bound_copy_lands(const Copy& copy) override;
   void async_copy_lands(const void* to, size_t bytes) override;
   void deadlock(const char* text, Site site) override;
   void block_ends() override;
@@ -72,7 +76,6 @@ class Tracer final : public Observer {
   /// when it is used first, since those of all kernels are in one block of memory.
   SharedMemory::Place find_shared(const void* address, size_t bytes);
   size_t find_buffer(uintptr_t address, size_t bytes);
-  std::string describe_outside(uintptr_t address) const;
   unsigned lanes_of(unsigned warp) const;
   bool check_shared(Action action, const void* address, SharedMemory::Place place, size_t bytes,
                     Site site);

@@ -1,11 +1,10 @@
-// Says which range of memory an address outside of all probably belongs to.
-#pragma once
-
-#include <cstdint>
-#include <string>
+#include "cpu_emulator/trace/outside.h"
 
 namespace smem::cpu_emulator::trace {
 
+namespace {
+
+/// Which range of memory an address outside of all probably belongs to.
 class NearestRange {
  public:
   /// Ranges further than `limit` bytes away do not count.
@@ -38,5 +37,29 @@ class NearestRange {
   size_t bytes_ = 0;
   bool after_ = false;
 };
+
+}  // namespace
+
+std::string describe_outside(uintptr_t address, const Recorder& recorder,
+                             const unsigned char* shared_memory, SharedRun dynamic_shared) {
+  if (address < 4096) return "a null pointer";
+  // Shared memory is apart from tensors: what is close is meant.
+  constexpr uintptr_t CLOSE = 4096;
+  NearestRange array(address, CLOSE), tensor(address);
+  if (const auto begin = reinterpret_cast<uintptr_t>(dynamic_shared.to); begin != 0) {
+    array.offer(DYNAMIC_SHARED, begin, static_cast<size_t>(dynamic_shared.bytes));
+  }
+  const auto memory = reinterpret_cast<uintptr_t>(shared_memory);
+  for (const SharedArray& known : recorder.module().arrays) {
+    if (!known.name.empty()) array.offer(known.name, memory + known.offset, known.bytes);
+  }
+  for (const Buffer& buffer : recorder.buffers()) {
+    tensor.offer(buffer.name, buffer.begin, buffer.bytes);
+  }
+  for (const std::string& text : {array.text(" of shared memory"), tensor.text()}) {
+    if (!text.empty()) return text;
+  }
+  return "an address in no tensor and no array";
+}
 
 }  // namespace smem::cpu_emulator::trace
