@@ -191,7 +191,7 @@ PLANS = [
     (torch.bfloat16, (2048, 128, 6144, 1), "wgmma", "; tiles 64x64 by 64 blocks: "),
     (torch.float16, (64, 64, 262144, 1), "wgmma", "K in 64 chunks"),
     (torch.bfloat16, (64, 1024, 24576, 1), "wgmma", "K in 8 chunks"),
-    (torch.bfloat16, (64, 1024, 24575, 1), "wgmma", "; tiles 64x64 of 32 columns by 32 blocks, a"),
+    (torch.bfloat16, (64, 1024, 24575, 1), "wgmma", "; tiles 64x64 by 16 blocks, a packed"),
     (torch.float16, (64, 64, 0, 1), "wgmma", "left to tensor_core"),
 ]
 
