@@ -15,12 +15,12 @@ void AsyncBarriers::fail(const std::string& detail, Site site) {
   block_.abandon();
 }
 
-void AsyncBarriers::init(const void* barrier, int64_t expected, Site site) {
+void AsyncBarriers::init(const void* address, int64_t expected, Site site) {
   if (expected < 1 || expected > MOST_ARRIVALS) {
     fail("init with a count of " + std::to_string(expected), site);
   }
-  barriers_[barrier] = {expected, expected};
-  if (auto* const observer = block_.observer()) observer->barrier_used(barrier, true, site);
+  barriers_[address] = {expected, expected};
+  if (auto* const observer = block_.observer()) observer->barrier_used(address, true, site);
 }
 
 AsyncBarriers::Barrier& AsyncBarriers::find(const void* barrier, Site site) {

@@ -21,13 +21,13 @@ class AsyncBarriers {
 
   void clear() { barriers_.clear(); }
   // Each is called by the running thread.
-  void init(const void* barrier, int64_t expected, Site site);
+  void init(const void* address, int64_t expected, Site site);
   /// Returns the parity of the phase. If `drops`, the phases after it expect one arrival less.
-  bool arrive(const void* barrier, int64_t arrivals, bool drops, Site site);
+  bool arrive(const void* address, int64_t arrivals, bool drops, Site site);
   /// The thread's copies of the open group land when the phase completes.
-  void bind_copies(const void* barrier, Site site);
+  void bind_copies(const void* address, Site site);
   /// Waits for the end of the phase of this parity: the running one or the one before.
-  void wait(const void* barrier, bool parity, Site site);
+  void wait(const void* address, bool parity, Site site);
 
   /// The barriers that threads wait for: "; a cuda::barrier lacks 1 of 64 arrivals".
   std::string describe() const;
