@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch._dynamo.testing
 import torch.nn.functional as F
 from helpers import CHOICES, GEMMS, torch_gemm
 from torch import Tensor

@@ -8,6 +8,7 @@
 
 #include "bindings/json.h"
 #include "bindings/kernel_info.h"
+#include "bindings/op_call.h"
 #include "bindings/plan.h"
 #include "bindings/raw_kernel.h"
 #include "bindings/trace.h"
@@ -184,5 +185,13 @@ PyModuleDef module = {.m_base = PyModuleDef_HEAD_INIT,
 
 extern "C" __attribute__((visibility("default"))) PyObject* PyInit__C() {
   smem::cpu_emulator::set_interrupt_check(smem::bindings::run_signal_handlers);
-  return PyModule_Create(&smem::bindings::module);
+  PyObject* const module = PyModule_Create(&smem::bindings::module);
+  if (!module) return nullptr;
+  PyObject* const op_call = smem::bindings::op_call_type();
+  if (!op_call || PyModule_AddObject(module, "OpCall", op_call) != 0) {
+    Py_XDECREF(op_call);
+    Py_DECREF(module);
+    return nullptr;
+  }
+  return module;
 }

@@ -48,6 +48,12 @@ int current_code_capability() {
 
 }  // namespace
 
+bool has_context_of(int index) {
+  static const auto context_device = driver_function<decltype(cuCtxGetDevice)>("cuCtxGetDevice");
+  CUdevice device{};
+  return context_device(&device) == CUDA_SUCCESS && device == index;
+}
+
 void make_context_current(int index) {
   static const auto current_context = driver_function<decltype(cuCtxGetCurrent)>("cuCtxGetCurrent");
   CUcontext context = nullptr;

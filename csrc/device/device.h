@@ -14,6 +14,9 @@ namespace smem {
 /// The most GPUs that a process can use: the size of tables with an entry per GPU.
 constexpr int MAX_DEVICES = 64;
 
+/// Whether the calling thread's current context is one of GPU `index`.
+bool has_context_of(int index);
+
 /// Makes the context of GPU `index`, the runtime's current device, current for the calling thread.
 /// A thread that has not used a GPU yet has a current device but no context, and driver functions
 /// such as cuTensorMapEncodeTiled need one.

@@ -12,9 +12,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from torch_smem_gemm.ops import _aten
+from torch_smem_gemm.ops._autocast import cast_eagerly
 from torch_smem_gemm.ops._checks import check_activation_backward, check_codes
-from torch_smem_gemm.ops._codes import ACTIVATIONS
-from torch_smem_gemm.ops._dispatch import Op, asking_torch_for_memory, define, register_fake
+from torch_smem_gemm.ops._codes import ACTIVATIONS, PRECISIONS
+from torch_smem_gemm.ops._dispatch import Op, OpCall, asking_torch_for_memory, define, register_fake
 from torch_smem_gemm.ops._schema import arguments_type
 from torch_smem_gemm.ops.sum import sum_to_shape
 
@@ -29,11 +30,11 @@ def define_with_activation(
     *,
     check: Callable[[Any], tuple[list[int], torch.dtype]],
     cpu: Op,
-    save: Callable[[Any, tuple, Tensor | None], None],
+    save: Callable[[Any, tuple, Tensor], None],
     backward: Callable[..., tuple],
     batch: Callable[[Any, Any, Any], Batched],
-) -> Op:
-    """Define ``smem::name`` and ``smem::name_with_preactivation``; return how to call the first.
+) -> tuple[Op, OpCall]:
+    """Define ``smem::name`` and ``smem::name_with_preactivation``; return what calls the first.
 
     Args:
         name: "gemm" or "linear".
@@ -41,7 +42,7 @@ def define_with_activation(
             dtype.
         cpu: serves CPU tensors where no kernel is named.
         save: ``save(ctx, inputs, z)`` saves what the backward needs; z is the pre-activation, or
-            relu's result, or None.
+            the result, which suffices for relu. Without activation it need not be saved.
         backward: ``backward(ctx, grad, grad_z)`` returns one gradient per input.
         batch: ``batch(info, in_dims, arguments)`` expresses a vmap as one call, ``in_dims`` and
             ``arguments`` by name; all results have the mapped dimension first.
@@ -50,6 +51,7 @@ def define_with_activation(
     fields = arguments._fields
     activation_at = fields.index("activation")
     product = getattr(torch.ops.smem, name).default
+    tf32_defaults = tuple(arguments(None, None, precision=PRECISIONS["tf32"]))
     no_addends: dict[str, Any] = {"bias": None, "activation": 0}
     if "c" in fields:
         no_addends |= {"c": None, "beta": 0.0}
@@ -62,9 +64,6 @@ def define_with_activation(
     def describe_both(*args: Any) -> list[tuple[list[int], torch.dtype]]:
         shape, dtype = describe(*args)
         return [(shape, dtype), (shape, args[0].dtype)]
-
-    def setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        save(ctx, inputs, output if inputs[activation_at] else None)  # relu needs only its result
 
     def setup_both(ctx: Any, inputs: tuple, outputs: tuple[Tensor, Tensor]) -> None:
         # An output is saved, so that it can be differentiated again. Missing gradients stay None.
@@ -118,7 +117,7 @@ def define_with_activation(
         (y, z), finish = call_batched(op, "_with_preactivation", info, in_dims, args)
         return (finish(y), finish(z)), (0, 0)
 
-    both = define(
+    both, _ = define(
         f"{name}_with_preactivation",
         describe=describe_both,
         cpu=_aten.with_preactivation(cpu, activation_at),
@@ -136,10 +135,12 @@ def define_with_activation(
         describe=describe,
         cpu=cpu,
         vmap=vmap,
-        setup=setup,
+        setup=save,
         backward=backward,
         jvp=jvp,
         differentiable=lambda args: None if args[activation_at] in (0, _RELU) else first_of_both,
+        cast=cast_eagerly,
+        tf32_defaults=tf32_defaults,
     )
 
 

@@ -1,7 +1,7 @@
 """From an op's Python function to its kernels: gradients, transforms, compilation.
 
 There are three paths to the same C++ function, and each call takes the cheapest one that is correct
-for it (host times on torch 2.13, one 1x1 call on the CPU):
+for it (host times on torch 2.13, one 1x1 call on the CPU). ``_C.OpCall`` decides, in C++:
 
 - nothing to differentiate: the bare op ``smem::_name`` (1.7 us);
 - eager gradients: the bare op in a classic autograd.Function (8 us; through an op with
@@ -23,8 +23,10 @@ from torch._C._functorch import TransformType
 from torch._functorch.autograd_function import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
+from torch.compiler import is_dynamo_compiling
 
 from torch_smem_gemm import _C
+from torch_smem_gemm._C import OpCall
 from torch_smem_gemm.ops._checks import check_out
 
 Op = Callable[..., Any]  # returns a tensor, or a tuple of them
@@ -44,8 +46,13 @@ def define(
     backward: Backward,
     jvp: Jvp,
     differentiable: Callable[[tuple], Op | None] = lambda args: None,
-) -> Op:
+    cast: Callable[[Tensor, torch.dtype], Tensor] | None = None,
+    tf32_defaults: tuple | None = None,
+) -> tuple[Op, OpCall]:
     """Register the Python rules of ``smem::name`` and ``smem::_name``; return what to call.
+
+    The function that is returned first also works while torch.compile traces it. The OpCall does
+    not, which saves time; `_C.pyi` describes it.
 
     Args:
         name: for example "gemm"; C++ has defined the schemas and the kernels for CUDA tensors.
@@ -55,19 +62,22 @@ def define(
         vmap: ``vmap(op, info, in_dims, *args)``, the vmap rule of ``op``.
         setup: ``setup(ctx, inputs, output)`` saves what ``backward`` needs.
         backward: ``backward(ctx, grad)`` returns one gradient per input, by differentiable calls.
+            ``ctx.needs_input_grad`` may lack trailing inputs, which need none.
         jvp: ``jvp(op, output, args, tangents)`` returns the output's tangent by differentiable
             calls, of ``op`` if possible; ``tangents`` has None for an argument without a tangent.
         differentiable: ``differentiable(args)`` returns the function to differentiate instead of
-            the op, or None if the op's results suffice for ``backward`` and ``jvp``.
+            the op, or None if the op's results suffice for ``backward`` and ``jvp``. Without
+            options it must return None.
+        cast: for OpCall: ``cast(tensor, dtype)`` casts an argument as autocast does.
+        tf32_defaults: for OpCall: the defaults of all arguments, but with tf32 as the precision.
 
     torch calls Python kernels without trailing arguments that equal their defaults, so
     ``describe``, ``cpu`` and ``vmap`` have the schema's defaults. The other rules get all
-    arguments. The returned function may also be called without trailing defaults, which takes
-    less time.
+    arguments. Both results may also be called without trailing defaults, which takes less time.
     """
     public, bare = (getattr(torch.ops.smem, prefix + name) for prefix in ("", "_"))
     arguments = bare.default._schema.arguments
-    bare_call = asking_torch_for_memory(bare.default, describe)
+    recover = recovery(bare.default, describe)
     public_call = asking_torch_for_memory(public.default, describe)
     defaults = tuple(argument.default_value for argument in arguments)
     names = [argument.name for argument in arguments]
@@ -76,10 +86,13 @@ def define(
     tensors = sum("Tensor" in str(argument.type) for argument in arguments)
     assert all("Tensor" in str(argument.type) for argument in arguments[:tensors])
 
-    def raw(*args: Any) -> Tensor:
-        if args[0].is_cpu and not (len(args) > kernel_at and args[kernel_at]):
-            return cpu(*args)
-        return bare_call(*args)
+    def on_cpu(*args: Any) -> Tensor:
+        if len(args) > kernel_at and args[kernel_at]:
+            try:
+                return bare.default(*args)
+            except RuntimeError as error:
+                return recover(error, *args)
+        return cpu(*args)
 
     def below_autograd(*args: Any) -> Tensor:
         # A Function's forward disables gradients and forward mode, but the outer levels of
@@ -91,11 +104,31 @@ def define(
         ):
             return public_call(*args)
 
-    rules = setup, backward, differentiable
-    eager = _function(name, torch.autograd.Function, raw, *rules)
-    single_level = _function(
-        name, _SingleLevelFunction, below_autograd, *rules, functools.partial(jvp, public.default)
+    # OpOverload itself is a Python function around _op.
+    op_call = OpCall(
+        tensors,
+        bare.default._op,
+        public.default,
+        on_cpu,
+        recover,
+        setup,
+        cast,
+        defaults,
+        tf32_defaults,
     )
+    apply = _function(name, torch.autograd.Function, op_call.forward, backward)
+    apply_single_level = _function(
+        name,
+        _SingleLevelFunction,
+        _saving_for_jvp(below_autograd, setup),
+        backward,
+        functools.partial(jvp, public.default),
+    )
+
+    def differentiate(*args: Any) -> Tensor:
+        return (differentiable(args) or apply)(*args)
+
+    op_call.differentiate_by(differentiate, apply)
 
     def on_autograd(*args: Any) -> Tensor:
         args += defaults[len(args) :]
@@ -103,54 +136,44 @@ def define(
         # that; autograd.Function's apply would dispatch to torch.func again.
         with enable_single_level_autograd_function():
             if (_in_forward_mode() and _has_tangent(args[:tensors])) or _needs_grad(args[:tensors]):
-                return single_level(*args)
+                return (differentiable(args) or apply_single_level)(*args)
             return below_autograd(*args)
 
     torch.library.impl(f"smem::{name}", "Autograd", on_autograd)
-    _register_rules(name, defaults, describe, raw, vmap)
+    # torch's own kernel there would ask every tensor for gradients, in 0.3 us.
+    torch.library.impl(f"smem::_{name}", "Autograd", torch.library.fallthrough_kernel)
+    _register_rules(name, defaults, describe, on_cpu, vmap)
 
     def call(*args: Any) -> Tensor:
-        if (
-            torch.compiler.is_compiling()
-            or torch._C._are_functorch_transforms_active()
-            or torch._C._len_torch_dispatch_stack()
-            or forward_ad._current_level >= 0
-        ):
-            return public.default(*args)
-        if _needs_grad(args[:tensors]):
-            return eager(*args, *defaults[len(args) :])
-        return raw(*args) if args[0].is_cpu else bare_call(*args)
+        return public.default(*args) if is_dynamo_compiling() else op_call(*args)
 
-    return call
+    return call, op_call
 
 
-def _function(
-    name: str,
-    base: Any,
-    forward: Op,
-    setup: Setup,
-    backward: Backward,
-    differentiable: Callable[[tuple], Op | None],
-    jvp: Jvp | None = None,
-) -> Op:
-    """Return a differentiable ``forward``, by an autograd Function of type ``base``.
+def _saving_for_jvp(op: Op, setup: Setup) -> Op:
+    """Return the forward of a Function with forward mode."""
 
-    Without a ``jvp`` it must not be called in forward mode.
-    """
-
-    def forward_and_setup(ctx: Any, *args: Any) -> Tensor:
-        output = forward(*args)
+    def forward(ctx: Any, *args: Any) -> Tensor:
+        output = op(*args)
         setup(ctx, args, output)
-        if jvp is not None and _in_forward_mode():
+        if _in_forward_mode():
             ctx.has_one_output = isinstance(output, Tensor)
             outputs = (output,) if ctx.has_one_output else output
             ctx.save_for_forward(*outputs, *(x if isinstance(x, Tensor) else None for x in args))
             ctx.options = tuple(None if isinstance(x, Tensor) else x for x in args)
         return output
 
+    return forward
+
+
+def _function(name: str, base: Any, forward: Op, backward: Backward, jvp: Jvp | None = None) -> Op:
+    """Return ``apply`` of an autograd Function of type ``base``.
+
+    Without a ``jvp`` it must not be called in forward mode.
+    """
     # Created by type() so that it has the op's name, which grad_fn and anomaly mode show.
     rules: dict[str, Any] = {
-        "forward": staticmethod(forward_and_setup),
+        "forward": staticmethod(forward),
         "backward": staticmethod(backward),
         # From autograd.Function; compiled autograd also calls it on a single-level Function.
         "_compiled_autograd_key": staticmethod(torch.autograd.Function._compiled_autograd_key),
@@ -162,12 +185,7 @@ def _function(
 
     # autograd.Function.apply checks for torch.func's transforms first, which takes 4 us of 12.
     # Calls under transforms do not reach this path, so the check is skipped.
-    apply = super(torch.autograd.Function, function).apply if jvp is None else function.apply
-
-    def differentiate(*args: Any) -> Any:
-        return (differentiable(args) or apply)(*args)
-
-    return differentiate
+    return super(torch.autograd.Function, function).apply if jvp is None else function.apply
 
 
 def _jvp_of_primals(jvp: Jvp) -> Callable[..., Any]:
@@ -191,7 +209,7 @@ def _jvp_of_primals(jvp: Jvp) -> Callable[..., Any]:
 
 
 def _register_rules(
-    name: str, defaults: tuple, describe: Describe, raw: Op, vmap: Callable[..., tuple]
+    name: str, defaults: tuple, describe: Describe, on_cpu: Op, vmap: Callable[..., tuple]
 ) -> None:
     """Register the fake, vmap and CPU rules of ``smem::name`` and ``smem::_name``."""
     packet = getattr(torch.ops.smem, name)
@@ -200,13 +218,13 @@ def _register_rules(
         shape, dtype = describe(*args)
         check_out(name, out, shape, dtype, args[0].device)
 
-    def on_cpu(*args: Any) -> Tensor:
+    def checked_on_cpu(*args: Any) -> Tensor:
         describe(*args)
-        return raw(*args, *defaults[len(args) :])
+        return on_cpu(*args, *defaults[len(args) :])
 
     def on_cpu_out(*args: Any, out: Tensor) -> None:
         check_args_and_out(*args, out=out)
-        out.copy_(on_cpu(*args))
+        out.copy_(checked_on_cpu(*args))
 
     for op in (name, f"_{name}"):
         register_fake(op, describe)
@@ -215,7 +233,7 @@ def _register_rules(
         # Each rule calls its own op: only the public one continues to autograd.
         rule = functools.partial(vmap, getattr(torch.ops.smem, op).default)
         torch.library.register_vmap(f"smem::{op}", rule)
-    torch.library.impl(f"smem::{name}", "CPU", on_cpu)
+    torch.library.impl(f"smem::{name}", "CPU", checked_on_cpu)
     if "out" in packet.overloads():
         torch.library.impl(f"smem::{name}.out", "CPU", on_cpu_out)
 
@@ -234,35 +252,46 @@ def register_fake(op: str, describe: Describe) -> None:
 
 
 def asking_torch_for_memory(op: Op, describe: Describe) -> Op:
-    """Return ``op`` with a retry: if its results do not fit in memory, torch allocates them first.
-
-    The op allocates its results itself, which is faster, but only torch's allocator raises
-    torch.OutOfMemoryError. The error that the first DTensor causes is also handled here.
-    """
+    """Return ``op`` with the recovery of `recovery`."""
+    recover = recovery(op, describe)
 
     def call(*args: Any) -> Any:
         try:
             return op(*args)
-        except NotImplementedError:
-            if not _learn_dtensor():
-                raise
-            return op(*args)
         except RuntimeError as error:
-            raise_interruption(error)
-            if not _lacks_memory(error):
-                raise
+            return recover(error, *args)
+
+    return call
+
+
+def recovery(op: Op, describe: Describe) -> Callable[..., Any]:
+    """Return ``recover(error, *args)``, which calls ``op`` again if that helps against its error.
+
+    If its results do not fit in memory, torch allocates them first: the op allocates its results
+    itself, which is faster, but only torch's allocator raises torch.OutOfMemoryError. The error
+    that the first DTensor causes is also handled here.
+    """
+
+    def recover(error: RuntimeError, *args: Any) -> Any:
+        if isinstance(error, NotImplementedError):
+            if not _learn_dtensor():
+                raise error
+            return op(*args)
+        raise_interruption(error)
+        if not _lacks_memory(error):
+            raise error
         described = describe(*args)
         results = described if isinstance(described, list) else [described]
         held = [torch.empty(*size, dtype=t, device=args[0].device) for *size, t in results]
         del held  # the memory is available now
         try:
             return op(*args)
-        except RuntimeError as error:
-            if _lacks_memory(error):  # for the op's workspace
-                raise torch.OutOfMemoryError(str(error)) from None
+        except RuntimeError as again:
+            if _lacks_memory(again):  # for the op's workspace
+                raise torch.OutOfMemoryError(str(again)) from None
             raise
 
-    return call
+    return recover
 
 
 def raise_interruption(error: RuntimeError) -> None:

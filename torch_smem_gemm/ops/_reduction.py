@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after, check_dtype
 from torch_smem_gemm.ops._checks import check_reduction, reduced_dims, reduction_dtype
@@ -21,12 +22,14 @@ def define_reduction(
     backward: Callable,
     jvp: Callable[..., Tensor],
     save_result: bool = False,
-) -> Callable[..., Tensor]:
-    """Define ``smem::name``; return ``call(x, dim, keepdim, kernel, out, *dtype)``.
+    autocast_dtype: Callable[[Tensor], torch.dtype | None] = lambda x: None,
+) -> tuple[Callable[..., Tensor], Op]:
+    """Define ``smem::name``; return ``call(x, dim, keepdim, kernel, out, *dtype)``, and the op.
 
-    Only sum and mean take ``dtype``. The context of ``backward`` has the ``shape`` and ``dtype`` of
-    the input, the ``reduced`` dimensions and ``keepdim``; with ``save_result`` it has saved the
-    input and the result.
+    Only sum and mean take ``dtype``; under autocast it is ``autocast_dtype(x)`` if it is not given.
+    The op itself has no rule for autocast. The context of ``backward`` has the ``shape`` and
+    ``dtype`` of the input, the ``reduced`` dimensions and ``keepdim``; with ``save_result`` it has
+    saved the input and the result.
     """
 
     def setup(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -51,7 +54,7 @@ def define_reduction(
             return x.to(reduction_dtype(name, x, _dtype_of(name, rest)), copy=True), 0
         return op(x, reduced, keepdim, *rest), 0
 
-    defined = define(
+    op, op_call = define(
         name,
         describe=_describe(name),
         cpu=cpu,
@@ -70,9 +73,16 @@ def define_reduction(
         *dtype: torch.dtype | None,
     ) -> Tensor:
         try:
+            dims = [dim] if isinstance(dim, int) else dim if dim is None else list(dim)
+            is_plain = kernel == "auto" and out is None and dtype in ((), (None,))
+            if is_plain and not is_dynamo_compiling():
+                result = op_call.plain(x, dims, keepdim)
+                if result is not NotImplemented:
+                    return result
+            if dtype == (None,) and out is None and isinstance(x, Tensor):
+                dtype = (autocast_dtype(x),)
             kernel_ = kernel_code(name, kernel)
             check_dtype(name, "dtype", _dtype_of(name, dtype))
-            dims = [dim] if isinstance(dim, int) else dim if dim is None else list(dim)
             if out is not None:
                 refuse_grad_with_out(name, x)
                 getattr(torch.ops.smem, name).out(x, dims, keepdim, *dtype, kernel_, out=out)
@@ -80,12 +90,12 @@ def define_reduction(
             if kernel_ == AUTO and x.is_cpu:
                 check_reduction(name, x, dims, keepdim, *dtype)
                 return cpu(x, dims, keepdim, *dtype)
-            return defined(x, dims, keepdim, *dtype, kernel_)
+            return op(x, dims, keepdim, *dtype, kernel_)
         except WRONG_TYPE as error:
             check_after(name, error, required={"x": x}, optional={"out": out}, dims={"dim": dim})
             raise
 
-    return call
+    return call, op
 
 
 def _dtype_of(name: str, rest: tuple) -> torch.dtype | None:

@@ -70,6 +70,6 @@ def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
 
 
 _amax, _amin = (
-    define_reduction(name, cpu=cpu, backward=_backward, jvp=_jvp, save_result=True)
+    define_reduction(name, cpu=cpu, backward=_backward, jvp=_jvp, save_result=True)[0]
     for name, cpu in (("amax", _aten.amax), ("amin", _aten.amin))
 )

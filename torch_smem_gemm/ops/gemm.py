@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._activation import (
@@ -89,11 +90,11 @@ def gemm(
             and alpha == 1
             and (beta is None or beta == 0)
         )
-        if is_plain and not a.is_cpu:
-            a, b = autocast(a, b)
-            precision_ = resolved(0, a.dtype)
-            return _gemm(a, b, None, None, 1.0, 0.0, 0, precision_) if precision_ else _gemm(a, b)
-        if is_plain and a.dim() == b.dim() == 2 and a.dtype == b.dtype and a.dtype in GEMM_DTYPES:
+        if is_plain and not is_dynamo_compiling():
+            result = _gemm_call.plain(a, b)
+            if result is not NotImplemented:
+                return result
+        if is_plain and _has_matrices_for_aten(a, b):
             # ATen's own checks take less time.
             try:
                 return torch.mm(a, b)
@@ -128,6 +129,11 @@ def gemm(
         raise
 
 
+def _has_matrices_for_aten(a: Tensor, b: Tensor) -> bool:
+    """Whether torch.mm of these CPU tensors has the result of the op."""
+    return a.is_cpu and a.dim() == b.dim() == 2 and a.dtype == b.dtype and a.dtype in GEMM_DTYPES
+
+
 def beta_or_default(beta: float | None, c: Tensor | None) -> float:
     """Return the factor of ``c``; TypeError where ``beta`` is no real number."""
     if beta is None:
@@ -139,11 +145,11 @@ def _check(given: Any) -> tuple[list[int], torch.dtype]:
     return check_gemm(given.a, given.b, given.bias, given.c, given.beta, given.out_dtype)
 
 
-def _save(ctx: Any, inputs: tuple, z: Tensor | None) -> None:
-    a, b, _, c, *numbers, _ = inputs
-    ctx.save_for_backward(a, b, z)
+def _save(ctx: Any, inputs: tuple, z: Tensor) -> None:
+    a, b, _, c, alpha, beta, activation, precision, kernel, _ = inputs
+    ctx.save_for_backward(a, b, z if activation else None)
     ctx.c_like = None if c is None else (c.shape, c.dtype)
-    ctx.numbers = numbers
+    ctx.numbers = alpha, beta, activation, precision, kernel
 
 
 def _backward(ctx: Any, grad: Tensor | None, grad_z: Tensor | None = None) -> tuple:
@@ -151,7 +157,7 @@ def _backward(ctx: Any, grad: Tensor | None, grad_z: Tensor | None = None) -> tu
         return (None,) * 10
     a, b, z = ctx.saved_tensors
     alpha, beta, activation, precision, kernel = ctx.numbers
-    needs = ctx.needs_input_grad
+    needs = (*ctx.needs_input_grad, False, False)
     dz, grad_bias = gradient_and_bias_gradient(
         grad, grad_z, z, activation, needs_bias=needs[2], by_kernel=kernel != AUTO
     )
@@ -234,7 +240,7 @@ def _batch(info: Any, in_dims: Any, given: Any) -> Batched:
     return "gemm", given._replace(a=a, b=b, bias=bias, c=c, beta=beta), lambda y: y
 
 
-_gemm = define_with_activation(
+_gemm, _gemm_call = define_with_activation(
     "gemm", check=_check, cpu=_aten.gemm, save=_save, backward=_backward, batch=_batch
 )
 

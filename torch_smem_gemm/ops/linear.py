@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._activation import (
@@ -51,12 +52,10 @@ def linear(
     """
     try:
         is_plain = activation is None and out_dtype is None and precision is None
-        if is_plain and not x.is_cpu:
-            x, weight, bias = autocast(x, weight, bias)
-            precision_ = resolved(0, x.dtype)
-            return (
-                _linear(x, weight, bias, 0, precision_) if precision_ else _linear(x, weight, bias)
-            )
+        if is_plain and not is_dynamo_compiling():
+            result = _linear_call.plain(x, weight, bias)
+            if result is not NotImplemented:
+                return result
         activation_ = activation_code("linear", activation)
         precision_ = precision_code("linear", precision)
         check_dtype("linear", "out_dtype", out_dtype)
@@ -78,9 +77,9 @@ def _check(given: Any) -> tuple[list[int], torch.dtype]:
     return check_linear(given.x, given.weight, given.bias, given.out_dtype)
 
 
-def _save(ctx: Any, inputs: tuple, z: Tensor | None) -> None:
+def _save(ctx: Any, inputs: tuple, z: Tensor) -> None:
     x, weight, _, activation, precision, _ = inputs
-    ctx.save_for_backward(x, weight, z)
+    ctx.save_for_backward(x, weight, z if activation else None)
     ctx.numbers = activation, precision
 
 
@@ -134,6 +133,6 @@ def _batch(info: Any, in_dims: Any, given: Any) -> Batched:
     return "gemm", arguments, lambda y: y.squeeze(-2) if x.dim() == 2 else y
 
 
-_linear = define_with_activation(
+_linear, _linear_call = define_with_activation(
     "linear", check=_check, cpu=_aten.linear, save=_save, backward=_backward, batch=_batch
 )

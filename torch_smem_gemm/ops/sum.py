@@ -43,8 +43,6 @@ def sum(
         TypeError: ``x`` or ``out`` is not a tensor, ``dtype`` not a dtype, or ``dim`` not integers.
         torch.OutOfMemoryError: no memory for the result.
     """
-    if dtype is None and out is None and isinstance(x, Tensor):
-        dtype = _autocast_dtype(x)
     return _sum(x, dim, keepdim, kernel, out, dtype)
 
 
@@ -88,7 +86,7 @@ def sum_to_shape(x: Tensor, shape: Sequence[int], dtype: torch.dtype | None = No
     stretched = [extra + d for d, size in enumerate(shape) if size == 1 and x.shape[extra + d] != 1]
     dims = [*range(extra), *stretched]
     # Not by sum(), which returns float32 under autocast.
-    return _sum(x, dims, True, "auto", None, dtype).reshape(shape) if dims else x
+    return _sum_op(x, dims, True, dtype).reshape(shape) if dims else x
 
 
 def _autocast_dtype(x: Tensor) -> torch.dtype | None:
@@ -113,5 +111,7 @@ def _jvp(op: Op, output: Tensor, args: tuple, tangents: tuple) -> Tensor:
     return op(tangents[0], *args[1:])
 
 
-_sum = define_reduction("sum", cpu=_aten.sum, backward=_sum_backward, jvp=_jvp)
-_mean = define_reduction("mean", cpu=_aten.mean, backward=_mean_backward, jvp=_jvp)
+_sum, _sum_op = define_reduction(
+    "sum", cpu=_aten.sum, backward=_sum_backward, jvp=_jvp, autocast_dtype=_autocast_dtype
+)
+_mean, _ = define_reduction("mean", cpu=_aten.mean, backward=_mean_backward, jvp=_jvp)

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from torch_smem_gemm.ops import _aten
 from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after
@@ -40,6 +41,10 @@ def transpose(
         torch.OutOfMemoryError: no memory for the result.
     """
     try:
+        if kernel == "auto" and out is None and not is_dynamo_compiling():
+            result = _transpose_call.plain(x, dim0, dim1)
+            if result is not NotImplemented:
+                return result
         kernel_ = kernel_code("transpose", kernel)
         if out is not None:
             refuse_grad_with_out("transpose", x)
@@ -83,7 +88,7 @@ def _vmap(
     return op(x, dim0 % rank + 1, dim1 % rank + 1, kernel_id), 0
 
 
-_transpose = define(
+_transpose, _transpose_call = define(
     "transpose",
     describe=_describe,
     cpu=_aten.transpose,
