@@ -26,6 +26,7 @@ from torch_smem_gemm.ops.transpose import transpose  # noqa: E402
 
 if TYPE_CHECKING:
     from torch_smem_gemm import analysis
+    from torch_smem_gemm.invariance import InvarianceReport, check_batch_invariance
     from torch_smem_gemm.ops.plan import Plan, plan
     from torch_smem_gemm.raw_kernel import CompileError, KernelFault, RawKernel
     from torch_smem_gemm.trace_report import Trace
@@ -36,10 +37,12 @@ _register_flops()
 # Tools that a program which only computes never asks for: their modules are imported at first use.
 _LAZY = {
     "CompileError": "torch_smem_gemm.raw_kernel",
+    "InvarianceReport": "torch_smem_gemm.invariance",
     "KernelFault": "torch_smem_gemm.raw_kernel",
     "Plan": "torch_smem_gemm.ops.plan",
     "RawKernel": "torch_smem_gemm.raw_kernel",
     "Trace": "torch_smem_gemm.trace_report",
+    "check_batch_invariance": "torch_smem_gemm.invariance",
     "plan": "torch_smem_gemm.ops.plan",
     "trace": "torch_smem_gemm.tracing",
 }
@@ -67,6 +70,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "CompileError",
     "Converted",
+    "InvarianceReport",
     "KernelFault",
     "KernelInfo",
     "Linear",
@@ -77,6 +81,7 @@ __all__ = [
     "amax",
     "amin",
     "analysis",
+    "check_batch_invariance",
     "convert",
     "gemm",
     "kernels",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from torch_smem_gemm._version import __version__
-from torch_smem_gemm.cli import bench, demo, exercise, explain, info, trace
+from torch_smem_gemm.cli import bench, check_invariance, demo, exercise, explain, info, trace
 
 COMMANDS = {
     "info": info,
@@ -17,6 +17,7 @@ COMMANDS = {
     "explain": explain,
     "trace": trace,
     "exercise": exercise,
+    "check-invariance": check_invariance,
 }
 INTERRUPTED = bench.INTERRUPTED
 
