@@ -178,6 +178,20 @@ def test_a_module_that_fails_leaves_no_hooks() -> None:
     assert model.training
 
 
+def test_a_model_with_sparse_weights() -> None:
+    class Sparse(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weight", torch.eye(8).to_sparse())
+            self.inner = Sums(limit=2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(torch.stack([(self.weight @ row.mT).mT for row in x]))
+
+    cause = smem.check_batch_invariance(Sparse(), rows(), batch_sizes=(2,)).findings[0].cause
+    assert cause is not None
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -58,7 +58,7 @@ class _Steps(TorchDispatchMode):
         self.weights = {
             weight.untyped_storage().data_ptr()
             for weight in (*model.parameters(), *model.buffers())
-            if weight.device.type != "meta"
+            if weight.layout == torch.strided
         }
 
     def __torch_dispatch__(
@@ -195,7 +195,9 @@ def _value(tensor: Tensor) -> Value:
 
 
 def _tensors(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in _pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
+    """Return the tensors whose elements are in memory one by one; sparse ones are not compared."""
+    leaves = _pytree.tree_leaves(tree)
+    return [x for x in leaves if isinstance(x, Tensor) and x.layout == torch.strided]
 
 
 def _options(args: tuple, kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
