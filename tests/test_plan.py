@@ -62,8 +62,7 @@ def test_tensor_cores_in_the_table() -> None:
     assert {row.float32_precision for row in smem.kernels() if row.on_cpu} == {"ieee"}
     assert (row.capability, row.capability_alone) == ((8, 0), False)
     wgmma, fp16x3 = gemms[-2:]
-    emulated = [row.name for row in smem.kernels() if row.emulated != row.on_cpu]
-    assert emulated == ["tensor_core", "wgmma"]
+    assert all(row.emulated for row in smem.kernels())
     assert wgmma.capability == fp16x3.capability == (9, 0)
     assert wgmma.capability_alone
     assert fp16x3.capability_alone

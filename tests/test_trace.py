@@ -426,11 +426,6 @@ def test_the_same_counts_every_time() -> None:
         ),
         (lambda x: smem.trace("gemm", x, None), TypeError, "^smem.gemm: b is None, expected a"),
         (lambda x: smem.trace("gemm", x, x, alpha=1j), TypeError, "alpha is 1j, expected a real"),
-        (
-            lambda x: smem.trace("gemm", x, x, kernel="fp16x3"),
-            RuntimeError,
-            "'fp16x3' runs on Hopper's tensor cores, which cannot be traced on the CPU yet",
-        ),
     ],
 )
 def test_errors_name_what_is_wrong_and_end_the_trace(

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm import _C
-from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm._trace_size import MAX_ACCESSES, accesses
 from torch_smem_gemm.ops._arguments import check_dims, check_dtype, check_tensors, real_number
 from torch_smem_gemm.ops._autocast import autocast
@@ -54,8 +53,7 @@ def trace(
         args: the op's arguments; CUDA tensors are copied to the CPU. Under autocast they are cast
             as the op casts them.
         kernel: a name of ``smem.kernels(op)``; "auto" is the choice for an H200 without its tensor
-            cores. Of "wgmma", which runs on these, what threads access is counted, and what is
-            wrong is found; what TMA and wgmma access is not counted.
+            cores. Those that use them count the boxes of TMA and the products of wgmma, too.
         max_accesses: a problem whose estimated accesses exceed this is rejected before it runs;
             None is no limit.
         options: the op's keyword arguments, without ``out``.
@@ -64,7 +62,7 @@ def trace(
         A :class:`Trace`; check its ``faults`` if the kernel is new.
 
     Raises the op's errors, ValueError for an unknown op or kernel or a problem beyond
-    ``max_accesses``, RuntimeError for a kernel on tensor cores, TypeError for a named kernel of
+    ``max_accesses``, TypeError for a named kernel of
     "linear", which always selects its kernel itself.
     """
     name = op if isinstance(op, str) else getattr(op, "__name__", repr(op))
@@ -73,7 +71,6 @@ def trace(
     if "out" in options:
         raise TypeError("smem.trace: out is not taken, the result is dropped")
     function, run = _OPS[name]
-    _refuse_tensor_cores(name, kernel)
     arguments = _cast(name, _bound(name, function, args, options))
     needed = accesses(name, arguments)
     if max_accesses is not None and needed > max_accesses:
@@ -105,18 +102,6 @@ def trace(
         tensor_bytes=tensor_bytes,
         launches=launches,
     )
-
-
-def _refuse_tensor_cores(op: str, kernel: Any) -> None:
-    """Raise RuntimeError for a kernel that the CPU cannot run."""
-    name = kernel.partition(":")[0] if isinstance(kernel, str) else None
-    for row in kernels() if op != "linear" else ():
-        if (row.op, row.name) == (op, name) and not row.emulated:
-            whose = "Hopper's tensor cores" if row.capability_alone else "tensor cores"
-            raise RuntimeError(
-                f"smem.trace: kernel {kernel!r} runs on {whose}, which cannot be traced on the CPU "
-                "yet"
-            )
 
 
 def _bound(

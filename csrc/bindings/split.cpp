@@ -92,7 +92,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool l
   operand.outlier_k = static_cast<int64_t*>(outlier_k.mutable_data_ptr());
   operand.outlier = static_cast<float*>(outlier.mutable_data_ptr());
   operand.minmax = minmax.mutable_data_ptr();
-  gemm::fp16x3::split::launch_split(operand, on_device.device(), on_device.build());
+  gemm::fp16x3::split::launch_split(operand, on_device.device());
   return {hi_lo, exponent, status, outlier_k, outlier};
 }
 

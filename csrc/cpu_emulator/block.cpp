@@ -163,12 +163,24 @@ void Block::go_on_or_report(Site site) {
 
 void Block::open_barrier_if_all_arrived() {
   if (arrived_ > 0 && arrived_ == alive_) {
-    if (observer_) observer_->barrier_opens(arrived_, static_cast<unsigned>(fibers_.size()));
+    if (observer_) observer_->barrier_opens(arrived_, threads_at_barriers());
     arrived_ = 0;
     ++barrier_count_;
     ++ring_.progress;
     for (Fiber& fiber : fibers_) fiber.wait = {};  // all of them can go on
   }
+}
+
+/// All of them; but if the warps have roles, so that they wait for each other at mbarriers, a warp
+/// that is done may end before the others.
+unsigned Block::threads_at_barriers() const {
+  const auto count = static_cast<unsigned>(fibers_.size());
+  if (!sm90_ || sm90_->barriers.empty()) return count;
+  unsigned threads = 0;
+  for (unsigned warp = 0; warp < warps_.size(); ++warp) {
+    if (warps_[warp].alive) threads += std::min(count - warp * WARP_SIZE, WARP_SIZE);
+  }
+  return threads;
 }
 
 void Block::sync_threads(Site site) {

@@ -166,6 +166,7 @@ class Block {
   /// throws Deadlock if nothing is left that could.
   void go_on_or_report(Site site);
   void open_barrier_if_all_arrived();
+  unsigned threads_at_barriers() const;
   void open_warp_sync(unsigned warp, unsigned passed);
 
   AsyncBarriers async_barriers_{*this};

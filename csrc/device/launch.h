@@ -26,7 +26,7 @@ struct Device {
   int sm_count;
   size_t shared_bytes;  ///< the most shared memory that a block can opt in to
   void* stream;         ///< cudaStream_t; not used by cpu_emulator
-  bool host = false;    ///< cpu_emulator, which has no tensor cores
+  bool host = false;    ///< cpu_emulator
   /// The capability that the code was compiled for which this GPU runs. It is less than
   /// `capability` if the binary has code for older GPUs only, and 0 if it has no code that this GPU
   /// can run.

@@ -16,6 +16,7 @@
 #include <torch/headeronly/util/Half.h>
 
 #include "cpu_emulator/counted.h"
+#include "cpu_emulator/device/half2.h"
 #endif
 
 namespace smem {

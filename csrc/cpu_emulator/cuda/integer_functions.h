@@ -9,6 +9,10 @@ SMEM_MATH int __clz(int x) { return x ? __builtin_clz(static_cast<unsigned>(x)) 
 SMEM_MATH int __clzll(long long x) {
   return x ? __builtin_clzll(static_cast<unsigned long long>(x)) : 64;
 }
+SMEM_MATH int __vimax3_s32(int a, int b, int c) { return max(max(a, b), c); }
+SMEM_MATH int __vimin3_s32(int a, int b, int c) { return min(min(a, b), c); }
+SMEM_MATH unsigned __vimax3_u32(unsigned a, unsigned b, unsigned c) { return max(max(a, b), c); }
+SMEM_MATH unsigned __vimin3_u32(unsigned a, unsigned b, unsigned c) { return min(min(a, b), c); }
 SMEM_MATH int __ffs(int x) { return __builtin_ffs(x); }
 SMEM_MATH int __ffsll(long long x) { return __builtin_ffsll(x); }
 SMEM_MATH int __mul24(int a, int b) { return (a << 8 >> 8) * (b << 8 >> 8); }

@@ -1,6 +1,8 @@
 // The emulator's side of sm90/api.h.
 #include "cpu_emulator/sm90/api.h"
 
+#include <cstring>
+
 #include "cpu_emulator/cluster.h"
 #include "cpu_emulator/sm90/call.h"
 #include "cpu_emulator/sm90/fault.h"
@@ -31,6 +33,12 @@ void* smem_shared_pointer(uint32_t address) {
                call.site);
   }
   return call.state.window.at(address & sm90::SharedWindow::OFFSET_MASK);
+}
+
+void smem_speculative_load(const void* shared, void* value, size_t bytes) {
+  CALL;
+  call.speculative_load(shared, static_cast<uint32_t>(bytes));
+  std::memcpy(value, shared, bytes);
 }
 
 uint32_t smem_cluster_rank() {
@@ -97,9 +105,7 @@ void smem_mbarrier_arrive_in(void* barrier, uint32_t rank) {
 
 void smem_mbarrier_wait(void* barrier, uint32_t parity) {
   CALL;
-  const sm90::Mbarrier& waited = call.state.barriers.find(call.offset(barrier), true, call.site);
-  call.block.wait_until([&] { return waited.has_completed(parity); }, "mbarrier.try_wait",
-                        call.site);
+  call.state.barriers.wait(call.offset(barrier), parity, call.site);
 }
 
 void smem_fence_async_shared() {

@@ -8,6 +8,8 @@
 
 SMEM_API uint32_t smem_shared_address(const void* shared);
 SMEM_API void* smem_shared_pointer(uint32_t address);
+/// Copies from shared memory what the kernel may not use: it need not have been stored.
+SMEM_API void smem_speculative_load(const void* shared, void* value, size_t bytes);
 
 SMEM_THREAD_CONSTANT uint32_t smem_cluster_rank();
 SMEM_API const void* smem_map_shared_rank(const void* shared, uint32_t rank);

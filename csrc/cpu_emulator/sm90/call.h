@@ -19,11 +19,17 @@ struct Call {
 
   uint32_t offset(const void* shared) const { return state.window.offset_of(shared, site); }
 
-  /// The callback of an access to shared memory that the emulator makes for the kernel.
-  void access(Action action, void* shared, uint32_t bytes) const {
+  // The callbacks of accesses to shared memory that the emulator makes for the kernel.
+
+  void store(const void* shared, uint32_t bytes) const {
     Observer* const observer = block.observer();
-    if (observer && !observer->access(action, shared, bytes, site)) block.abandon();
-    state.window.access(action, shared, bytes, current_thread->linear, site);
+    if (observer && !observer->access(Action::store, shared, bytes, site)) block.abandon();
+    state.window.access(Action::store, shared, bytes, current_thread->linear, site);
+  }
+  void speculative_load(const void* shared, uint32_t bytes) const {
+    Observer* const observer = block.observer();
+    if (observer && !observer->speculative_load(shared, bytes, site)) block.abandon();
+    state.window.access(Action::load, shared, bytes, current_thread->linear, site);
   }
 
   InEmulator guard;

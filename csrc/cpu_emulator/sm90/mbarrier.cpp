@@ -12,6 +12,7 @@ bool Mbarrier::complete_if_due() {
   if (arrivals_left > 0 || bytes_left != 0) return false;
   arrivals_left = count;
   ++phase;
+  released[phase % 2].clear();
   return true;
 }
 
@@ -62,6 +63,10 @@ void Mbarriers::arrive(uint32_t offset, uint32_t expected_bytes, bool from_other
              std::to_string(MOST_BYTES) + " may be",
          site);
   }
+  // An arrival in another block publishes nothing: it is relaxed (device/mbarrier.h).
+  if (auto* const observer = block_.observer(); observer && !from_other_block) {
+    observer->release(current_thread->linear, barrier.released[barrier.phase % 2]);
+  }
   --barrier.arrivals_left;
   complete_if_due(barrier);
 }
@@ -70,6 +75,14 @@ void Mbarriers::complete_bytes(uint32_t offset, uint32_t bytes, Site site) {
   Mbarrier& barrier = find(offset, false, site);
   barrier.bytes_left -= bytes;
   complete_if_due(barrier);
+}
+
+void Mbarriers::wait(uint32_t offset, uint32_t parity, Site site) {
+  const Mbarrier& barrier = find(offset, true, site);
+  block_.wait_until([&] { return barrier.has_completed(parity); }, "mbarrier.try_wait", site);
+  if (auto* const observer = block_.observer()) {
+    observer->acquire(current_thread->linear, barrier.released[parity]);
+  }
 }
 
 std::string Mbarriers::describe() const {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cpu_emulator/block.h"
+#include "cpu_emulator/observer.h"
 
 namespace smem::cpu_emulator::sm90 {
 
@@ -16,6 +17,7 @@ struct Mbarrier {
   int64_t bytes_left = 0;  ///< below zero if bytes arrive before they are expected
   uint64_t phase = 0;
   bool published = false;  ///< fence.mbarrier_init after `init`
+  Clock released[2] = {};  ///< by the parity of the phase: what threads did before they arrived
 
   bool has_completed(uint32_t parity) const { return phase % 2 != parity; }
   bool complete_if_due();
@@ -32,13 +34,14 @@ class Mbarriers {
   void publish();
   void arrive(uint32_t offset, uint32_t expected_bytes, bool from_other_block, Site site);
   void complete_bytes(uint32_t offset, uint32_t bytes, Site site);
-  /// The barrier for a use by threads of the block, or by others, which must be published.
-  Mbarrier& find(uint32_t offset, bool is_own_thread, Site site);
-
+  /// Returns when the phase of this parity has completed.
+  void wait(uint32_t offset, uint32_t parity, Site site);
   /// The state of each barrier: "; mbarrier 0: phase 3, 1 of 1 arrivals and 512 bytes missing".
   std::string describe() const;
 
  private:
+  /// The barrier for a use by threads of the block, or by others, which must be published.
+  Mbarrier& find(uint32_t offset, bool is_own_thread, Site site);
   void complete_if_due(Mbarrier& barrier);
 
   Block& block_;

@@ -25,7 +25,12 @@ struct MatrixRows {
     }
     call.state.window.check_inside({own, own + ROW_BYTES}, instruction, call.site);
     call.block.meet(call.state.window.at(own), rows, call.site);
-    call.access(action, call.state.window.at(own), ROW_BYTES);
+    if (action == Action::store) {
+      call.store(call.state.window.at(own), ROW_BYTES);
+    } else {
+      // Of rows beyond the operand, which nobody has stored, no product is used.
+      call.speculative_load(call.state.window.at(own), ROW_BYTES);
+    }
   }
 
   unsigned char* at(unsigned matrix, unsigned row) const {

@@ -99,14 +99,15 @@ void SharedMemory::note_reader(Cell& cell, const Touch& reader) {
   newest = reader;
 }
 
-SharedMemory::Verdict SharedMemory::load(Place place, size_t bytes, unsigned thread, Site site) {
+SharedMemory::Verdict SharedMemory::load(Place place, size_t bytes, unsigned thread, Site site,
+                                         bool speculative) {
   const Touch reader = touch(thread, site);
   return for_each_cell(place, bytes, [&](Cell& cell) -> Verdict {
     note_reader(cell, reader);
     if (cell.copying != Moment::NOBODY) {
       return {"missing wait", "reads", "copies and has not waited for", cell.copying};
     }
-    if (!cell.written) return {"uninitialised"};
+    if (!cell.written) return {speculative ? nullptr : "uninitialised"};
     return race_with(cell.writer, STORED, thread, "reads");
   });
 }
@@ -189,7 +190,7 @@ void SharedMemory::land_bound_copy(Place place, size_t bytes) {
 
 void SharedMemory::land_async_copy(Place place, size_t bytes) {
   for_each_cell(place, bytes, [&](Cell& cell) -> Verdict {
-    cell = {.written = true};
+    cell = {.block = block_, .written = true};
     return {};
   });
 }

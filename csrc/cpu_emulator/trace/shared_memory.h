@@ -42,7 +42,8 @@ class SharedMemory {
   /// The position of the bytes; region -1 if they are not all in one array.
   Place find(const void* address, size_t bytes) const;
 
-  Verdict load(Place place, size_t bytes, unsigned thread, Site site);
+  /// `speculative`: what is loaded need not have been stored.
+  Verdict load(Place place, size_t bytes, unsigned thread, Site site, bool speculative = false);
   Verdict store(Place place, size_t bytes, unsigned thread, Site site);
   Verdict update_atomically(Place place, size_t bytes, unsigned thread, Site site);
   Verdict start_copy(Place place, size_t bytes, unsigned thread, Site site);

@@ -222,7 +222,7 @@ size_t Tracer::find_buffer(uintptr_t address, size_t bytes) {
 }
 
 bool Tracer::access(Action action, const void* address, size_t bytes, size_t used,
-                    const void* partner, Site site) {
+                    const void* partner, Site site, bool speculative) {
   judge_rival_stores();
   const auto at = reinterpret_cast<uintptr_t>(address);
   if ((at & (std::min<size_t>(bytes, 16) - 1)) != 0) {  // bytes are a power of two
@@ -242,7 +242,7 @@ bool Tracer::access(Action action, const void* address, size_t bytes, size_t use
     // The compiler's own: whether a shared object is constructed. On a GPU nothing is there.
     if (shared_.name(place.region).empty()) return true;
     log(site, action, bytes, static_cast<uint16_t>(SHARED + place.region), place.offset, other_end);
-    return check_shared(action, address, place, bytes, site);
+    return check_shared(action, address, place, bytes, site, speculative);
   }
   const Module& module = recorder_.module();
   if (at >= module.begin && at < module.end) return action == Action::load;  // a constant
@@ -251,9 +251,9 @@ bool Tracer::access(Action action, const void* address, size_t bytes, size_t use
 }
 
 bool Tracer::check_shared(Action action, const void* address, SharedMemory::Place place,
-                          size_t bytes, Site site) {
+                          size_t bytes, Site site, bool speculative) {
   const unsigned self = running().linear;
-  const auto verdict = action == Action::load      ? shared_.load(place, bytes, self, site)
+  const auto verdict = action == Action::load ? shared_.load(place, bytes, self, site, speculative)
                        : action == Action::copy_to ? shared_.start_copy(place, bytes, self, site)
                        : action == Action::atomic
                            ? shared_.update_atomically(place, bytes, self, site)

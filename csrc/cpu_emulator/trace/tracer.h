@@ -44,6 +44,9 @@ class Tracer final : public Observer {
   bool access(Action action, const void* address, size_t bytes, Site site) override {
     return access(action, address, bytes, bytes, nullptr, site);
   }
+  bool speculative_load(const void* address, size_t bytes, Site site) override {
+    return access(Action::load, address, bytes, bytes, nullptr, site, true);
+  }
   void basic_block(Site site) override {
     judge_rival_stores();
     log(site, Action::pass);
@@ -67,9 +70,9 @@ class Tracer final : public Observer {
   };
 
   /// An access as wide as `bytes`, of which only the first `used` must be there. `partner` is the
-  /// other end of a copy, or null.
+  /// other end of a copy, or null. `speculative`: what is loaded need not have been stored.
   bool access(Action action, const void* address, size_t bytes, size_t used, const void* partner,
-              Site site);
+              Site site, bool speculative = false);
   /// The offset of an address in its array or its tensor's allocation.
   uint64_t place_of(const void* address);
   /// Where bytes are in an array in shared memory; region -1 if they are in none. An array is noted
@@ -78,7 +81,7 @@ class Tracer final : public Observer {
   size_t find_buffer(uintptr_t address, size_t bytes);
   unsigned lanes_of(unsigned warp) const;
   bool check_shared(Action action, const void* address, SharedMemory::Place place, size_t bytes,
-                    Site site);
+                    Site site, bool speculative);
   /// A race of two stores by one instruction. It is reported when the running thread goes on, if
   /// its store has changed the memory: threads that store the same value do no harm, and
   /// compute-sanitizer, too, only notes them.

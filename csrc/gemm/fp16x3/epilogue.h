@@ -58,7 +58,7 @@ struct SplitEpilogue {
     for (int i = 0; i < ACCUMS; ++i) scratch[i * THREADS] = accum[i];
 #pragma unroll 1
     for (int i = 0; i < ACCUMS; i += 2) {
-      const float pair[2] = {scratch[i * THREADS], scratch[(i + 1) * THREADS]};
+      const Accumulator<float> pair[2] = {scratch[i * THREADS], scratch[(i + 1) * THREADS]};
       store(row + (i & 2 ? 8 : 0), col + i / 4 * 8, pair);
     }
   }
@@ -66,7 +66,8 @@ struct SplitEpilogue {
  private:
   /// Leaves out FALLBACK rows and columns: the fallback that computes them reads their C, which may
   /// be the same memory as out.
-  __device__ __forceinline__ void store(int row, int col, const float (&pair)[2]) const {
+  __device__ __forceinline__ void store(int row, int col,
+                                        const Accumulator<float> (&pair)[2]) const {
     if (row >= epilogue.out.rows || col >= epilogue.out.cols || a.status[row] == FALLBACK) return;
     const bool has_second = col + 1 < epilogue.out.cols;
     const bool stores_first = b.status[col] != FALLBACK;

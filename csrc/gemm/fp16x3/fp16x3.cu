@@ -24,8 +24,8 @@
 #include "gemm/ladder.h"
 #include "gemm/sm90/batch.h"
 
-#ifdef __CUDACC__
 namespace smem::gemm::fp16x3 {
+inline namespace SMEM_BUILD {
 namespace {
 
 using split::SplitOperand;
@@ -35,8 +35,9 @@ bool can_implement(const Problem& problem, const Device& device) {
   // Rows and columns are counted in 32 bits, up to one tile beyond the last, and hi and lo double
   // K.
   constexpr int64_t MAX_SIZE = (int64_t{1} << 30) - 1024, MAX_TILES = int64_t{1} << 30, TILE = 128;
-  return problem.dtype == DType::f32 && device.runs_sm90a() && problem.M >= 1 && problem.N >= 1 &&
-         problem.K >= 1 && problem.M < MAX_SIZE && problem.N < MAX_SIZE && problem.K < MAX_SIZE &&
+  return problem.dtype == DType::f32 && (device.host || device.runs_sm90a()) && problem.M >= 1 &&
+         problem.N >= 1 && problem.K >= 1 && problem.M < MAX_SIZE && problem.N < MAX_SIZE &&
+         problem.K < MAX_SIZE &&
          ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * inner_batch_count(problem) *
                  SplitKConfig(problem.N, problem.K).slices <
              MAX_TILES;
@@ -87,26 +88,25 @@ void launch_batch(const Problem& problem, const Device& device) {
   const SplitOperand b = layout.b.bind(operand_of(problem, B), workspace + layout.a.bytes);
   auto* const partials = reinterpret_cast<float*>(workspace + layout.partials);
   if (can_implement_skinny_m(problem, b)) {
-    split::launch_split(a, device, Build::device);
+    split::launch_split(a, device);
     launch_skinny_m(problem, a, b, partials, device);
   } else {
     // An MN-major operand is split first: 2 us less at 2048^3.
     const bool b_first = split::is_mn_major(b);
-    split::launch_split(b_first ? b : a, device, Build::device);
-    split::launch_split(b_first ? a : b, device, Build::device, /*launch_with_pdl=*/true);
+    split::launch_split(b_first ? b : a, device);
+    split::launch_split(b_first ? a : b, device, /*launch_with_pdl=*/true);
     launch_gemm(problem, a, b, partials, device);
   }
   if (a.k_slices > 1) reduce_split_k(problem, a, b, partials, device);
 }
 
 }  // namespace
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::fp16x3
-#endif
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
 
-#ifdef __CUDACC__
 void launch_fp16x3(const Problem& problem, const Device& device) {
   if (!fp16x3::can_implement(problem, device)) return double_buffered.launch(problem, device);
   for_each_launch(problem, [&](const Problem& batch) { fp16x3::launch_batch(batch, device); });
@@ -117,11 +117,10 @@ size_t fp16x3_workspace_bytes(const Problem& problem, const Device& device) {
   return fp16x3::Fp16x3Workspace(problem).bytes;
 }
 
+#ifdef __CUDACC__
 const void* fp16x3_function(DType) { return fp16x3::gemm_function(); }
-
 #else
-constexpr std::nullptr_t launch_fp16x3 = nullptr, fp16x3_function = nullptr,
-                         fp16x3_workspace_bytes = nullptr;
+constexpr std::nullptr_t fp16x3_function = nullptr;
 #endif
 
 const Kernel fp16x3_row = {

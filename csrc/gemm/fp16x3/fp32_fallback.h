@@ -57,7 +57,7 @@ __device__ __forceinline__ void compute_fallback_tile(const Problem& problem,
       if (col + i >= end) continue;
       if (slice.a.status[row] != FALLBACK && slice.b.status[col + i] != FALLBACK) continue;
       if (slice.partials) {
-        slice.partials[row * problem.N + col + i] = accum[vec][i];
+        slice.partials[row * problem.N + col + i] = number_of(accum[vec][i]);
       } else {
         block.epilogue.store(row, col + i, accum[vec][i]);
       }

@@ -34,8 +34,6 @@
 // select_tile_n do not change the results. TILE_K and the order of the wgmmas and additions do:
 // they must agree with promotion.h, skinny_m_mma.h and bench/fp16x3_model.py. Every element is
 // added in this one order, whatever M, N and the tile are.
-#include <cuda_runtime.h>
-
 #include <algorithm>
 
 #include "device/pdl.h"
@@ -240,7 +238,7 @@ struct Fp16x3Gemm {
 template <int TILE_N>
 __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), 1)
     fp16x3_gemm_kernel(const __grid_constant__ Fp16x3Params params) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
   const Fp16x3Gemm<TileConfig<TILE_N>> gemm{params};
   if (threadIdx.x == 0) {
     prefetch_tensor_map(params.a_map);
@@ -325,7 +323,6 @@ int select_tile_n(const Problem& problem, int64_t k_slices, const Device& device
 }
 
 }  // namespace
-}  // namespace SMEM_BUILD
 
 void launch_gemm(const Problem& problem, const split::SplitOperand& a, const split::SplitOperand& b,
                  float* partials, const Device& device) {
@@ -341,4 +338,5 @@ void launch_gemm(const Problem& problem, const split::SplitOperand& a, const spl
 
 const void* gemm_function() { return reinterpret_cast<const void*>(fp16x3_gemm_kernel<128>); }
 
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::fp16x3

@@ -5,6 +5,7 @@
 #include "gemm/gemm.h"
 
 namespace smem::gemm::fp16x3 {
+inline namespace SMEM_BUILD {
 
 /// Computes out for the problem's one batch loop. With split-K (split_k.h) it instead stores the
 /// accumulators of each k slice to `partials`.
@@ -14,4 +15,5 @@ void launch_gemm(const Problem& problem, const split::SplitOperand& a, const spl
 /// The kernel's function, for cudaFuncGetAttributes.
 const void* gemm_function();
 
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::fp16x3

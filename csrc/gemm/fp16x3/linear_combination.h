@@ -9,7 +9,7 @@ inline namespace SMEM_BUILD {
 
 /// Whether the epilogue only adds a bias, at most, and applies relu, at most.
 __device__ __forceinline__ bool is_bias_relu(const Epilogue<float>& epilogue) {
-  return epilogue.alpha == 1 && !epilogue.c.data && !epilogue.pre.data &&
+  return number_of(epilogue.alpha) == 1 && !epilogue.c.data && !epilogue.pre.data &&
          (epilogue.activation == Activation::none || epilogue.activation == Activation::relu);
 }
 

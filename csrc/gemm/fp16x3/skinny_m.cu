@@ -32,7 +32,6 @@ bool is_vectorized_mn_major(const SplitOperand& b) {
 }
 
 }  // namespace
-}  // namespace SMEM_BUILD
 
 bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b) {
   constexpr int64_t MAX_M = 64;
@@ -56,4 +55,5 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
   launch(launch_skinny_m_layout<KMajorUnaligned>);
 }
 
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::fp16x3

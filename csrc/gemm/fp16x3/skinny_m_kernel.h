@@ -129,7 +129,7 @@ template <typename Config>
 __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, Config::THREADS),
                                   Config::MIN_BLOCKS_PER_SM)
     skinny_m_kernel(const __grid_constant__ SkinnyMParams params) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
   const SkinnyMSmem<Config> smem;
   if (threadIdx.x < sizeof(RecomputeFlags) / sizeof(uint32_t)) {
     reinterpret_cast<uint32_t*>(smem.flags)[threadIdx.x] = 0;

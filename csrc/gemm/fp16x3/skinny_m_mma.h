@@ -4,6 +4,7 @@
 #pragma once
 
 #include "device/mma.h"
+#include "device/speculative_load.h"
 #include "gemm/accumulator.h"
 #include "gemm/fp16x3/linear_combination.h"
 #include "gemm/fp16x3/skinny_m_params.h"
@@ -49,8 +50,8 @@ struct TileMma {
       }
       const int* const scales =
           smem.packed_scales(pipeline.stage) + column_group * GROUP_COLS + lane / 4;
-      packed_scales[0] = scales[0];
-      packed_scales[1] = scales[8];
+      packed_scales[0] = speculative_load(scales);
+      packed_scales[1] = speculative_load(scales + 8);
       smem.empty[pipeline.stage].arrive();
     }
   }

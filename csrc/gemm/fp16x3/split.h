@@ -80,7 +80,6 @@ bool is_mn_major(const SplitOperand& operand);
 /// needs no initialisation. With `launch_with_pdl` the split may run beside the previous kernel,
 /// whose results it does not need; a kernel that waits for this split has waited for that kernel
 /// too.
-void launch_split(const SplitOperand& operand, const Device& device, Build build,
-                  bool launch_with_pdl = false);
+void launch_split(const SplitOperand& operand, const Device& device, bool launch_with_pdl = false);
 
 }  // namespace smem::gemm::fp16x3::split

@@ -7,9 +7,9 @@
 namespace smem::gemm::fp16x3::split {
 namespace {
 
-const SplitKernels& kernels([[maybe_unused]] Build build) {
+const SplitKernels& kernels([[maybe_unused]] const Device& device) {
 #ifdef SMEM_WITH_CUDA
-  if (build == Build::device) return device_kernels();
+  if (!device.host) return device_kernels();
 #endif
   return host_kernels();
 }
@@ -55,9 +55,8 @@ SplitOperand SplitWorkspace::bind(SplitOperand operand, void* memory) const {
   return operand;
 }
 
-void launch_split(const SplitOperand& operand, const Device& device, Build build,
-                  bool launch_with_pdl) {
-  const SplitKernels& launches = kernels(build);
+void launch_split(const SplitOperand& operand, const Device& device, bool launch_with_pdl) {
+  const SplitKernels& launches = kernels(device);
   const int64_t length = operand.k_slice_length;
   if (!is_mn_major(operand)) return launches.k_major(operand, device, launch_with_pdl);
   if (length <= MN_MAJOR_MAX_K) return launches.mn_major(operand, device, launch_with_pdl);

@@ -81,7 +81,6 @@ __global__ void __launch_bounds__(MAX_N)
 static_assert((FALLBACK & ONE_OUTLIER) == 0, "statuses remain distinct when combined by OR");
 
 }  // namespace
-}  // namespace SMEM_BUILD
 
 SplitKConfig::SplitKConfig(int64_t N, int64_t K) {
   // One row of the narrowest tiles, 32 columns wide, makes MAX_TILES tiles, about one per SM. But a
@@ -127,4 +126,5 @@ void reduce_split_k(const Problem& problem, const split::SplitOperand& a,
          });
 }
 
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::fp16x3

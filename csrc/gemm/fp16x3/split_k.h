@@ -5,6 +5,7 @@
 #include "gemm/gemm.h"
 
 namespace smem::gemm::fp16x3 {
+inline namespace SMEM_BUILD {
 
 /// How K is cut. It is a function of N and K alone, because the bits of the results depend on it.
 struct SplitKConfig {
@@ -23,4 +24,5 @@ struct SplitKConfig {
 void reduce_split_k(const Problem& problem, const split::SplitOperand& a,
                     const split::SplitOperand& b, const float* partials, const Device& device);
 
+}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::fp16x3

@@ -1,0 +1,264 @@
+"""The fp16x3 kernels on the CPU: the GPU's source, run by csrc/cpu_emulator.
+
+Their bits are those of bench/fp16x3_model.py, at whatever moment TMA and wgmma execute.
+"""
+
+import itertools
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import ACTIVATIONS, laid_out, normal, poisoned_out, same_bits, short
+from torch import Tensor
+
+import torch_smem_gemm as smem
+from torch_smem_gemm.bench.bounds import ULP, bound, least_step
+from torch_smem_gemm.bench.numbers import DATA
+
+sys.path.append(str(Path(__file__).parent.parent / "bench"))
+from fp16x3_model import product
+
+TIMINGS = ("early", "late", "1", "2")
+# Rows for each policy of the kernels for a small M, and beyond; ends within tiles and k blocks.
+SHAPES = (
+    (1, 1, 1),
+    (5, 33, 200),
+    (16, 64, 300),
+    (30, 40, 129),
+    (64, 72, 520),
+    (65, 200, 72),
+    (130, 72, 1100),
+)
+# N and K that are cut into slices: csrc/gemm/fp16x3/split_k.cu.
+SPLIT_K = [
+    (16, 2048),
+    *(pytest.param(*x, marks=pytest.mark.sweep) for x in ((33, 3100), (7, 2100))),
+]
+LAYOUTS = ("nn", "nt", "tn", "tt")
+
+
+def fp16x3(a: Tensor, b: Tensor, **options: object) -> Tensor:
+    return smem.gemm(a, b, kernel="fp16x3", **options)
+
+
+def in_layout(x: Tensor, way: str) -> Tensor:
+    return x.mT.contiguous().mT if way == "t" else x
+
+
+def assert_within_bound(result: Tensor, a: Tensor, b: Tensor) -> None:
+    """What docs/accuracy.md promises, where the exact result is finite."""
+    (k, n), exact = b.shape, a.double() @ b.double()
+    finite = exact.isfinite()
+    magnitude = a.double().abs() @ b.double().abs()
+    off = (result.double() - exact).abs()[finite]
+    limit = bound("fp16x3", n, k) * ULP * magnitude[finite] + least_step(k)
+    assert (off <= limit).all()
+    assert torch.equal(result.isnan(), (a @ b).isnan())
+    assert torch.equal(result.isinf(), (a @ b).isinf())
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=short)
+def test_bits_are_those_of_the_model(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    a, b = normal(m, k), normal(k, n)
+    expected = product(a, b)
+    for layout in LAYOUTS:
+        found = fp16x3(in_layout(a, layout[0]), in_layout(b, layout[1]))
+        assert same_bits(found, expected), layout
+
+
+@pytest.mark.parametrize(("m", "n", "tile_n"), [(4352, 128, 64), (8576, 128, 128)])
+def test_every_width_of_a_tile_gives_the_same_bits(m: int, n: int, tile_n: int) -> None:
+    """So many tiles that select_tile_n (gemm.cu) takes this width for the H200's 132 SMs."""
+    a, b = normal(m, 8), normal(8, n)
+    (*_, launch) = smem.trace("gemm", a[:1].expand(m, -1), b, kernel="fp16x3").launches
+    assert launch.blocks == min(132, m // 128 * n // tile_n)
+    assert same_bits(fp16x3(a, b), product(a, b))
+
+
+@pytest.mark.parametrize("timing", TIMINGS)
+def test_bits_do_not_depend_on_the_moments(timing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SMEM_ASYNC_TIMING", timing)
+    for m, n, k in ((130, 72, 1100), (40, 40, 600), (9, 70, 300)):
+        a, b = normal(m, k), normal(k, n)
+        assert same_bits(fp16x3(a, b), product(a, b)), (m, n, k)
+
+
+@pytest.mark.parametrize(("n", "k"), [(40, 700), (72, 257), *SPLIT_K])
+def test_a_row_has_the_same_bits_at_every_number_of_rows(n: int, k: int) -> None:
+    x, w = normal(140, k), normal(k, n)
+    x[3, k // 2] = math.inf
+    x[135, 0], x[135, 1] = 1e-30, 1e8
+    x[7, k - 1] = 1e-15
+    w[4, 5], w[6, 6] = 1e-15, math.nan
+    whole = fp16x3(x, w)
+    assert_within_bound(whole, x, w)
+    for m in (1, 9, 30, 64, 65):
+        assert same_bits(fp16x3(x[:m], w), whole[:m]), m
+    assert same_bits(fp16x3(x[60:130], w), whole[60:130])
+    for layout in ("transposed", "unaligned", "step2"):
+        given = laid_out(w, layout)
+        assert same_bits(fp16x3(laid_out(x[:70], layout), given), whole[:70]), layout
+        assert same_bits(fp16x3(laid_out(x[:20], layout), given), whole[:20]), layout
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_the_error_is_within_its_bound(data: str) -> None:
+    for m, n, k in ((70, 40, 520), (20, 40, 520), (70, 16, 2048)):
+        a, b = DATA[data](m, k, "cpu"), DATA[data](n, k, "cpu").mT
+        assert_within_bound(fp16x3(a, b), a, b)
+
+
+@pytest.mark.parametrize("m", [20, 130])
+@pytest.mark.parametrize("side", ["rows", "columns"])
+def test_lines_that_two_halves_cannot_represent(m: int, side: str) -> None:
+    """They have the bits of the SIMT kernels, and others have not."""
+    a, b = normal(m, 600), normal(600, 50)
+    lines = torch.tensor([0, 7, 19])
+    (a if side == "rows" else b.mT)[lines[:, None], torch.tensor([5, 6])] = 1e-12
+    fallback = torch.zeros(m, 50, dtype=torch.bool)
+    fallback[(lines, slice(None)) if side == "rows" else (slice(None), lines)] = True
+    result, simt = fp16x3(a, b), smem.gemm(a, b, kernel="double_buffered")
+    assert torch.equal(result[fallback], simt[fallback])
+    assert not torch.equal(result[~fallback], simt[~fallback])
+
+
+@pytest.mark.parametrize(("n", "k"), [(7, 3), (40, 700), (16, 2048)])
+def test_outliers_of_a_row_and_a_column_may_meet(n: int, k: int) -> None:
+    """At the same k their product counts once. It is the only one that is not zero."""
+    place = k * 5 // 8
+    a, b = torch.zeros(70, k), torch.zeros(k, n)
+    a[:, place - 1], b[place + 1] = 1.0, 1.0
+    a[:, place], b[place] = 1e-12 * torch.rand(70), 1e-13
+    exact = a.double() @ b.double()
+    for m in (5, 70):
+        assert ((fp16x3(a[:m], b) - exact[:m]).abs() <= ULP * exact[:m]).all()
+
+
+@pytest.mark.parametrize("m", [20, 130])
+def test_numbers_that_are_not_finite_and_the_ends_of_the_range(m: int) -> None:
+    a, b = normal(m, 300), normal(300, 60)
+    a[0, 0], a[1, 1], a[2, 2], b[5, 7], b[6, 8] = math.inf, -math.inf, math.nan, math.inf, math.nan
+    a[10] = 0
+    a[11] *= 2.0**-140
+    a[12] *= 2.0**120
+    b[:, 20] *= 2.0**-120
+    b[:, 21] = 0
+    b[:, 22] *= 2.0**-60
+    assert_within_bound(fp16x3(a, b), a, b)
+
+
+def test_a_column_that_grows_is_split_again() -> None:
+    """Its scale was speculative (split_producer.h): the largest elements come last."""
+    a, b = normal(9, 700), normal(700, 40) * torch.logspace(-9, 6, 700)[:, None]
+    whole = fp16x3(torch.cat([a, normal(60, 700)]), b)
+    assert_within_bound(whole[:9], a, b)
+    for layout in ("contiguous", "transposed", "unaligned_transposed"):
+        assert same_bits(fp16x3(a, laid_out(b, layout)), whole[:9]), layout
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(100, 70, 72), (10, 70, 72), (70, 16, 2048)])
+def test_epilogues(m: int, n: int, k: int) -> None:
+    a, b, bias, c = normal(m, k), normal(k, n), normal(n), normal(m, n)
+    a[3, 4], b[5, 6] = math.inf, math.nan
+    a[7, 0:2], b[2, 9] = 1e-15, 1e-15
+    plain = fp16x3(a, b)
+    z = 0.5 * plain.double() + bias.double()
+    tolerance = {"rtol": 1e-5, "atol": 1e-4, "equal_nan": True}
+    for name, activation in ACTIVATIONS.items():
+        found = fp16x3(a, b, alpha=0.5, bias=bias, activation=name)
+        torch.testing.assert_close(found.double(), activation(z), **tolerance)
+        # Without alpha, bias and relu have code of their own.
+        found = fp16x3(a, b, bias=bias, activation=name)
+        expected = activation(plain.double() + bias.double())
+        torch.testing.assert_close(found.double(), expected, **tolerance)
+    given = {"alpha": 0.5, "bias": bias, "c": c, "beta": -2.0}
+    found = fp16x3(a, b, **given)
+    torch.testing.assert_close(found.double(), z - 2 * c.double(), **tolerance)
+    assert same_bits(fp16x3(a, b, **(given | {"out": c})), found)
+
+
+def test_out_of_any_strides() -> None:
+    a, b = normal(70, 90), normal(90, 50)
+    expected = fp16x3(a, b)
+    for layout in ("transposed", "unaligned", "unaligned_transposed", "step2"):
+        out, check_gaps = poisoned_out((70, 50), torch.float32, "cpu", layout)
+        fp16x3(a, b, out=out)
+        assert same_bits(out.contiguous(), expected), layout
+        check_gaps()
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((3, 70, 90), (3, 90, 33)),
+        ((5, 30, 40), (40, 50)),
+        ((20, 30), (4, 30, 40)),
+        ((2, 9, 2100), (2, 2100, 16)),
+        ((2, 2100), (3, 2100, 16)),
+    ],
+    ids=short,
+)
+def test_batches(shapes: tuple) -> None:
+    a, b = (normal(*shape) for shape in shapes)
+    result = fp16x3(a, b)
+    for i in range(result.shape[0]):
+        one = fp16x3(a[i] if a.ndim == 3 else a, b[i] if b.ndim == 3 else b)
+        assert same_bits(result[i], one), i
+
+
+@pytest.mark.parametrize(("timing", "layout"), zip(TIMINGS, LAYOUTS, strict=True))
+def test_a_trace_finds_nothing(timing: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SMEM_ASYNC_TIMING", timing)
+    for m, n, k in ((130, 40, 520), (3, 40, 300), (30, 33, 600), (64, 16, 2048), (70, 16, 2048)):
+        a, b = normal(m, k), normal(k, n)
+        a[1, 4], b[5, 3] = math.inf, 1e-15
+        b[6:8, 9] = 1e-15
+        a, b = in_layout(a, layout[0]), in_layout(b, layout[1])
+        trace = smem.trace("gemm", a, b, kernel="fp16x3")
+        assert trace.faults == (), (m, n, k)
+
+
+def test_a_trace_counts_boxes_and_products() -> None:
+    """A tile of 128 x 32: two k blocks of hi and lo."""
+    m, n, k = 128, 32, 64
+    trace = smem.trace("gemm", normal(m, k), normal(k, n), kernel="fp16x3")
+    launch = trace.launches[-1]
+    assert launch.kernel == "fp16x3"
+    row_bytes = 2 * 2 * k  # hi and lo
+    assert launch.count("bytes", actions=["box_to"], memory="shared") == (m + n) * row_bytes
+    # hi hi, hi lo and lo hi, of 64 rows by 16 k each.
+    assert launch.count("requests", actions=["wgmma"]) == 3 * m // 64 * k // 16
+    assert launch.fma == 3 * m * n * k
+
+
+def test_what_it_requires() -> None:
+    a = torch.ones(4, 4)
+    with pytest.raises(RuntimeError, match="computes float32 in fp32, got precision ieee"):
+        fp16x3(a, a, precision="ieee")
+    with pytest.raises(RuntimeError, match="takes float32, got float16"):
+        fp16x3(a.half(), a.half())
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("hopper")
+@pytest.mark.parametrize("numbers", ["normal", "wide", "special"])
+def test_the_bits_of_the_gpu(numbers: str) -> None:
+    for (m, n, k), layout in itertools.product(
+        (*SHAPES, (70, 16, 2048), (9, 33, 3100), (300, 130, 4200)), LAYOUTS
+    ):
+        a, b = normal(m, k), normal(k, n)
+        if numbers != "normal":
+            a, b = (x * torch.randint(-9, 9, x.shape).float().exp2() for x in (a, b))
+        if numbers == "special":
+            a[m // 2, k // 2], b[k // 3, n // 2] = math.inf, math.nan
+            a[-1, 0], b[-1, -1] = 1e-15, 1e-15
+        a, b = in_layout(a, layout[0]), in_layout(b, layout[1])
+        found = fp16x3(a.cuda(), b.cuda()).cpu()
+        expected = fp16x3(a, b)
+        # The bits of a NaN are not promised.
+        assert torch.equal(found.isnan(), expected.isnan()), (m, n, k, layout)
+        finite = ~found.isnan()
+        assert same_bits(found[finite], expected[finite]), (m, n, k, layout)
