@@ -63,6 +63,7 @@ void Block::begin(int64_t block_index) {
     fiber.thread.block_index = block;
     fiber.thread.steps_left = observer_ ? observer_->step_limit() : 0;
     fiber.thread.logs = observer_ && observer_->keeps_events();
+    fiber.thread.lets_others_run = false;
     fiber.thread.depth = 0;
     fiber.thread.in_emulator = true;
     fiber.thread.operations = {};

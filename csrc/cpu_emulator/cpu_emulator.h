@@ -41,6 +41,7 @@ struct Thread {
   unsigned depth = 0;                ///< calls of functions that have not returned
   bool in_emulator = true;           ///< what it executes is not the kernel: see InEmulator
   bool logs = false;                 ///< the observer keeps events, not faults only
+  bool lets_others_run = false;      ///< the observer wants other lanes to catch up
   Operations operations{};
 };
 

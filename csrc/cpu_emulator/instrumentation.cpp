@@ -47,7 +47,9 @@ void count_step(Thread& thread, Site site) {
 
 /// Gives the other lanes' events a chance to meet those of the thread's.
 void let_others_catch_up(Thread& thread) {
-  if (thread.observer->wants_others_to_run(thread.linear)) thread.block->yield();
+  if (!thread.lets_others_run) return;
+  thread.lets_others_run = false;
+  thread.block->yield();
 }
 
 /// The running thread, if an observer listens to it.
@@ -79,7 +81,7 @@ void access(Action action, const void* address, size_t bytes, Site site) {
   count_step(*thread, site);
   const InEmulator guard(thread);
   if (!thread->observer->access(action, address, bytes, site)) thread->block->abandon();
-  if (thread->logs) let_others_catch_up(*thread);
+  let_others_catch_up(*thread);
 }
 
 /// Volatile and atomic accesses are executed by all lanes at one instruction before any lane goes

@@ -103,8 +103,6 @@ class Observer {
   virtual bool copy(void* shared, const void* global, int bytes, int bytes_read, Site site) = 0;
   /// An error that the kernel or the emulator found; the thread ends.
   virtual void error(const char* kind, const std::string& detail, Site site) = 0;
-  /// Whether the warp has so many events waiting that other lanes should catch up.
-  virtual bool wants_others_to_run(unsigned thread) = 0;
   virtual uint64_t step_limit() const = 0;
   /// Whether it wants to know of basic blocks; otherwise of faults only.
   virtual bool keeps_events() const = 0;

@@ -57,9 +57,7 @@ void Order::acquire(unsigned thread, const Clock& clock) {
   if (!clock.empty()) join(seen_by(thread), clock.data(), width_);
 }
 
-bool Order::happened_before(const Moment& moment, unsigned thread) const {
-  if (moment.thread == Moment::NOBODY || moment.thread == thread) return true;
-  if (moment.barriers < barriers_) return true;
+bool Order::has_seen(unsigned thread, const Moment& moment) const {
   const unsigned first = width_ == WARP_SIZE ? thread / WARP_SIZE * WARP_SIZE : 0;
   const unsigned place = moment.thread - first;  // beyond the row for another warp's lane
   return place < width_ && seen_[size_t{thread} * width_ + place] >= moment.stretch;

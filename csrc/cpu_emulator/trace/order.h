@@ -11,7 +11,8 @@ namespace smem::cpu_emulator::trace {
 
 /// A thread's position in the order of events: the `barriers` that its block has passed, and the
 /// number of the thread's interval between warp barriers and arrivals at asynchronous ones.
-struct Moment {
+/// Packed, since four of them are kept for each element of shared memory.
+struct [[gnu::packed, gnu::aligned(2)]] Moment {
   uint32_t barriers = 0, stretch = 0;
   uint16_t thread = NOBODY;
 
@@ -36,9 +37,14 @@ class Order {
   Moment now(unsigned thread) const {
     return {barriers_, stretch_[thread], static_cast<uint16_t>(thread)};
   }
-  bool happened_before(const Moment& moment, unsigned thread) const;
+  bool happened_before(const Moment& moment, unsigned thread) const {
+    return moment.barriers < barriers_ || moment.thread == thread ||
+           moment.thread == Moment::NOBODY || has_seen(thread, moment);
+  }
 
  private:
+  /// Whether the thread has seen the moment by other than barriers of the block.
+  bool has_seen(unsigned thread, const Moment& moment) const;
   /// Makes room for what each thread knows of `width` threads: of its warp, or of the block.
   void know_of(unsigned width);
   /// The latest stretches that a thread has seen: of its warp's lanes, or of all threads.

@@ -64,12 +64,12 @@ SharedMemory::Verdict SharedMemory::for_each_cell(Place place, size_t bytes, con
       cell.block = block_;
     }
     const Verdict verdict = check(cell);
-    if (!worst.kind || (worst.by_same_store && verdict.kind)) worst = verdict;
+    if (verdict && (!worst || worst->by_same_store)) worst = verdict;
   }
   return worst;
 }
 
-std::string SharedMemory::Verdict::detail(unsigned thread) const {
+std::string SharedMemory::Error::detail(unsigned thread) const {
   if (other == Moment::NOBODY) return "nothing was stored there in this block";
   const std::string what = "thread " + std::to_string(thread) + " " + does + " what thread " +
                            std::to_string(other) + " " + did;
@@ -79,7 +79,7 @@ std::string SharedMemory::Verdict::detail(unsigned thread) const {
 SharedMemory::Verdict SharedMemory::race_with(const Touch& touch, const char* did, unsigned thread,
                                               const char* does) const {
   if (order_.happened_before(touch.moment, thread)) return {};
-  return {"race", does, did, touch.moment.thread, site_of(touch)};
+  return Error{"race", does, did, touch.moment.thread, site_of(touch)};
 }
 
 /// Three are enough: for every later store, one of them is a reader that it must be ordered after.
@@ -87,7 +87,7 @@ void SharedMemory::note_reader(Cell& cell, const Touch& reader) {
   auto& [newest, of_its_warp, of_another] = cell.readers;
   const unsigned thread = newest.moment.thread;
   if (thread == reader.moment.thread) {  // nothing else is newer
-    newest = reader;
+    newest.set(reader);
     return;
   }
   if (thread / WARP_SIZE != reader.moment.thread / WARP_SIZE) {
@@ -96,7 +96,7 @@ void SharedMemory::note_reader(Cell& cell, const Touch& reader) {
   } else {
     of_its_warp = newest;
   }
-  newest = reader;
+  newest.set(reader);
 }
 
 SharedMemory::Verdict SharedMemory::load(Place place, size_t bytes, unsigned thread, Site site,
@@ -104,12 +104,19 @@ SharedMemory::Verdict SharedMemory::load(Place place, size_t bytes, unsigned thr
   const Touch reader = touch(thread, site);
   return for_each_cell(place, bytes, [&](Cell& cell) -> Verdict {
     note_reader(cell, reader);
-    if (cell.copying != Moment::NOBODY) {
-      return {"missing wait", "reads", "copies and has not waited for", cell.copying};
-    }
-    if (!cell.written) return {speculative ? nullptr : "uninitialised"};
-    return race_with(cell.writer, STORED, thread, "reads");
+    const bool is_right =
+        cell.copying == Moment::NOBODY &&
+        (cell.written ? order_.happened_before(cell.writer.moment, thread) : speculative);
+    return is_right ? Verdict() : error_of_load(cell, thread);
   });
+}
+
+SharedMemory::Verdict SharedMemory::error_of_load(const Cell& cell, unsigned thread) const {
+  if (cell.copying != Moment::NOBODY) {
+    return Error{"missing wait", "reads", "copies and has not waited for", cell.copying};
+  }
+  if (!cell.written) return Error{"uninitialised"};
+  return race_with(cell.writer, STORED, thread, "reads");
 }
 
 bool SharedMemory::any_reader_races(const Cell& cell, unsigned thread) const {
@@ -121,26 +128,27 @@ bool SharedMemory::any_reader_races(const Cell& cell, unsigned thread) const {
 SharedMemory::Verdict SharedMemory::overwrite(const Cell& cell, unsigned thread,
                                               bool atomically) const {
   if (cell.copying != Moment::NOBODY) {
-    return {"missing wait", "overwrites", "copies and has not waited for", cell.copying};
+    return Error{"missing wait", "overwrites", "copies and has not waited for", cell.copying};
   }
-  Verdict verdict;
   if (!(atomically && cell.by_atomic)) {
-    verdict = race_with(cell.writer, STORED, thread, "overwrites");
+    if (const auto race = race_with(cell.writer, STORED, thread, "overwrites")) return race;
   }
   for (const Touch& reader : cell.readers) {
-    if (!verdict.kind) verdict = race_with(reader, "reads", thread, "overwrites");
+    if (const auto race = race_with(reader, "reads", thread, "overwrites")) return race;
   }
-  return verdict;
+  return {};
 }
 
 SharedMemory::Verdict SharedMemory::store(Place place, size_t bytes, unsigned thread, Site site) {
   return for_each_cell(place, bytes, [&](Cell& cell) {
     Verdict verdict = overwrite(cell, thread);
-    verdict.by_same_store = verdict.kind && verdict.did == STORED && site_of(cell.writer) == site &&
-                            !any_reader_races(cell, thread);
+    if (verdict) {
+      verdict->by_same_store =
+          verdict->did == STORED && site_of(cell.writer) == site && !any_reader_races(cell, thread);
+    }
     cell.written = true;
     cell.by_atomic = false;
-    cell.writer = touch(thread, site);
+    cell.writer.set(touch(thread, site));
     return verdict;
   });
 }
@@ -150,11 +158,11 @@ SharedMemory::Verdict SharedMemory::update_atomically(Place place, size_t bytes,
   return for_each_cell(place, bytes, [&](Cell& cell) -> Verdict {
     if (!cell.written) {
       cell.written = true;
-      return {"uninitialised"};
+      return Error{"uninitialised"};
     }
     Verdict verdict = overwrite(cell, thread, true);
     cell.by_atomic = true;
-    cell.writer = touch(thread, site);
+    cell.writer.set(touch(thread, site));
     return verdict;
   });
 }
@@ -165,7 +173,7 @@ SharedMemory::Verdict SharedMemory::start_copy(Place place, size_t bytes, unsign
     Verdict verdict = overwrite(cell, thread);
     cell.copying = static_cast<uint16_t>(thread);
     cell.by_atomic = false;
-    cell.writer = touch(thread, site);
+    cell.writer.set(touch(thread, site));
     return verdict;
   });
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,11 @@ namespace smem::cpu_emulator::trace {
 
 class SharedMemory {
  public:
-  /// The error of an access, or none.
-  struct Verdict {
-    const char* kind = nullptr;  ///< null if there is no error
-    const char* does = "";       ///< what the thread does: "reads", "overwrites"
-    const char* did = "";        ///< what the other thread did
+  /// What is wrong with an access.
+  struct Error {
+    const char* kind;
+    const char* does = "";  ///< what the thread does: "reads", "overwrites"
+    const char* did = "";   ///< what the other thread did
     unsigned other = Moment::NOBODY;
     Site site{};  ///< where it did so
     /// Another thread's store by the same instruction is all that is overwritten: no harm is done
@@ -25,6 +26,7 @@ class SharedMemory {
 
     std::string detail(unsigned thread) const;
   };
+  using Verdict = std::optional<Error>;
   struct Place {
     int region;
     uint64_t offset;  ///< in bytes from the region's begin
@@ -39,6 +41,7 @@ class SharedMemory {
   /// Adds an array; its memory, too, gets such bytes.
   void note(const std::string& name, void* begin, size_t bytes, bool dynamic);
   const std::string& name(int region) const { return regions_[static_cast<size_t>(region)].name; }
+  size_t bytes(int region) const { return regions_[static_cast<size_t>(region)].bytes; }
   /// The position of the bytes; region -1 if they are not all in one array.
   Place find(const void* address, size_t bytes) const;
 
@@ -58,13 +61,20 @@ class SharedMemory {
   uint64_t static_bytes() const;
 
  private:
-  /// 16 bytes, and 72 for a cell: with twice as many, a trace of a tiled product took a third
-  /// longer.
-  struct Touch {
+  struct [[gnu::packed, gnu::aligned(2)]] Touch {
     Moment moment;
     uint32_t at = 0;  ///< the site's address, from `code_`; 0 if it is not known
+
+    /// Field by field: a copy in wider steps would wait until a new touch's fields are in memory.
+    void set(const Touch& other) {
+      moment.barriers = other.moment.barriers;
+      moment.stretch = other.moment.stretch;
+      moment.thread = other.moment.thread;
+      at = other.at;
+    }
   };
-  struct Cell {
+  /// In one line of the CPU's cache: an access waits for its cell more than for anything else.
+  struct alignas(64) Cell {
     uint32_t block = 0;  ///< the number of the block that it tells of; another's knows nothing
     bool written = false;
     bool by_atomic = false;             ///< the newest store is an atomic operation's
@@ -73,6 +83,7 @@ class SharedMemory {
     /// The newest; the newest by another lane of its warp; the newest by another warp.
     Touch readers[3];
   };
+  static_assert(sizeof(Cell) == 64);
   struct Region {
     uintptr_t begin;
     size_t bytes;
@@ -89,6 +100,7 @@ class SharedMemory {
   template <typename Check>
   Verdict for_each_cell(Place place, size_t bytes, const Check& check);
   Verdict race_with(const Touch& touch, const char* did, unsigned thread, const char* does) const;
+  [[gnu::cold]] Verdict error_of_load(const Cell& cell, unsigned thread) const;
   bool any_reader_races(const Cell& cell, unsigned thread) const;
   Verdict overwrite(const Cell& cell, unsigned thread, bool atomically = false) const;
 

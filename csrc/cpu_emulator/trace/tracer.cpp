@@ -5,8 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "cpu_emulator/trace/outside.h"
-
 namespace smem::cpu_emulator::trace {
 
 namespace {
@@ -22,24 +20,14 @@ std::string two_threads(unsigned one, unsigned other) {
 }  // namespace
 
 Tracer::Tracer(Recorder& recorder)
-    : recorder_(recorder),
-      running_thread_(&current_thread),
-      shared_memory_(recorder.module().shared_memory()) {
-  const auto& buffers = recorder_.buffers();
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    for (size_t k = 0; k < i; ++k) {
-      buffers_overlap_ |= buffers[i].begin < buffers[k].begin + buffers[k].bytes &&
-                          buffers[k].begin < buffers[i].begin + buffers[i].bytes;
-    }
-  }
-}
+    : recorder_(recorder), counts_(recorder.session().counts), running_thread_(&current_thread) {}
 
 void Tracer::block_begins(dim3 block_index, uint64_t block_number, unsigned threads,
                           SharedRun dynamic_shared) {
   block_index_ = block_index;
   block_number_ = block_number;
   threads_ = threads;
-  dynamic_shared_ = dynamic_shared;
+  memory_.set_dynamic_shared(dynamic_shared);
   order_.begin_block(threads);
   shared_.begin_block();
   const unsigned warps = (threads + WARP_SIZE - 1) / WARP_SIZE;
@@ -65,7 +53,7 @@ void Tracer::thread_ends(unsigned thread) {
 
 void Tracer::thread_at_barrier(unsigned /*thread*/, Site site) {
   judge_rival_stores();
-  log(site, Action::barrier, 0, NO_MEMORY);
+  log_meeting(site, Action::barrier, 0);
   barrier_sites_.push_back(site);
 }
 
@@ -96,7 +84,7 @@ void Tracer::lane_at_warp_sync(unsigned thread, WarpSync kind, int bytes, unsign
                                Site site) {
   judge_rival_stores();
   const Action action = kind == WarpSync::shuffle ? Action::shuffle : Action::warp_barrier;
-  log(site, action, static_cast<size_t>(bytes), NO_MEMORY);
+  log_meeting(site, action, static_cast<size_t>(bytes));
   const unsigned self = 1u << thread % WARP_SIZE;
   if (!(mask & self)) {
     fault("lane outside its mask", "the mask does not name the lane that calls",
@@ -142,30 +130,28 @@ void Tracer::shuffle_without_source(unsigned thread, unsigned source, Site site)
 
 void Tracer::copy_lands(unsigned thread, const Copy& copy) {
   const auto bytes = static_cast<size_t>(copy.bytes);
-  shared_.land_copy(find_shared(copy.to, bytes), bytes, thread);
+  shared_.land_copy(memory_.find_shared(copy.to, bytes), bytes, thread);
 }
 
 void Tracer::barrier_used(const void* barrier, bool initialises, Site site) {
   judge_rival_stores();
   constexpr size_t BYTES = sizeof(uint64_t);
-  const auto place = find_shared(barrier, BYTES);
+  const auto place = memory_.find_shared(barrier, BYTES);
   if (place.region < 0) return;
   const unsigned self = running().linear;
   // Threads that use it do not race with each other, but with the one that initialises it.
   const auto verdict = initialises ? shared_.store(place, BYTES, self, site)
                                    : shared_.load(place, BYTES, self, site);
-  if (verdict.kind) {
-    fault(verdict.kind, verdict.detail(self), two_threads(self, verdict.other), site);
-  }
+  if (verdict) report(*verdict, site);
 }
 
 void Tracer::bound_copy_lands(const Copy& copy) {
   const auto bytes = static_cast<size_t>(copy.bytes);
-  shared_.land_bound_copy(find_shared(copy.to, bytes), bytes);
+  shared_.land_bound_copy(memory_.find_shared(copy.to, bytes), bytes);
 }
 
 void Tracer::async_copy_lands(const void* to, size_t bytes) {
-  shared_.land_async_copy(find_shared(to, bytes), bytes);
+  shared_.land_async_copy(memory_.find_shared(to, bytes), bytes);
 }
 
 void Tracer::deadlock(const char* text, Site site) {
@@ -177,48 +163,37 @@ void Tracer::error(const char* kind, const std::string& detail, Site site) {
   fault(kind, detail, thread ? std::to_string(thread->linear) : "all", site);
 }
 
-bool Tracer::wants_others_to_run(unsigned thread) {
-  const unsigned warp = thread / WARP_SIZE;
-  const size_t events = warps_[warp].size(thread % WARP_SIZE);
-  if (events == 0 || events % EVENTS_A_LANE != 0) return false;
+LaneEvent Tracer::event_of(Site site, Action action, size_t bytes, uint16_t memory) const {
+  return {.pc = static_cast<uint32_t>(site.pc - recorder_.module().begin),
+          .depth = static_cast<uint16_t>(running().depth),
+          .memory = memory,
+          .action = action,
+          .bytes = static_cast<uint8_t>(bytes)};
+}
+
+void Tracer::log_meeting(Site site, Action action, size_t bytes) {
+  if (!counts_) return;
+  running_warp().add(running().linear % WARP_SIZE, event_of(site, action, bytes, NO_MEMORY), 0);
+}
+
+void Tracer::basic_block(Site site) {
+  judge_rival_stores();
+  running_warp().add_pass(running().linear % WARP_SIZE, event_of(site, Action::pass, 0, NO_MEMORY));
+  limit_events();
+}
+
+void Tracer::limit_events() {
+  Thread& thread = running();
+  const unsigned warp = thread.linear / WARP_SIZE;
+  if (warps_[warp].size(thread.linear % WARP_SIZE) % EVENTS_A_LANE != 0) return;
   drain(warp, lanes_of(warp) & ~ended_[warp] & ~warps_[warp].lanes_that_wait());
-  return true;
+  thread.lets_others_run = true;
 }
 
-uint64_t Tracer::place_of(const void* address) {
-  const auto place = find_shared(address, 1);
-  if (place.region >= 0) return place.offset;
+uint64_t Tracer::place_of(const void* address, uintptr_t key) {
   const auto at = reinterpret_cast<uintptr_t>(address);
-  const auto buffer = find_buffer(at, 1);
-  return buffer < recorder_.buffers().size() ? recorder_.buffers()[buffer].place(at) : at;
-}
-
-SharedMemory::Place Tracer::find_shared(const void* address, size_t bytes) {
-  if (const auto place = shared_.find(address, bytes); place.region >= 0) return place;
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  const auto begin = reinterpret_cast<uintptr_t>(dynamic_shared_.to);
-  const auto dynamic_bytes = static_cast<size_t>(dynamic_shared_.bytes);
-  if (at >= begin && at + bytes <= begin + dynamic_bytes) {
-    shared_.note(DYNAMIC_SHARED, dynamic_shared_.to, dynamic_bytes, true);
-  } else {
-    const auto offset = static_cast<ptrdiff_t>(at - reinterpret_cast<uintptr_t>(shared_memory_));
-    const SharedArray* const array = recorder_.module().array_at(offset, bytes);
-    if (!array) return {-1, 0};
-    shared_.note(array->name, shared_memory_ + array->offset, array->bytes, array->dynamic);
-  }
-  return shared_.find(address, bytes);
-}
-
-size_t Tracer::find_buffer(uintptr_t address, size_t bytes) {
-  const auto& buffers = recorder_.buffers();
-  if (!buffers_overlap_ && last_buffer_ < buffers.size() &&
-      buffers[last_buffer_].holds(address, bytes)) {
-    return last_buffer_;
-  }
-  for (size_t i = buffers.size(); i-- > 0;) {
-    if (buffers[i].holds(address, bytes)) return last_buffer_ = i;
-  }
-  return buffers.size();
+  const auto& range = memory_.find(at, 1, key);
+  return range.memory == NO_MEMORY ? at : range.place(at);
 }
 
 bool Tracer::access(Action action, const void* address, size_t bytes, size_t used,
@@ -231,26 +206,33 @@ bool Tracer::access(Action action, const void* address, size_t bytes, size_t use
           site);
     return false;  // the CPU, too, might trap
   }
-  const uint64_t other_end = partner ? place_of(partner) : NOWHERE;
-  // Tensors and shared memory are apart, and tensors are looked at first: it costs less.
-  if (const size_t i = find_buffer(at, used); i < recorder_.buffers().size()) {
-    log(site, action, bytes, static_cast<uint16_t>(i), recorder_.buffers()[i].place(at), other_end);
-    return true;
+  const auto& range = memory_.find(at, used, site.pc + static_cast<uintptr_t>(action));
+  const uint16_t memory = range.memory;
+  if (memory == NO_MEMORY) {
+    const Module& module = recorder_.module();
+    if (at >= module.begin && at < module.end) return action == Action::load;  // a constant
+    error("out of bounds", memory_.describe_outside(at), site);
+    return false;
   }
-  const auto place = find_shared(address, used);
-  if (place.region >= 0) {
-    // The compiler's own: whether a shared object is constructed. On a GPU nothing is there.
-    if (shared_.name(place.region).empty()) return true;
-    log(site, action, bytes, static_cast<uint16_t>(SHARED + place.region), place.offset, other_end);
-    return check_shared(action, address, place, bytes, site, speculative);
+  if (range.is_guard) return true;
+  const uint64_t place = range.place(at);
+  if (counts_) {
+    const unsigned lane = running().linear % WARP_SIZE;
+    const LaneEvent event = event_of(site, action, bytes, memory);
+    if (action == Action::copy_from || action == Action::copy_to) {
+      running_warp().add_copy(lane, event, place, partner ? place_of(partner, ~site.pc) : NOWHERE);
+    } else {
+      running_warp().add(lane, event, place);
+    }
+    limit_events();
   }
-  const Module& module = recorder_.module();
-  if (at >= module.begin && at < module.end) return action == Action::load;  // a constant
-  error("out of bounds", describe_outside(at, recorder_, shared_memory_, dynamic_shared_), site);
-  return false;
+  if (is_shared(memory)) {
+    check_shared(action, address, {memory - SHARED, place}, bytes, site, speculative);
+  }
+  return true;
 }
 
-bool Tracer::check_shared(Action action, const void* address, SharedMemory::Place place,
+void Tracer::check_shared(Action action, const void* address, SharedMemory::Place place,
                           size_t bytes, Site site, bool speculative) {
   const unsigned self = running().linear;
   const auto verdict = action == Action::load ? shared_.load(place, bytes, self, site, speculative)
@@ -258,14 +240,13 @@ bool Tracer::check_shared(Action action, const void* address, SharedMemory::Plac
                        : action == Action::atomic
                            ? shared_.update_atomically(place, bytes, self, site)
                            : shared_.store(place, bytes, self, site);
-  if (verdict.by_same_store) {
-    RivalStore store{self, address, bytes, {}, verdict, site};
+  if (verdict && verdict->by_same_store) {
+    RivalStore store{self, address, bytes, {}, *verdict, site};
     std::memcpy(store.before.data(), address, bytes);
     rival_stores_.push_back(store);
-  } else if (verdict.kind) {
-    fault(verdict.kind, verdict.detail(self), two_threads(self, verdict.other), site);
+  } else if (verdict) {
+    report(*verdict, site);
   }
-  return true;
 }
 
 void Tracer::judge_own_store() {
@@ -274,10 +255,14 @@ void Tracer::judge_own_store() {
                                   [&](const RivalStore& s) { return s.thread == self; });
   if (store == rival_stores_.end()) return;
   if (std::memcmp(store->before.data(), store->address, store->bytes) != 0) {
-    const auto& verdict = store->verdict;
-    fault(verdict.kind, verdict.detail(self), two_threads(self, verdict.other), store->site);
+    report(store->error, store->site);
   }
   rival_stores_.erase(store);
+}
+
+void Tracer::report(const SharedMemory::Error& error, Site site) {
+  const unsigned self = running().linear;
+  fault(error.kind, error.detail(self), two_threads(self, error.other), site);
 }
 
 bool Tracer::copy(void* shared, const void* global, int bytes, int bytes_read, Site site) {
@@ -288,22 +273,6 @@ bool Tracer::copy(void* shared, const void* global, int bytes, int bytes_read, S
   const bool through_cache = bytes < 16;
   const void* const source = used > 0 ? global : through_cache ? nullptr : shared;
   return access(Action::copy_to, shared, width, width, source, site);
-}
-
-void Tracer::log(Site site, Action action, size_t bytes, uint16_t memory, uint64_t address,
-                 uint64_t partner) {
-  if (!recorder_.session().counts) return;
-  const Thread& thread = running();
-  const unsigned warp = thread.linear / WARP_SIZE, lane = thread.linear % WARP_SIZE;
-  const LaneEvent event{.address = address,
-                        .pc = static_cast<uint32_t>(site.pc - recorder_.module().begin),
-                        .depth = static_cast<uint16_t>(thread.depth),
-                        .memory = memory,
-                        .action = action,
-                        .bytes = static_cast<uint8_t>(bytes)};
-  const bool copies = action == Action::copy_from || action == Action::copy_to;
-  if (copies) return warps_[warp].add_copy(lane, event, partner);
-  warps_[warp].add(lane, event);
 }
 
 void Tracer::drain(unsigned warp, uint32_t running) {

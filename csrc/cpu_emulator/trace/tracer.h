@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cpu_emulator/observer.h"
+#include "cpu_emulator/trace/memory_map.h"
 #include "cpu_emulator/trace/merged_loads.h"
 #include "cpu_emulator/trace/report.h"
 #include "cpu_emulator/trace/session.h"
@@ -47,15 +48,11 @@ class Tracer final : public Observer {
   bool speculative_load(const void* address, size_t bytes, Site site) override {
     return access(Action::load, address, bytes, bytes, nullptr, site, true);
   }
-  void basic_block(Site site) override {
-    judge_rival_stores();
-    log(site, Action::pass);
-  }
+  void basic_block(Site site) override;
   void bulk_access(const BulkAccess& access, Site site) override;
   void error(const char* kind, const std::string& detail, Site site) override;
-  bool wants_others_to_run(unsigned thread) override;
   uint64_t step_limit() const override { return recorder_.session().step_limit; }
-  bool keeps_events() const override { return recorder_.session().counts; }
+  bool keeps_events() const override { return counts_; }
 
   bool copy(void* shared, const void* global, int bytes, int bytes_read, Site site) override;
 
@@ -74,13 +71,9 @@ class Tracer final : public Observer {
   bool access(Action action, const void* address, size_t bytes, size_t used, const void* partner,
               Site site, bool speculative = false);
   /// The offset of an address in its array or its tensor's allocation.
-  uint64_t place_of(const void* address);
-  /// Where bytes are in an array in shared memory; region -1 if they are in none. An array is noted
-  /// when it is used first, since those of all kernels are in one block of memory.
-  SharedMemory::Place find_shared(const void* address, size_t bytes);
-  size_t find_buffer(uintptr_t address, size_t bytes);
+  uint64_t place_of(const void* address, uintptr_t key);
   unsigned lanes_of(unsigned warp) const;
-  bool check_shared(Action action, const void* address, SharedMemory::Place place, size_t bytes,
+  void check_shared(Action action, const void* address, SharedMemory::Place place, size_t bytes,
                     Site site, bool speculative);
   /// A race of two stores by one instruction. It is reported when the running thread goes on, if
   /// its store has changed the memory: threads that store the same value do no harm, and
@@ -90,17 +83,22 @@ class Tracer final : public Observer {
     const void* address;
     size_t bytes;
     std::array<unsigned char, 16> before;
-    SharedMemory::Verdict verdict;
+    SharedMemory::Error error;
     Site site;
   };
   void judge_rival_stores() {
     if (!rival_stores_.empty()) judge_own_store();
   }
   void judge_own_store();
+  /// An error of the running thread.
+  void report(const SharedMemory::Error& error, Site site);
 
-  /// Keeps an event of the running thread until the other lanes of its warp are known.
-  void log(Site site, Action action, size_t bytes = 0, uint16_t memory = 0, uint64_t address = 0,
-           uint64_t partner = NOWHERE);
+  /// What the running thread does at a place, to be kept until the other lanes of its warp are
+  /// known.
+  LaneEvent event_of(Site site, Action action, size_t bytes, uint16_t memory) const;
+  void log_meeting(Site site, Action action, size_t bytes);
+  /// If the running thread has many events waiting, lets the other lanes catch up.
+  void limit_events();
   void flush(unsigned warp) { drain(warp, 0); }
   /// As flush, while the lanes `running` may still add events.
   void drain(unsigned warp, uint32_t running);
@@ -116,21 +114,20 @@ class Tracer final : public Observer {
 
   /// Where it is noted in this worker's memory is asked for once: that takes a call, and each
   /// access needs it.
-  const Thread& running() const { return **running_thread_; }
+  Thread& running() const { return **running_thread_; }
+  WarpReplay& running_warp() { return warps_[running().linear / WARP_SIZE]; }
 
   Recorder& recorder_;
+  const bool counts_;  ///< otherwise only errors are found
   Thread* const* running_thread_;
   Order order_;
   SharedMemory shared_{order_, recorder_.module().begin};
+  MemoryMap memory_{recorder_, shared_};
   std::vector<WarpReplay> warps_;
   std::vector<unsigned> running_;    ///< threads of a warp that have not ended
   std::vector<uint32_t> ended_;      ///< lanes of a warp that have
   std::vector<Meeting> meetings_;    ///< by thread, whole warps
   std::vector<Site> barrier_sites_;  ///< where this round's threads arrived
-  SharedRun dynamic_shared_{};       ///< as the launch gives it; a user's kernel has it as an array
-  unsigned char* shared_memory_ = nullptr;  ///< this worker's: see Module::shared_memory
-  size_t last_buffer_ = 0;                  ///< the one found last, most often the next one too
-  bool buffers_overlap_ = false;  ///< then the last one added counts, so none is looked at first
   dim3 block_index_;
   uint64_t block_number_ = 0;
   unsigned threads_ = 0;

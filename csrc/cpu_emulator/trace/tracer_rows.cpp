@@ -31,12 +31,8 @@ Tracer::Tally& Tracer::tally_of(uint32_t pc, Action action, uint16_t memory, uns
 
 void Tracer::bulk_access(const BulkAccess& access, Site site) {
   if (!recorder_.session().counts) return;
-  const auto buffer = find_buffer(reinterpret_cast<uintptr_t>(access.address), 1);
-  const bool is_global = buffer < recorder_.buffers().size();
-  const int region = is_global ? -1 : find_shared(access.address, 1).region;
-  const auto memory = static_cast<uint16_t>(is_global     ? buffer
-                                            : region >= 0 ? static_cast<size_t>(SHARED + region)
-                                                          : NO_MEMORY);
+  const auto address = reinterpret_cast<uintptr_t>(access.address);
+  const uint16_t memory = memory_.find(address, 1, site.pc).memory;
   Row& row = tally_of(static_cast<uint32_t>(site.pc - recorder_.module().begin), access.action,
                       memory, access.bytes_a_lane)
                  .row;

@@ -10,25 +10,16 @@
 
 namespace smem::cpu_emulator::trace {
 
-// Which memory an event concerns: a buffer's number, NO_MEMORY, or SHARED and an array's number.
-constexpr uint16_t NO_MEMORY = 0x7fff, SHARED = 0x8000;
-constexpr bool is_shared(uint16_t memory) { return memory >= SHARED; }
-
-/// What one lane does at one instruction. 24 bytes, because there is one for every access and every
-/// basic block of every thread.
+/// What a lane does at one instruction. There is one for every access and every basic block.
 struct LaneEvent {
-  /// Of an access: where. Of a barrier or shuffle: the meeting's number and the lanes that met, 0
-  /// until it opens.
-  uint64_t address;
-  uint32_t pc;     ///< from the begin of the kernel's code
-  uint16_t depth;  ///< of calls
-  uint16_t memory;
+  uint32_t pc;      ///< from the begin of the kernel's code
+  uint16_t depth;   ///< of calls
+  uint16_t memory;  ///< its number in the MemoryMap
   Action action;
   uint8_t bytes;
 
-  /// Whether another lane is at the same instruction and does the same to the same memory. All
-  /// fields but the address in two comparisons: this is asked of every event of every lane.
-  bool is_like(const LaneEvent& other) const {
+  /// All fields in two comparisons: this is asked of every event of every lane.
+  bool operator==(const LaneEvent& other) const {
     return place() == other.place() && kind() == other.kind();
   }
 
@@ -43,17 +34,26 @@ struct LaneEvent {
 /// deepest call, and of these the ones at the lowest address, until all are at a meeting: S.
 /// Collange, "Stack-less SIMT reconvergence at low cost" (2011). The begins of basic blocks are
 /// events, too, so that lanes wait for each other where the ways of an `if` meet again.
+///
+/// Most lanes do what the lanes before them did. So the warp keeps one path of events; a lane
+/// follows it, noting addresses alone, until it does something else.
 class WarpReplay {
  public:
   using Account = std::function<void(const LaneEvent& event, const Request& request)>;
 
-  void add(unsigned lane, const LaneEvent& event) { lanes_[lane].events.push_back(event); }
-  /// A copy, which has two addresses.
-  void add_copy(unsigned lane, const LaneEvent& event, uint64_t partner) {
-    lanes_[lane].partners.push_back(partner);
-    add(lane, event);
+  /// The begin of a basic block, which has no address.
+  void add_pass(unsigned lane, const LaneEvent& event) { add(lanes_[lane], event); }
+  /// An access; a barrier or shuffle, whose address is 0.
+  void add(unsigned lane, const LaneEvent& event, uint64_t address) {
+    add(lanes_[lane], event);
+    lanes_[lane].addresses.push_back(address);
   }
-  size_t size(unsigned lane) const { return lanes_[lane].events.size(); }
+  /// A copy, which has two addresses.
+  void add_copy(unsigned lane, const LaneEvent& event, uint64_t address, uint64_t partner) {
+    add(lane, event, address);
+    lanes_[lane].addresses.push_back(partner);
+  }
+  size_t size(unsigned lane) const { return lanes_[lane].size(); }
 
   /// The lanes whose newest event is a barrier or shuffle that has not opened.
   uint32_t lanes_that_wait() const;
@@ -66,23 +66,47 @@ class WarpReplay {
 
  private:
   struct Lane {
-    std::vector<LaneEvent> events;
-    std::vector<uint64_t> partners;  ///< of the copies among them
-    size_t next = 0;                 ///< the first event that has not been served
-    size_t next_partner = 0;
+    size_t followed = 0;         ///< this many events are the path's,
+    std::vector<LaneEvent> own;  ///< and these come after them
+    /// Of an access: where; and of a copy, the partner. Of a meeting: its number and the lanes that
+    /// met, 0 until it opens.
+    std::vector<uint64_t> addresses;
+    size_t next = 0;  ///< the first event that has not been served
+    size_t next_address = 0;
 
-    bool is_served() const { return next == events.size(); }
-    const LaneEvent& head() const { return events[next]; }
+    size_t size() const { return followed + own.size(); }
+    bool is_served() const { return next == size(); }
+    uint64_t address() const { return addresses[next_address]; }
   };
+
+  void add(Lane& lane, const LaneEvent& event) {
+    if (lane.own.empty() && lane.followed == path_.size()) path_.push_back(event);
+    if (lane.own.empty() && path_[lane.followed] == event) {
+      ++lane.followed;
+    } else {
+      lane.own.push_back(event);
+    }
+  }
+  const LaneEvent& event(const Lane& lane, size_t i) const {
+    return i < lane.followed ? path_[i] : lane.own[i - lane.followed];
+  }
+  const LaneEvent& head(const Lane& lane) const { return event(lane, lane.next); }
 
   /// Of the lanes that stand at an event, those to be executed next; 0 if there are none.
   uint32_t lanes_to_execute(uint32_t pending) const;
   /// Whether all of them are at one access or basic block, as they are nearly always.
   bool are_converged(uint32_t pending) const;
-  uint32_t lanes_with_head(const LaneEvent& event, uint32_t pending) const;
+  /// Whether two lanes execute their next events together. The memory of one request may differ
+  /// between lanes; it then counts once for each.
+  bool are_together(const Lane& a, const Lane& b) const;
+  /// Serves the events of the path that all the lanes are to execute next, up to a meeting.
+  bool serve_path(uint32_t lanes, const Account& account);
+  /// Serves the next event of all the lanes.
   void serve(uint32_t lanes, const Account& account);
+  void serve_request(const LaneEvent& event, uint32_t lanes, const Account& account);
   void forget_served();
 
+  std::vector<LaneEvent> path_;
   Lane lanes_[WARP_SIZE];
   uint32_t meetings_ = 0;
 };
