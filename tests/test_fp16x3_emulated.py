@@ -209,7 +209,7 @@ def test_batches(shapes: tuple) -> None:
         assert same_bits(result[i], one), i
 
 
-@pytest.mark.parametrize(("timing", "layout"), zip(TIMINGS, LAYOUTS, strict=True))
+@pytest.mark.parametrize(("timing", "layout"), list(zip(TIMINGS, LAYOUTS, strict=True)))
 def test_a_trace_finds_nothing(timing: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SMEM_ASYNC_TIMING", timing)
     for m, n, k in ((130, 40, 520), (3, 40, 300), (30, 33, 600), (64, 16, 2048), (70, 16, 2048)):
