@@ -34,7 +34,7 @@ SECTIONS = {
     "Kernels of your own": ("RawKernel", "CompileError", "KernelFault"),
 }
 # Classes that are not exported, but are what a Trace holds.
-PARTS_OF_A_TRACE = ("Launch", "Line", "Fault")
+PARTS_OF_A_TRACE = ("Launch", "Line", "Fault", "Pipeline")
 ELSEWHERE = ("__version__", "analysis")  # in the text below
 
 INTRODUCTION = """# API

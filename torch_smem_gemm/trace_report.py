@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch_smem_gemm.pipeline_trace import Pipeline
+
 SECTOR = 32  # bytes, the unit of global memory transfers
 WARP = 32  # threads
 
@@ -24,7 +26,7 @@ class Line:
     line: int
     text: str  # of the line
     # load, store, atomic, copy_from and copy_to (cp.async), box_from and box_to (TMA), wgmma,
-    # barrier, warp_barrier, shuffle
+    # barrier, mbarrier_wait, warp_barrier, shuffle
     action: str
     memory: str  # the tensor's name, "shared", or "" for barriers and shuffles
     bytes_a_lane: int  # of a shuffle and of a whole box, too; 0 for barriers
@@ -43,6 +45,7 @@ class Line:
     merged_conflicts: int
     example: tuple[int | None, ...]  # byte offsets of the lanes of the worst request
     array: str = ""  # the array in shared memory, where its name is known
+    ready: int = 0  # of waits at mbarriers: how many found the phase complete
 
     @property
     def is_bulk(self) -> bool:
@@ -116,6 +119,7 @@ class Launch:
     lines: tuple[Line, ...]
     faults: tuple[Fault, ...]
     sample: int | None = None  # the number of blocks that were run, if not all
+    pipeline: Pipeline | None = None  # of a kernel that loads by TMA
 
     @property
     def blocks(self) -> int:
@@ -183,10 +187,10 @@ def _space(line: Line) -> str:
 LOADS = ("load", "copy_from", "box_from", "wgmma")
 STORES = ("store", "copy_to", "box_to")
 BULK = ("box_from", "box_to", "wgmma")
-ACTIONS = (*LOADS, *STORES, "atomic", "barrier", "warp_barrier", "shuffle")
+ACTIONS = (*LOADS, *STORES, "atomic", "barrier", "mbarrier_wait", "warp_barrier", "shuffle")
 COUNTS = (
     *("requests", "lanes", "bytes", "distinct_bytes", "sectors", "wavefronts", "conflicts"),
-    *("merged_requests", "merged_wavefronts", "merged_conflicts"),
+    *("ready", "merged_requests", "merged_wavefronts", "merged_conflicts"),
 )
 
 

@@ -96,7 +96,7 @@ def trace(
     tensors = {key: value for key, value in given.items() if isinstance(value, Tensor)}
     return Trace(
         op=name,
-        kernel=launches[0].kernel if launches else kernel,
+        kernel=launches[0].kernel if kernel == "auto" and launches else kernel.partition(":")[0],
         dtype=str(next(iter(tensors.values())).dtype).removeprefix("torch."),
         shapes={key: tuple(value.shape) for key, value in tensors.items()},
         tensor_bytes=tensor_bytes,

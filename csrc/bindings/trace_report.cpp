@@ -27,6 +27,7 @@ std::string row_json(const cpu_emulator::trace::Row& row) {
                       {"sectors", json(row.sectors)},
                       {"wavefronts", json(row.wavefronts)},
                       {"conflicts", json(row.conflicts)},
+                      {"ready", json(row.ready)},
                       {"worst", json(row.worst)},
                       {"merged_requests", json(row.merged_requests)},
                       {"merged_wavefronts", json(row.merged_wavefronts)},
@@ -43,6 +44,11 @@ std::string fault_json(const cpu_emulator::trace::Fault& fault) {
                       {"count", json(fault.count)}});
 }
 
+std::string change_json(const cpu_emulator::trace::StageChange& change) {
+  const uint32_t numbers[] = {change.step, change.stage, static_cast<uint32_t>(change.state)};
+  return json_numbers(numbers);
+}
+
 std::string launch_json(const cpu_emulator::trace::Launch& launch) {
   const auto& a = launch.operations;
   return json_object({{"kernel", json(launch.kernel)},
@@ -56,6 +62,7 @@ std::string launch_json(const cpu_emulator::trace::Launch& launch) {
                                                   {"divide", json(a.divide)},
                                                   {"special", json(a.special)}})},
                       {"rows", json_list(launch.rows, row_json)},
+                      {"pipeline", json_list(launch.pipeline, change_json)},
                       {"faults", json_list(launch.faults, fault_json)}});
 }
 

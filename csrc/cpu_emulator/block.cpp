@@ -38,6 +38,8 @@ Block::Block(Cluster& cluster, Ring& ring, Body body, void* context, dim3 grid, 
       dynamic_shared_bytes_(dynamic_shared_bytes),
       dynamic_shared_((DYNAMIC_SHARED_OFFSET + dynamic_shared_bytes) / sizeof(Line) + 1) {
   observed_blocks += observer_ != nullptr;
+  // Nothing may rely on zeros: as uninitialised memory it is NaN.
+  std::memset(dynamic_shared_.data(), 0xff, dynamic_shared_.size() * sizeof(Line));
   for (unsigned i = 0; i < fibers_.size(); ++i) {
     const dim3 thread{i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
     const unsigned char* const limit = stack_of(i) + STACK_RESERVE;

@@ -26,6 +26,7 @@ enum class Action : uint8_t {
   wgmma,
   atomic,
   barrier,
+  mbarrier_wait,
   warp_barrier,
   shuffle,
   pass
@@ -85,6 +86,16 @@ class Observer {
 
   /// TMA is about to write bytes to shared memory.
   virtual void async_copy_lands(const void* to, size_t bytes) = 0;
+
+  // The pipeline of sm_90. Bytes and mbarriers are those of the block's shared window.
+
+  /// The running thread waits at an mbarrier; `is_first` of its warp to wait for this phase.
+  virtual void mbarrier_wait(bool is_first, bool is_complete, Site site) = 0;
+  /// TMA begins to load a box, whose bytes complete on the mbarrier.
+  virtual void box_load_begins(uint32_t barrier, uint32_t begin, uint32_t end) = 0;
+  virtual void phase_completes(uint32_t barrier) = 0;
+  virtual void wgmma_read_begins(uint32_t begin, uint32_t end) = 0;
+  virtual void wgmma_read_ends(uint32_t begin, uint32_t end) = 0;
 
   /// Some threads wait forever. `text` names them and the call.
   virtual void deadlock(const char* text, Site site) = 0;

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm.analysis import (
     Device,
     Occupancy,
@@ -60,6 +61,12 @@ class Explained:
     rooflines: dict[str, Roofline]
     traffic: dict[str, int]  # bytes, under the names of ``rooflines``
     least_seconds: dict[str, float]
+
+    @property
+    def on_tensor_cores(self) -> bool:
+        """Whether a launch uses tensor cores: the peaks are those of the FMA units."""
+        names = {launch.kernel.split()[0] for launch in self.trace.launches}
+        return any(row.capability and row.name in names for row in kernels())
 
     @property
     def bottleneck(self) -> str:
@@ -127,8 +134,8 @@ def compulsory_bytes(trace: Trace) -> int:
 
 
 def largest_launch(trace: Trace) -> Launch:
-    """Return the launch with the most blocks; large sums have small launches after it."""
-    return max(trace.launches, key=lambda launch: launch.blocks)
+    """Return the launch with the most arithmetic, or blocks; others prepare it or follow it."""
+    return max(trace.launches, key=lambda launch: (launch.flop, launch.blocks))
 
 
 def _residency(trace: Trace, device: Device) -> Residency:

@@ -11,7 +11,13 @@ from torch_smem_gemm.cli._explain_kernel import (
     sms_at_work,
 )
 from torch_smem_gemm.cli._text import rate_text, table
-from torch_smem_gemm.cli._trace_text import faults_text, launch_text, lines_table, lines_title
+from torch_smem_gemm.cli._trace_text import (
+    faults_text,
+    launch_text,
+    lines_table,
+    lines_title,
+    pipeline_text,
+)
 from torch_smem_gemm.trace_report import LOADS, STORES, Trace
 
 # The time of the shortest kernel of bench/results/h200.json in a CUDA graph, on an H200.
@@ -36,6 +42,8 @@ def show(explained: Explained, title: str) -> None:
         "shared): of a warp's request.\nmerged: wavefronts if the compiler makes one 16-byte load "
         "of several. n-way: words of one bank at once, at worst.\n"
     )
+    if trace.count("requests", actions=["mbarrier_wait"]):
+        print("ready: waits at an mbarrier that found the phase complete already.\n")
     if trace.count("requests", actions=["copy_to"]):
         print(
             "copy_to (cp.async): the passes of reading the L1 cache and of writing shared memory "
@@ -43,7 +51,9 @@ def show(explained: Explained, title: str) -> None:
         )
     _show_totals(trace)
     _show_residency(explained)
-    if not any(launch.sample for launch in trace.launches):
+    if explained.on_tensor_cores:
+        print("Without ceilings: the peaks known here are those of FMA units, not tensor cores.\n")
+    elif not any(launch.sample for launch in trace.launches):
         _show_ceilings(explained)
     print(faults_text(trace))
 
@@ -68,6 +78,11 @@ def _show_totals(trace: Trace) -> None:
         ["shared memory, stored", bytes_text(trace.shared_bytes_stored)],
         ["wavefronts", f"{trace.wavefronts:,}, of them {conflicts}"],
         ["barriers a block", f"{trace.barriers:g}"],
+        *(
+            ["pipeline", f"{launch.kernel}: {pipeline_text(launch.pipeline)}"]
+            for launch in trace.launches
+            if launch.pipeline
+        ),
     ]
     if trace.flop:
         rows += [

@@ -1,4 +1,4 @@
-"""Pictures of traces: the bank that each lane accesses, and the kernels under the ceilings.
+"""Pictures of traces: the bank that each lane accesses, the pipeline, and the ceilings.
 
 Needs matplotlib.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch_smem_gemm.analysis.banks import BANKS, LANES, WORD
+from torch_smem_gemm.cli import _pipeline_plot
 from torch_smem_gemm.cli._explain_kernel import Explained, largest_launch, passes, ways
 from torch_smem_gemm.cli._strips import ORANGE
 from torch_smem_gemm.cli._trace_text import expression
@@ -24,7 +25,7 @@ INCHES = 3.1  # the side of a map
 
 
 def picture(path: Path, explained: Sequence[Explained], maps_a_kernel: int, title: str) -> None:
-    """Draw bank maps of the costliest shared accesses, above the device's ceilings.
+    """Draw bank maps of the costliest shared accesses and the pipelines above the ceilings.
 
     Args:
         path: the file to write.
@@ -40,18 +41,28 @@ def picture(path: Path, explained: Sequence[Explained], maps_a_kernel: int, titl
     users = len({kernel for kernel, _ in maps})
     columns = min(MAP_COLUMNS, users if users > 1 else len(maps))
     rows = -(-len(maps) // columns) if maps else 0
-    heights = [*([rows * (INCHES + 0.7)] if maps else []), 0.45 * len(explained) + 3.6]
+    pipelines = [
+        (launch.kernel, launch.pipeline)
+        for one in explained
+        for launch in one.trace.launches
+        if launch.pipeline
+    ]
+    heights = [
+        *([rows * (INCHES + 0.7)] if maps else []),
+        *(_pipeline_plot.inches(pipeline) for _, pipeline in pipelines),
+        *([] if explained[0].on_tensor_cores else [0.45 * len(explained) + 3.6]),
+    ]
     width = max(8, columns * INCHES + 1)
     figure = Figure(figsize=(width, sum(heights)), layout="constrained")
     figure.suptitle(title)
     parts = figure.subfigures(len(heights), squeeze=False, height_ratios=heights)[:, 0]
     if maps:
         _draw_maps(parts[0], maps, rows, columns)
-    axes = parts[-1].subplots()
-    if explained[0].trace.op == "gemm":
-        _draw_roofline(axes, explained)
-    else:
-        _draw_least_times(axes, explained)
+    for part, (kernel, pipeline) in zip(parts[bool(maps) :], pipelines, strict=False):
+        _pipeline_plot.draw(part.subplots(), kernel, pipeline)
+    if not explained[0].on_tensor_cores:
+        draw = _draw_roofline if explained[0].trace.op == "gemm" else _draw_least_times
+        draw(parts[-1].subplots(), explained)
     figure.savefig(path, dpi=120)
 
 

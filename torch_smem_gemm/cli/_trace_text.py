@@ -10,11 +10,12 @@ from pathlib import Path
 
 from torch_smem_gemm.cli._explain_kernel import ways
 from torch_smem_gemm.cli._text import output_width, plain_table
+from torch_smem_gemm.pipeline_trace import Pipeline
 from torch_smem_gemm.trace_report import Fault, Launch, Line, Trace
 
 LINE_HEADS = [
     *("line", "source", "does", "memory", ">B", ">requests", ">sectors", ">wavefronts"),
-    *(">merged", ">n-way", ">conflicts"),
+    *(">merged", ">n-way", ">conflicts", ">ready"),
 ]
 LEAST_SOURCE = 24  # characters of source text, however narrow the terminal
 GAP = 3  # characters that a table has between two columns
@@ -25,6 +26,8 @@ def trace_text(trace: Trace) -> str:
     parts = []
     for number, launch in enumerate(trace.launches, 1):
         parts.append(f"{launch.kernel}: {launch_text(launch)}")
+        if launch.pipeline:
+            parts.append(f"Pipeline of block 0: {pipeline_text(launch.pipeline)}.")
         if launch.lines:
             parts.append(plain_table(lines_title(trace, number), *lines_table(launch, trace)))
     return "\n\n".join([*parts, faults_text(trace)])
@@ -75,6 +78,14 @@ def launch_text(launch: Launch) -> str:
         f"{_product(launch.grid)} blocks of {_product(launch.block)} threads, shared memory of a "
         f"block: {launch.static_shared_bytes:,} B static, "
         f"{launch.dynamic_shared_bytes:,} B dynamic"
+    )
+
+
+def pipeline_text(pipeline: Pipeline) -> str:
+    """Return how many stages a pipeline has, and how many of them hold data."""
+    return (
+        f"{pipeline.stages} stages, up to {pipeline.depth} in use at once, "
+        f"{pipeline.mean_depth:.1f} on average"
     )
 
 
@@ -141,6 +152,7 @@ def _line_cells(line: Line) -> list[str]:
         f"{merged:.4g}" if line.merged_wavefronts != line.wavefronts else "",
         str(n or ""),
         f"{line.conflicts:,}" if in_shared else "",
+        f"{line.ready:,}" if line.action == "mbarrier_wait" else "",
     ]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch_smem_gemm._kernels import OPS
+from torch_smem_gemm._kernels import OPS, kernels
 from torch_smem_gemm._trace_size import MAX_ACCESSES
 from torch_smem_gemm.analysis import Device, device
 from torch_smem_gemm.cli import _trace_plots
@@ -39,10 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         which.add_argument(
             "--kernel",
             metavar="NAME",
-            choices=["auto", *names],
+            choices=["auto", *_names(op)],
             # Two kernels share all sums, so the selected one is shown by default.
             default="auto" if op == "sum" else names[-1],
-            help=f"auto, {', '.join(names)} (default: {'auto' if op == 'sum' else 'the last'})",
+            help=f"auto, {', '.join(_names(op, variants=False))} "
+            f"(default: {'auto' if op == 'sum' else names[-1]})",
         )
         which.add_argument("--ladder", action="store_true", help="all kernels in one table")
         add_problem_arguments(one, op)
@@ -53,12 +54,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="the GPU to judge for, by name; it need not be there (default: H200)",
         )
         one.add_argument("--json", action="store_true", help="print everything as JSON")
-        one.add_argument("--plot", type=picture_file, metavar="OUT", help="draw banks and ceilings")
+        one.add_argument(
+            "--plot", type=picture_file, metavar="OUT", help="draw banks, pipelines, ceilings"
+        )
         one.add_argument(
             "--html", type=Path, metavar="OUT", help="write a page with the source and pictures"
         )
         one.add_argument("--force", action="store_true", help="trace however long it takes")
         one.set_defaults(refuse=one.error)
+
+
+def _names(op: str, *, variants: bool = True) -> list[str]:
+    """All kernels that the CPU can run, and their variants: "wgmma:64x64"."""
+    rows = [row for row in kernels(op) if row.emulated]
+    named = [f"{row.name}:{variant}" for row in rows for variant in row.variants if variants]
+    return [*(row.name for row in rows), *named]
 
 
 def _gpu(text: str) -> Device:
@@ -120,6 +130,7 @@ def _draw(path: Path, problem: Problem, explained: Sequence[Explained]) -> None:
         pair = next((p for p in PAIRS.get(problem.op, []) if only.trace.kernel in p), ())
         partners = climb(problem, [k for k in pair if k != only.trace.kernel], only.device)
         explained = [only, *(rung.explained for rung in partners if rung.explained)]
-        explained.sort(key=lambda one: ladder_names(problem.op).index(one.trace.kernel))
+        if pair:
+            explained.sort(key=lambda one: pair.index(one.trace.kernel))
         maps_a_kernel = 2
     _trace_plots.picture(path, explained, maps_a_kernel, problem.title)

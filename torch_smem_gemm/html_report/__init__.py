@@ -15,8 +15,10 @@ from torch_smem_gemm._version import __version__
 from torch_smem_gemm.analysis import device as find_device
 from torch_smem_gemm.cli._explain_kernel import judge, largest_launch, sms_at_work
 from torch_smem_gemm.cli._explain_text import TRAFFIC_TEXTS, bytes_text
+from torch_smem_gemm.cli._trace_text import pipeline_text
 from torch_smem_gemm.html_report._listing import COLUMNS, accesses_of, listing, look_first
 from torch_smem_gemm.html_report._roofline import HEIGHT, MARKS, WIDTH, roofline_picture
+from torch_smem_gemm.pipeline_trace import STATES
 from torch_smem_gemm.trace_report import LOADS, SECTOR, STORES, Trace
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ def page(trace: Trace, device: str = "H200") -> str:
     """
     gpu = find_device(device)
     explained = judge(trace, gpu) if trace.launches else None
+    ceilings = None if explained is None or explained.on_tensor_cores else explained
     files = listing(trace)
     return _render(
         "trace.html.j2",
@@ -38,13 +41,16 @@ def page(trace: Trace, device: str = "H200") -> str:
         files=files,
         look_first=look_first(files),
         explained=explained,
+        has_ceilings=ceilings is not None,
         largest=largest_launch(trace) if trace.launches else None,
         sms_at_work=sms_at_work,
         traffic_texts=TRAFFIC_TEXTS,
-        roofline=roofline_picture(explained) if explained and trace.flop else None,
+        roofline=roofline_picture(ceilings) if ceilings and trace.flop else None,
         roof_width=WIDTH,
         roof_height=HEIGHT,
         marks=MARKS,
+        states=STATES,
+        pipeline_text=pipeline_text,
         version=__version__,
     )
 

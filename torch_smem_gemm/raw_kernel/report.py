@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch_smem_gemm.pipeline_trace import pipeline_of
 from torch_smem_gemm.raw_kernel.symbols import Place
 from torch_smem_gemm.trace_report import Fault, Launch, Line
 
@@ -14,7 +15,7 @@ from torch_smem_gemm.trace_report import Fault, Launch, Line
 _PLACE = re.compile(r"@([0-9a-f]+)@")
 
 _SUMS = (
-    *("requests", "lanes", "distinct_bytes", "sectors", "wavefronts", "conflicts"),
+    *("requests", "lanes", "distinct_bytes", "sectors", "wavefronts", "conflicts", "ready"),
     *("merged_requests", "merged_wavefronts", "merged_conflicts"),
 )
 
@@ -49,6 +50,7 @@ def launch_of(
         lines=_lines(report["rows"], places, source),
         faults=_faults(report["kernel"], faults, places),
         sample=report.get("sample"),
+        pipeline=pipeline_of(report["pipeline"]),
     )
 
 
@@ -72,7 +74,8 @@ def _lines(
             first |= {"worst": row["worst"], "example": row["example"]}
         for name in _SUMS:
             first[name] += row[name]
-    return tuple(_line(merged[key], source) for key in sorted(merged))
+    # A warp's wait counts where its first lane waits.
+    return tuple(_line(merged[key], source) for key in sorted(merged) if merged[key]["requests"])
 
 
 def _line(row: dict[str, Any], source: Source) -> Line:

@@ -1,5 +1,7 @@
 #include "cpu_emulator/sm90/mbarrier.h"
 
+#include <utility>
+
 #include "cpu_emulator/sm90/fault.h"
 
 namespace smem::cpu_emulator::sm90 {
@@ -14,6 +16,12 @@ bool Mbarrier::complete_if_due() {
   ++phase;
   released[phase % 2].clear();
   return true;
+}
+
+bool Mbarrier::is_first_wait(unsigned warp, uint32_t parity) {
+  const uint64_t awaited = phase + (has_completed(parity) ? 0 : 1);
+  const auto [last, is_new] = waited.try_emplace(warp, awaited);
+  return is_new || std::exchange(last->second, awaited) != awaited;
 }
 
 void Mbarriers::init(uint32_t offset, uint32_t count, Site site) {
@@ -40,8 +48,10 @@ Mbarrier& Mbarriers::find(uint32_t offset, bool is_own_thread, Site site) {
   return found->second;
 }
 
-void Mbarriers::complete_if_due(Mbarrier& barrier) {
-  if (barrier.complete_if_due()) ++block_.ring().progress;
+void Mbarriers::complete_if_due(uint32_t offset, Mbarrier& barrier) {
+  if (!barrier.complete_if_due()) return;
+  ++block_.ring().progress;
+  if (auto* const observer = block_.observer()) observer->phase_completes(offset);
 }
 
 void Mbarriers::arrive(uint32_t offset, uint32_t expected_bytes, bool from_other_block, Site site) {
@@ -68,17 +78,22 @@ void Mbarriers::arrive(uint32_t offset, uint32_t expected_bytes, bool from_other
     observer->release(current_thread->linear, barrier.released[barrier.phase % 2]);
   }
   --barrier.arrivals_left;
-  complete_if_due(barrier);
+  complete_if_due(offset, barrier);
 }
 
 void Mbarriers::complete_bytes(uint32_t offset, uint32_t bytes, Site site) {
   Mbarrier& barrier = find(offset, false, site);
   barrier.bytes_left -= bytes;
-  complete_if_due(barrier);
+  complete_if_due(offset, barrier);
 }
 
 void Mbarriers::wait(uint32_t offset, uint32_t parity, Site site) {
-  const Mbarrier& barrier = find(offset, true, site);
+  Mbarrier& barrier = find(offset, true, site);
+  if (auto* const observer = block_.observer()) {
+    const unsigned warp = current_thread->linear / WARP_SIZE;
+    observer->mbarrier_wait(barrier.is_first_wait(warp, parity), barrier.has_completed(parity),
+                            site);
+  }
   block_.wait_until([&] { return barrier.has_completed(parity); }, "mbarrier.try_wait", site);
   if (auto* const observer = block_.observer()) {
     observer->acquire(current_thread->linear, barrier.released[parity]);

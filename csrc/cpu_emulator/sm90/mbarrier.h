@@ -16,10 +16,13 @@ struct Mbarrier {
   uint32_t count, arrivals_left;
   int64_t bytes_left = 0;  ///< below zero if bytes arrive before they are expected
   uint64_t phase = 0;
-  bool published = false;  ///< fence.mbarrier_init after `init`
+  bool published = false;                 ///< fence.mbarrier_init after `init`
+  std::map<unsigned, uint64_t> waited{};  ///< the last phase that a warp waited for, plus one
   Clock released[2] = {};  ///< by the parity of the phase: what threads did before they arrived
 
   bool has_completed(uint32_t parity) const { return phase % 2 != parity; }
+  /// Whether a warp waits for this phase for the first time.
+  bool is_first_wait(unsigned warp, uint32_t parity);
   bool complete_if_due();
 };
 
@@ -42,7 +45,7 @@ class Mbarriers {
  private:
   /// The barrier for a use by threads of the block, or by others, which must be published.
   Mbarrier& find(uint32_t offset, bool is_own_thread, Site site);
-  void complete_if_due(Mbarrier& barrier);
+  void complete_if_due(uint32_t offset, Mbarrier& barrier);
 
   Block& block_;
   std::map<uint32_t, Mbarrier> barriers_;

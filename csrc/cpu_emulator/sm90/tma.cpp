@@ -118,10 +118,13 @@ void tma_load(Block& block, uint32_t shared, const CUtensorMap& map, BoxCoord at
     Block& target = block.cluster().block(rank);
     if (target.alive() == 0) fail(block, "out of bounds", "TMA writes to an ended block", site);
     BlockState& state = target.sm90();
-    const auto id = state.window.begin_write(range_of(map, shared), "a TMA load", site);
-    block.cluster().async().issue([&state, id, map, at, shared, barrier, site] {
+    const ByteRange bytes = range_of(map, shared);
+    const auto id = state.window.begin_write(bytes, "a TMA load", site);
+    if (Observer* const observer = target.observer()) {
+      observer->box_load_begins(barrier, bytes.begin, bytes.end);
+    }
+    block.cluster().async().issue([&state, id, map, at, shared, barrier, bytes, site] {
       if (Observer* const observer = state.block.observer()) {
-        const ByteRange bytes = range_of(map, shared);
         observer->async_copy_lands(state.window.at(bytes.begin), bytes.end - bytes.begin);
       }
       copy_box_in(map, at, shared, state.window);

@@ -38,8 +38,11 @@ void Warpgroup::begin_reads(Instruction& instruction, bool a_in_registers) {
     if (const char* const error = tile.error()) {
       fail(block_, "misaligned", error, instruction.site);
     }
-    instruction.reads.push_back(
-        window.begin_read(tile.range(size, depth), "a wgmma", instruction.site));
+    const ByteRange range = tile.range(size, depth);
+    instruction.reads.emplace_back(window.begin_read(range, "a wgmma", instruction.site), range);
+    if (Observer* const observer = block_.observer()) {
+      observer->wgmma_read_begins(range.begin, range.end);
+    }
   };
   if (!a_in_registers) begin(instruction.a, shape.a_is_mn_major, WGMMA_M);
   begin(instruction.b, shape.b_is_mn_major, shape.n);
@@ -184,7 +187,12 @@ void Warpgroup::finish(unsigned warp, uint64_t end) {
   for (uint64_t& next = finished_[warp]; next < end; ++next) {
     Instruction& own = instruction(next);
     if (++own.warps_finished < WARPS) continue;
-    for (const SharedWindow::Id read : own.reads) block_.sm90().window.end(read);
+    for (const auto& [read, range] : own.reads) {
+      block_.sm90().window.end(read);
+      if (Observer* const observer = block_.observer()) {
+        observer->wgmma_read_ends(range.begin, range.end);
+      }
+    }
   }
   while (!instructions_.empty() && instructions_.front().warps_finished == WARPS) {
     instructions_.pop_front();

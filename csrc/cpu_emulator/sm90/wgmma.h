@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "cpu_emulator/sm90/shared_window.h"
@@ -46,7 +47,7 @@ class Warpgroup {
     uint64_t a, b;  ///< shared memory matrix descriptors
     bool accumulate;
     Site site;
-    std::vector<SharedWindow::Id> reads{};
+    std::vector<std::pair<SharedWindow::Id, ByteRange>> reads{};
     unsigned warps_finished = 0;  ///< warps that have waited for it
     std::array<float*, THREADS> accum{};
     std::array<const uint32_t*, THREADS> a_registers{};

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "cpu_emulator/observer.h"
+#include "cpu_emulator/trace/pipeline.h"
 
 namespace smem::cpu_emulator::trace {
 
 constexpr const char* name_of(Action action) {
-  constexpr const char* NAMES[] = {"load",     "store",        "copy_from", "copy_to",
-                                   "box_from", "box_to",       "wgmma",     "atomic",
-                                   "barrier",  "warp_barrier", "shuffle",   "pass"};
+  constexpr const char* NAMES[] = {
+      "load",   "store",   "copy_from",     "copy_to",      "box_from", "box_to", "wgmma",
+      "atomic", "barrier", "mbarrier_wait", "warp_barrier", "shuffle",  "pass"};
   return NAMES[static_cast<int>(action)];
 }
 
@@ -32,6 +33,7 @@ struct Row {
   uint64_t sectors = 0;         ///< of 32 bytes, global memory
   uint64_t wavefronts = 0;      ///< passes through the banks, shared memory
   uint64_t conflicts = 0;       ///< passes beyond those that the width asks for
+  uint64_t ready = 0;           ///< of waits at mbarriers: the phase had completed already
   uint64_t worst = 0;           ///< most sectors, or wavefronts, of one request
   /// The same if the compiler merges this line's loads: see MergedLoads. Equal to the above if it
   /// cannot.
@@ -58,6 +60,7 @@ struct Launch {
   std::vector<Row> rows;             ///< by place
   Operations operations{};
   std::vector<Fault> faults;
+  std::vector<StageChange> pipeline{};  ///< of block 0
 };
 
 }  // namespace smem::cpu_emulator::trace

@@ -30,6 +30,7 @@ void add(Row& row, const Row& part) {
   row.sectors += part.sectors;
   row.wavefronts += part.wavefronts;
   row.conflicts += part.conflicts;
+  row.ready += part.ready;
   row.merged_requests += part.merged_requests;
   row.merged_wavefronts += part.merged_wavefronts;
   row.merged_conflicts += part.merged_conflicts;
@@ -103,6 +104,7 @@ void Recorder::merge(Launch&& part) {
   const std::lock_guard<std::mutex> guard(lock_);
   merge_into(launch_.rows, std::move(part.rows));
   merge_into(launch_.faults, std::move(part.faults));
+  if (!part.pipeline.empty()) launch_.pipeline = std::move(part.pipeline);
   launch_.static_shared_bytes = std::max(launch_.static_shared_bytes, part.static_shared_bytes);
   launch_.operations += part.operations;
 }

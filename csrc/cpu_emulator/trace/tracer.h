@@ -12,6 +12,7 @@
 #include "cpu_emulator/observer.h"
 #include "cpu_emulator/trace/memory_map.h"
 #include "cpu_emulator/trace/merged_loads.h"
+#include "cpu_emulator/trace/pipeline.h"
 #include "cpu_emulator/trace/report.h"
 #include "cpu_emulator/trace/session.h"
 #include "cpu_emulator/trace/shared_memory.h"
@@ -40,6 +41,19 @@ class Tracer final : public Observer {
   void acquire(unsigned thread, const Clock& clock) override { order_.acquire(thread, clock); }
   void bound_copy_lands(const Copy& copy) override;
   void async_copy_lands(const void* to, size_t bytes) override;
+  void mbarrier_wait(bool is_first, bool is_complete, Site site) override;
+  void box_load_begins(uint32_t barrier, uint32_t begin, uint32_t end) override {
+    if (block_number_ == 0) pipeline_.box_load_begins(barrier, begin, end);
+  }
+  void phase_completes(uint32_t barrier) override {
+    if (block_number_ == 0) pipeline_.phase_completes(barrier);
+  }
+  void wgmma_read_begins(uint32_t begin, uint32_t end) override {
+    if (block_number_ == 0) pipeline_.wgmma_read_begins(begin, end);
+  }
+  void wgmma_read_ends(uint32_t begin, uint32_t end) override {
+    if (block_number_ == 0) pipeline_.wgmma_read_ends(begin, end);
+  }
   void deadlock(const char* text, Site site) override;
   void block_ends() override;
   bool access(Action action, const void* address, size_t bytes, Site site) override {
@@ -134,6 +148,7 @@ class Tracer final : public Observer {
   std::unordered_map<Key, Tally, HashKey> tallies_;
   std::map<std::pair<std::string, std::string>, Fault> faults_;  ///< by kind and place
   Operations operations_;
+  Pipeline pipeline_;                     ///< of block 0
   std::vector<RivalStore> rival_stores_;  ///< at most one a thread
 };
 

@@ -43,6 +43,16 @@ void Tracer::bulk_access(const BulkAccess& access, Site site) {
   row.worst = std::max(row.worst, access.sectors);
 }
 
+void Tracer::mbarrier_wait(bool is_first, bool is_complete, Site site) {
+  if (!recorder_.session().counts) return;
+  Row& row = tally_of(static_cast<uint32_t>(site.pc - recorder_.module().begin),
+                      Action::mbarrier_wait, NO_MEMORY, 0)
+                 .row;
+  row.lanes += 1;
+  row.requests += is_first;
+  row.ready += is_first && is_complete;
+}
+
 void Tracer::account(unsigned warp, const LaneEvent& event, const Request& request) {
   Tally& tally = tally_of(event.pc, event.action, event.memory, event.bytes);
   Row& row = tally.row;
@@ -91,6 +101,7 @@ Launch Tracer::finish() {
     row.merged_conflicts = merges ? tally.merged.conflicts() : row.conflicts;
     launch.rows.push_back(std::move(row));
   }
+  launch.pipeline = std::move(pipeline_).changes();
   for (auto& [place, fault] : faults_) launch.faults.push_back(std::move(fault));
   return launch;
 }
