@@ -7,43 +7,16 @@ asynchronous as late and as early as possible.
 
 import functools
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from compile_kernels import CSRC, KERNEL_FLAGS, PROGRAMS, compile_object, folder, link, run, runtime
-
-
-class Mutant(NamedTuple):
-    """One change of the kernel's source, and a part of what the emulator says about it.
-
-    The part is empty where the moment decides which of several faults is found first.
-    """
-
-    file: str
-    old: str
-    new: str
-    found: str
-    nth: int = 0  # which occurrence of `old` is changed
-
-    def write(self, overlay: Path) -> None:
-        """Write the mutated source where the compiler looks first."""
-        parts = (CSRC / self.file).read_text().split(self.old)
-        assert len(parts) > self.nth + 1, f"{self.file} has no {self.old!r} number {self.nth}"
-        before, after = parts[: self.nth + 1], parts[self.nth + 1 :]
-        (overlay / self.file).parent.mkdir(parents=True)
-        (overlay / self.file).write_text(
-            self.old.join(before) + self.new + self.old.join(after), encoding="utf-8"
-        )
-
+from compile_kernels import CSRC, KERNEL_FLAGS, PROGRAMS, compile_object, link, run, runtime
+from mutants import DEADLOCK, FENCE, IN_USE, TOO_EARLY, WRONG, Mutant, stem_of
 
 KERNEL, PIPELINE = "gemm/sm90/kernel.h", "gemm/sm90/pipeline.h"
 PRODUCER, WGMMA = "gemm/sm90/producer.h", "device/wgmma.h"
 STORE, TF32, STORE_TF32 = (
     f"gemm/sm90/{name}.h" for name in ("epilogue_tma", "mainloop_tf32_rs", "epilogue_tf32")
 )
-WRONG, DEADLOCK = "wrong result", "deadlock"
-IN_USE, TOO_EARLY, FENCE = "overwrites what is in use", "reads before the wait", "missing fence"
-
 MUTANTS = {
     # The pipeline's barriers.
     "consumer does not wait for full": Mutant(
@@ -200,9 +173,7 @@ def test_nothing_is_found_in_the_kernel_that_ships() -> None:
     [pytest.param(x, marks=[] if x in BY_DEFAULT else [pytest.mark.sweep]) for x in MUTANTS],
 )
 def test_mutant_is_found(name: str) -> None:
-    stem = "sm90_" + "".join(letter if letter.isalnum() else "_" for letter in name)
-    overlay = folder() / f"{stem}_source"
-    MUTANTS[name].write(overlay)
-    found = found_in(stem, overlay)
+    stem = stem_of("sm90", name)
+    found = found_in(stem, MUTANTS[name].write(stem))
     assert found
     assert MUTANTS[name].found in found

@@ -1,0 +1,132 @@
+// Runs the kernels of fp16x3_kernels.cpp on small problems, at several timings of what is
+// asynchronous, until one has a wrong result or ends with an error. Prints that as JSON.
+#include "gemm/fp16x3/fp16x3.cu"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gemm/sm90/tensor_map.cu"
+
+namespace smem::gemm {
+inline namespace SMEM_BUILD {
+const Kernel double_buffered{};  // takes what fp16x3 does not: nothing here
+}
+}  // namespace smem::gemm
+
+namespace {
+
+using namespace smem;        // NOLINT(google-build-using-namespace)
+using namespace smem::gemm;  // NOLINT(google-build-using-namespace)
+
+struct Case {
+  const char* name;
+  int64_t M, N, K;
+  int growth;          ///< binades by which B grows along K, so that its columns are scaled again
+  bool has_outliers;   ///< in A and in B
+  bool has_fallbacks;  ///< also in B, not only in A
+};
+
+/// Numbers of 24 bits, of A or of B; stored along K.
+std::vector<float> numbers(const Case& c, bool is_a) {
+  const int64_t lines = is_a ? c.M : c.N;
+  const int growth = is_a ? 6 : c.growth;
+  std::mt19937 random(is_a ? 1 : 2);
+  std::vector<float> values(static_cast<size_t>(lines * c.K));
+  const auto at = [&](int64_t line, int64_t k) -> float& {
+    return values[static_cast<size_t>(line * c.K + k)];
+  };
+  for (int64_t line = 0; line < lines; ++line) {
+    for (int64_t k = 0; k < c.K; ++k) {
+      const float one = static_cast<float>(random() >> 8) / (1 << 23) - 1.0f;
+      at(line, k) = std::ldexp(one, static_cast<int>(growth * k / c.K + line % 3));
+    }
+  }
+  if (!c.has_outliers) return values;
+  // Line 1 is an outlier beside a large number that is only multiplied by zeros.
+  const int64_t own = is_a ? 0 : 1, other = 1 - own;
+  for (int64_t k = 0; k < c.K; ++k) at(1, k) = 0;
+  at(1, own) = 1;
+  at(1, c.K / 2 + own) = 0x1.234568p-40f;
+  for (int64_t line = 0; line < lines; ++line) at(line, other) = 0;
+  if (is_a || c.has_fallbacks) at(lines - 1, 3) = at(lines - 1, 4) = 0x1p-40f;
+  return values;
+}
+
+/// Of C: so small that it hides no missing product.
+constexpr float C_ELEMENT = 0x1p-60f;
+
+/// The error of a sum is a part of the sum of its terms' magnitudes: docs/accuracy.md.
+bool is_right(double found, double expected, double magnitude) {
+  return std::abs(found - expected) <= std::ldexp(magnitude, -18);
+}
+
+/// What is wrong with out = A B + beta C, or nothing.
+std::string run(const Case& c) {
+  const std::vector<float> a = numbers(c, true), b = numbers(c, false);
+  std::vector<float> out(static_cast<size_t>(c.M * c.N), C_ELEMENT);
+  Problem problem{};
+  problem.dtype = problem.out_dtype = problem.c_dtype = DType::f32;
+  problem.M = c.M;
+  problem.N = c.N;
+  problem.K = c.K;
+  problem.a = {a.data(), c.K, 1};
+  problem.b = {b.data(), 1, c.K};
+  problem.out = {out.data(), c.N, 1};
+  if (c.has_outliers) {
+    problem.c = problem.out;
+    problem.beta = 2;
+  }
+  problem.precision = Precision::fp32;
+  // A block computes all tiles.
+  Device device = HOST_DEVICE;
+  device.sm_count = 1;
+  std::vector<unsigned char> workspace(fp16x3_row.workspace_bytes(problem, device) + 256, 0xff);
+  const auto address = reinterpret_cast<uintptr_t>(workspace.data());
+  problem.workspace = workspace.data() + (256 - address % 256);
+  try {
+    fp16x3_row.launch(problem, device);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  for (int64_t m = 0; m < c.M; ++m) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      double expected = problem.beta * C_ELEMENT, magnitude = expected;
+      for (int64_t k = 0; k < c.K; ++k) {
+        const double product = double{a[static_cast<size_t>(m * c.K + k)]} *
+                               double{b[static_cast<size_t>(n * c.K + k)]};
+        expected += product;
+        magnitude += std::abs(product);
+      }
+      if (!is_right(out[static_cast<size_t>(m * c.N + n)], expected, magnitude)) {
+        return "wrong result";
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+int main() {
+  // Each pipeline goes round several times.
+  const Case cases[] = {
+      {"tiles", 200, 72, 700, 0, false, false},          {"outliers", 140, 40, 300, 0, true, false},
+      {"split-K", 70, 16, 2048, 0, true, true},          {"skinny", 13, 72, 900, 0, true, true},
+      {"skinny, growing", 13, 40, 900, 6, false, false}, {"again", 13, 40, 900, 25, false, false}};
+  for (const char* timing : {"0", "1", "2", "late", "early"}) {
+    setenv("SMEM_ASYNC_TIMING", timing, 1);
+    for (const Case& c : cases) {
+      const std::string found = run(c);
+      if (found.empty()) continue;
+      std::printf("{\"timing\": \"%s\", \"case\": \"%s\", \"found\": \"%s\"}\n", timing, c.name,
+                  found.c_str());
+      return 0;
+    }
+  }
+  std::printf("{\"found\": \"\"}\n");
+}

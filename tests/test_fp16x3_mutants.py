@@ -1,0 +1,162 @@
+"""The emulator of sm_90 finds what is wrong in a mutant of the fp16x3 kernels.
+
+As test_sm90_mutants.py; tests/cpu_emulator/fp16x3.cpp runs them.
+"""
+
+import functools
+from pathlib import Path
+
+import pytest
+from compile_kernels import CSRC, KERNEL_FLAGS, PROGRAMS, compile_object, link, run, runtime
+from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant, stem_of
+
+GEMM, PARAMS, EPILOGUE, METADATA, SPLIT, SKINNY, MMA, PRODUCER, SCALE = (
+    f"gemm/fp16x3/{name}"
+    for name in (
+        *("gemm.cu", "gemm_params.h", "epilogue.h", "split_metadata.h", "split_k_major.cu"),
+        *("skinny_m_kernel.h", "skinny_m_mma.h", "split_producer.h", "running_scale.h"),
+    )
+)
+
+MUTANTS = {
+    # gemm.cu: the pipeline.
+    "producer does not wait for empty": Mutant(
+        GEMM, "smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);", "", "mbarrier"
+    ),
+    "producer's parity flipped": Mutant(
+        GEMM, ".wait(pipeline.parity ^ 1)", ".wait(pipeline.parity)", DEADLOCK
+    ),
+    "consumers do not wait for full": Mutant(
+        GEMM, "smem.full[pipeline.stage].wait(pipeline.parity);", "", TOO_EARLY
+    ),
+    "expects the bytes of A alone": Mutant(GEMM, "(params.a_box_rows + TILE_N)", "TILE_N", ""),
+    "empty waits for one warpgroup": Mutant(GEMM, "init(CONSUMERS * 4)", "init(4)", ""),
+    "barrier init not fenced": Mutant(GEMM, "    fence_barrier_init();", "", FENCE),
+    "barriers used before their init": Mutant(GEMM, "  __syncthreads();", "", "mbarrier"),
+    "releases the stage in use": Mutant(
+        GEMM, "release(previous_stage);", "release(pipeline.stage);", ""
+    ),
+    "last stage not released": Mutant(GEMM, "release(previous_stage);", "", DEADLOCK, nth=1),
+    "a stage less than the ring has": Mutant(PARAMS, "full + STAGES;", "full + 1;", ""),
+    "stages not aligned": Mutant(
+        PARAMS, "(-shared_address(begin) & (sm90::SWIZZLE_ATOM - 1))", "0", "misaligned"
+    ),
+    # gemm.cu: the products.
+    "no wgmma fence": Mutant(GEMM, "            warpgroup_arrive();", "", FENCE),
+    "hi hi has no group of its own": Mutant(GEMM, "warpgroup_commit_batch();", "", WRONG),
+    "one more group stays in flight": Mutant(
+        GEMM, "warpgroup_wait<1>();", "warpgroup_wait<2>();", WRONG
+    ),
+    "last group not waited for": Mutant(GEMM, "warpgroup_wait<0>();", "", ""),
+    "hi hi of all k blocks in one chain, added each time": Mutant(
+        GEMM, "mma(k_block_accum, a, b, false);", "mma(k_block_accum, a, b, k_block > 0);", WRONG
+    ),
+    "cross products of the tile before": Mutant(GEMM, "b + LO, k_block > 0", "b + LO, true", WRONG),
+    "hi hi instead of hi lo": Mutant(
+        GEMM, "mma(cross_accum, a, b + LO,", "mma(cross_accum, a, b,", WRONG
+    ),
+    "a cross product less": Mutant(
+        GEMM, "mma(cross_accum, a + K16 + LO, b + K16, true);", "", WRONG
+    ),
+    "accumulators not promoted": Mutant(GEMM, "promote_group(accum, group, first > 0);", "", WRONG),
+    "totals of the tile before": Mutant(GEMM, "group, first > 0)", "group, true)", WRONG),
+    "totals of another thread": Mutant(
+        GEMM,
+        "const float* const totals = smem.totals + threadIdx.x;",
+        "const float* const totals = smem.totals + (threadIdx.x ^ 1);",
+        WRONG,
+    ),
+    # Epilogue, outliers and fallback.
+    "one exponent for all rows": Mutant(EPILOGUE, "(i & 2 ? lower : upper)", "upper", WRONG),
+    "outliers left out": Mutant(
+        EPILOGUE, "if (has_outliers) add_outliers(accum, row, col);", "", WRONG
+    ),
+    "fallback left out": Mutant(GEMM, "gemm.compute_fallback();", "{}", WRONG),
+    "fallback without a barrier": Mutant(
+        GEMM, "if (__syncthreads_or(has_fallback)) gemm", "if (has_fallback) gemm", ""
+    ),
+    "fallback after C is overwritten": Mutant(
+        EPILOGUE, " || a.status[row] == FALLBACK) return;", ") return;", WRONG
+    ),
+    # The split of A and B.
+    "scale of a part of the row": Mutant(
+        SPLIT,
+        "minmax.warp_reduce(row_threads < 32 ? row_threads : 32)",
+        "minmax.warp_reduce(2)",
+        WRONG,
+    ),
+    "hi and lo exchanged": Mutant(
+        SPLIT,
+        "store_global_vector<VEC_SIZE>(next, result.hi);",
+        "store_global_vector<VEC_SIZE>(next, result.lo);",
+        WRONG,
+    ),
+    "last k block not padded": Mutant(
+        SPLIT, "if (k >= params.padded_k) break;", "if (k >= length) break;", WRONG
+    ),
+    # A small M.
+    "skinny: split warps do not wait for empty": Mutant(
+        PRODUCER, "    empty.wait(parity);", "", ""
+    ),
+    "skinny: mma warps do not wait for full": Mutant(
+        MMA, "smem.full[pipeline.stage].wait(pipeline.parity);", "", ""
+    ),
+    "skinny: stages not released": Mutant(
+        MMA, "smem.empty[pipeline.stage].arrive();", "", DEADLOCK
+    ),
+    "skinny: full does not wait for the split": Mutant(
+        SKINNY, "init(Config::SPLIT_THREADS + 1)", "init(1)", ""
+    ),
+    "skinny: TMA overwrites rows in use": Mutant(
+        SKINNY, "      smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);\n", "", ""
+    ),
+    "skinny: fragments without the swizzle": Mutant(
+        MMA, "((lane / 8) ^ (lane % 8)) * 16", "(lane / 8) * 16", WRONG
+    ),
+    "skinny: a copy not waited for": Mutant(
+        PRODUCER, "cp_async_wait<LOAD_STAGES - 1>();", "cp_async_wait<LOAD_STAGES>();", WRONG
+    ),
+    "skinny: accumulators not rescaled": Mutant(
+        MMA, "      rescale(factors[0], factors[8]);", "", WRONG
+    ),
+    "skinny: wrong columns not split again": Mutant(
+        SKINNY,
+        "recompute = __syncthreads_or(is_flagged) && !recompute;",
+        "recompute = false; __syncthreads();",
+        WRONG,
+    ),
+    "skinny: outlier stays in the column": Mutant(PRODUCER, "          element = 0;", "", WRONG),
+}
+
+# The others differ in what is changed; each is compiled.
+BY_DEFAULT = ("consumers do not wait for full", "totals of another thread")
+
+
+@functools.cache
+def host_objects() -> list[Path]:
+    """What a program needs beside the kernels: the harness, the dispatch, and the emulator."""
+    sources = [PROGRAMS / "fp16x3.cpp", CSRC / "gemm/fp16x3/split_dispatch.cpp"]
+    own = [compile_object(source, name=f"fp16x3_{source.stem}") for source in sources]
+    return own + [path for stem, path in runtime().items() if stem != "report"]
+
+
+def found_in(name: str, overlay: Path | None = None) -> str:
+    """What the emulator finds in the kernels, perhaps mutated."""
+    source = PROGRAMS / "fp16x3_kernels.cpp"
+    kernels = compile_object(source, flags=KERNEL_FLAGS, overlay=overlay, name=name)
+    return run(link(f"{name}_program", [kernels, *host_objects()]))["found"]
+
+
+def test_nothing_is_found_in_the_kernels_that_ship() -> None:
+    assert found_in("fp16x3_shipped") == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=[] if x in BY_DEFAULT else [pytest.mark.sweep]) for x in MUTANTS],
+)
+def test_mutant_is_found(name: str) -> None:
+    stem = stem_of("fp16x3", name)
+    found = found_in(stem, MUTANTS[name].write(stem))
+    assert found
+    assert MUTANTS[name].found in found
