@@ -1,16 +1,17 @@
-"""Draw README's and docs/'s pictures: speed over size, the ladder, the banks of shared memory.
+"""Draw README's and docs/'s pictures: speed over size, the ladder, banks, a pipeline.
 
     PYTHONPATH=. python bench/pictures.py            # rewrite docs/pictures/*.svg
     PYTHONPATH=. python bench/pictures.py --check    # exit with 1 if that would change anything
 
-Needs the built extension, no GPU: times are read from bench/results, and the banks are traced on
-the CPU. The same results give the same files, byte for byte.
+Needs the built extension, no GPU: times are read from bench/results, and the kernels are traced
+on the CPU. The same results give the same files, byte for byte.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from torch_smem_gemm.bench.report import write_or_check
 from torch_smem_gemm.bench.rows import OURS, Row
 from torch_smem_gemm.bench.suite import LADDER
 from torch_smem_gemm.cli._trace_plots import bank_map
+from torch_smem_gemm.cli._trace_text import pipeline_text
+from torch_smem_gemm.pipeline_trace import STATES, Pipeline
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "pictures"
@@ -43,6 +46,7 @@ LADDERS = (
     "transpose 8192 x 8192 float32",
     "sum 16384 x 16384 over dim 1 float32",
 )
+STATE_COLOURS = dict(zip(STATES, ("#E4E4E4", ORANGE, BLUE, "#009E73"), strict=True))
 PASSES = ("#0072B2", "#E69F00")  # the first pass and the last, of an access
 
 
@@ -54,7 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     found = results.load(RESULTS)
-    drawn = {"speed.svg": speed(found), "ladder.svg": ladder(found), "banks.svg": banks()}
+    drawn = {
+        "speed.svg": speed(found),
+        "ladder.svg": ladder(found),
+        "banks.svg": banks(),
+        "pipeline.svg": pipelines(),
+    }
     statuses = [
         write_or_check(args.folder / name, text, "the results", check=args.check)
         for name, text in drawn.items()
@@ -185,6 +194,48 @@ def _bank_panel(
         drawing.text(left - 6, top + middle + 4, str(mark), size=11, anchor="end")
     drawing.text(left + whole / 2, top + whole + 30, "bank", size=12, anchor="middle")
     drawing.text(left - 28, top - 8, "lane", size=12, anchor="middle")
+
+
+# ---------------------------------------------------------------------------------- the pipeline
+
+
+def pipelines() -> str:
+    """The stages of two tiles of wgmma over the steps of the kernel: few stages, and many."""
+    os.environ["SMEM_ASYNC_TIMING"] = "0"
+    a, b = torch.ones(128, 1024, dtype=torch.bfloat16), torch.ones(1024, 64, dtype=torch.bfloat16)
+    traced = []
+    for tile in ("64x64_3cta", "128x64"):
+        (launch,) = smem.trace("gemm", a, b, kernel=f"wgmma:{tile}").launches
+        assert launch.pipeline
+        traced.append((f"wgmma:{tile}", launch.pipeline))
+    heights = [22 * pipeline.stages + 66 for _, pipeline in traced]
+    drawing = Drawing(860, sum(heights) + 34, "The pipeline of wgmma with 3 and with 8 stages")
+    top = 0
+    for (kernel, pipeline), height in zip(traced, heights, strict=True):
+        _pipeline_panel(drawing, top, kernel, pipeline)
+        top += height
+    left = 230.0
+    for state, colour in STATE_COLOURS.items():
+        drawing.rect(left, top + 8, 14, 14, colour)
+        drawing.text(left + 20, top + 20, state, size=12)
+        left += 110
+    return drawing.svg()
+
+
+def _pipeline_panel(drawing: Drawing, top: float, kernel: str, pipeline: Pipeline) -> None:
+    left, steps = 80, len(pipeline.changes)
+    step = 760 / steps
+    drawing.text(left, top + 24, f"{kernel}: {pipeline_text(pipeline)}", size=13, bold=True)
+    for stage in range(pipeline.stages):
+        y = top + 34 + 22 * stage
+        drawing.text(left - 8, y + 14, f"stage {stage}", size=11, anchor="end")
+        for begin, end, state in pipeline.spans(stage):
+            colour = STATE_COLOURS[state]
+            drawing.rect(left + step * begin, y, step * (end - begin), 18, colour)
+    bottom = top + 34 + 22 * pipeline.stages
+    for mark in range(0, steps + 1, 10):
+        drawing.text(left + step * mark, bottom + 13, str(mark), size=11, anchor="middle")
+    drawing.text(left - 8, bottom + 13, "step", size=11, anchor="end")
 
 
 def mixed(first: str, last: str, part: float) -> str:

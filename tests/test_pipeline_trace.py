@@ -67,6 +67,19 @@ def test_stages_and_waits(
     assert launch.count("ready", actions=["mbarrier_wait"]) == producer.ready + consumer.ready
 
 
+def test_the_figures_of_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/hopper_gemm.md says how many waits find the bytes there, by the number of stages."""
+    monkeypatch.delenv("SMEM_ASYNC_TIMING", raising=False)
+    a, b = (torch.ones(*s, dtype=torch.bfloat16) for s in ((128, 1024), (1024, 64)))
+    found = []
+    for tile in ("64x64_3cta", "128x64"):
+        (launch,) = smem.trace("gemm", a, b, kernel=f"wgmma:{tile}").launches
+        line = next(x for x in launch.lines if x.action == "mbarrier_wait" and "full" in x.text)
+        assert launch.pipeline
+        found.append((launch.pipeline.stages, line.requests, line.ready))
+    assert found == [(3, 128, 66), (8, 128, 128)]
+
+
 def test_spans_and_depth() -> None:
     pipeline = pipeline_of([[3, 0, 1], [5, 1, 1], [6, 0, 2], [7, 0, 3], [9, 0, 0], [9, 1, 2]])
     assert isinstance(pipeline, Pipeline)

@@ -83,8 +83,9 @@ def launch_text(launch: Launch) -> str:
 
 def pipeline_text(pipeline: Pipeline) -> str:
     """Return how many stages a pipeline has, and how many of them hold data."""
+    plural = "s" if pipeline.stages > 1 else ""
     return (
-        f"{pipeline.stages} stages, up to {pipeline.depth} in use at once, "
+        f"{pipeline.stages} stage{plural}, up to {pipeline.depth} in use at once, "
         f"{pipeline.mean_depth:.1f} on average"
     )
 

@@ -143,7 +143,8 @@ constexpr TileVariant TILES[] = {
      .on_cpu = OnCpu::all},
     {.name = "64x64_3cta",
      .config = {.tile_m = 64, .tile_n = 64, .stages = 3, .min_blocks_per_sm = 3},
-     .has_tf32 = true},
+     .has_tf32 = true,
+     .on_cpu = OnCpu::bf16},
 };
 // clang-format on
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
