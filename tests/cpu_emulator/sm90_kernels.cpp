@@ -28,6 +28,11 @@ template <>
 const void* find_kernel<IN_CLUSTERS>(EpilogueKind, DType, Major, Major) {
   return instance<bfloat16, Major::K, Major::MN, IN_CLUSTERS>();
 }
+/// No case of sm90.cpp has this tile.
+template <>
+const void* find_kernel<tile_index("64x64_3cta")>(EpilogueKind, DType, Major, Major) {
+  return nullptr;
+}
 template <>
 const void* find_kernel_tf32<ONE_WARPGROUP>(EpilogueKind, Major) {
   return instance<float, Major::MN, Major::K, ONE_WARPGROUP>();
