@@ -72,6 +72,17 @@ TRUTH = {
     "ragged_rows": None,
     # Lanes above k for k = 0 to 4, and all at the end.
     "lambdas": {"in_lambda": (6, 145 + 32)},
+    # 5000 trips of all, and one more for each lane but the first: 31 + 30 + ... + 1. Half of the
+    # lanes at every trip; after the 5000th 16, 15, 15, 14, 14, ..., 1, 1.
+    "long_and_ragged": {
+        "every_second": (5031, 5000 * 16 + 256),
+        "each_trip": (5031, 5000 * 32 + 496),
+    },
+    "long_apart": {
+        "before_parting": (1, 32),
+        "long_way": (10_000, 160_000),
+        "after_long_way": (1, 32),
+    },
 }
 
 

@@ -40,7 +40,7 @@ def trace(
 
     The source that is compiled for the GPU runs on the CPU, one thread after the other, and every
     memory access is counted as the GPU's warps would execute it. A trace takes about a second per
-    30 million accesses. Ctrl-C interrupts it.
+    50 million accesses. Ctrl-C interrupts it.
 
     >>> import torch, torch_smem_gemm as smem
     >>> report = smem.trace("transpose", torch.ones(64, 64), kernel="tiled")
@@ -77,7 +77,7 @@ def trace(
         raise ValueError(
             f"smem.trace: {name} of these sizes needs about {needed:.2g} accesses of threads, and "
             f"max_accesses is {max_accesses:.2g}: choose smaller sizes, or raise max_accesses to "
-            "wait for it (a second for each 30 million)"
+            "wait for it (a second for each 50 million)"
         )
     storages: set[int] = set()
     arguments = {key: _on_cpu(value, storages) for key, value in arguments.items()}

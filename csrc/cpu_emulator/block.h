@@ -100,10 +100,7 @@ class Block {
   /// Adds where threads wait, and how many there: "128 at __syncthreads".
   void count_waiting(std::map<std::string, int>& waiting) const;
   /// Whether the address is in some thread's stack.
-  bool in_stacks(const void* address) const {
-    const auto* const at = static_cast<const unsigned char*>(address);
-    return at >= stacks_.get() && at < stacks_.get() + fibers_.size() * STACK_BYTES;
-  }
+  bool in_stacks(const void* address) const { return stacks_.holds(address); }
 
  private:
   // Kernels keep up to 64 accumulators and their fragments on the stack, and a first call through

@@ -15,6 +15,9 @@ class StackMemory {
   StackMemory& operator=(const StackMemory&) = delete;
 
   unsigned char* get() const { return memory_; }
+  bool holds(const void* address) const {
+    return static_cast<size_t>(static_cast<const unsigned char*>(address) - memory_) < used_;
+  }
 
  private:
   size_t used_, bytes_;  ///< what is asked for, and what is there

@@ -159,6 +159,22 @@ __device__ void lambdas(const float* in, int lane) {
   read(lane);
 }
 
+/// More events than a lane keeps until the others have come as far.
+__device__ void long_and_ragged(const float* in, int lane) {
+  for (int i = 0; i < 5000 + lane; ++i) {
+    if ((i + lane) % 2) use(in[lane]);  // HERE: every_second
+    use(in[COLS + i % COLS]);           // HERE: each_trip
+  }
+}
+
+__device__ void long_apart(const float* in, int lane) {
+  use(in[lane]);  // HERE: before_parting
+  if (lane < 16) {
+    for (int i = 0; i < 10000; ++i) use(in[i % COLS]);  // HERE: long_way
+  }
+  use(in[COLS + lane]);  // HERE: after_long_way
+}
+
 __global__ void call(int which, const float* in) {
   const int lane = threadIdx.x % 32;
   switch (which) {
@@ -181,5 +197,7 @@ __global__ void call(int which, const float* in) {
     CASE(13, goto_loop)
     CASE(14, ragged_rows)
     CASE(15, lambdas)
+    CASE(16, long_and_ragged)
+    CASE(17, long_apart)
   }
 }

@@ -51,6 +51,18 @@ bool pairs_agree(const Request& request, int distance) {
 
 }  // namespace
 
+bool is_moved(const Request& request, const Request& other, uint64_t step) {
+  if (request.mask == 0 || request.mask != other.mask || request.bytes != other.bytes) return false;
+  const int first = std::countr_zero(request.mask);
+  const uint64_t distance = request.address[first] - other.address[first];
+  if (distance % step != 0) return false;
+  for (uint32_t lanes = request.mask; lanes; lanes &= lanes - 1) {
+    const int l = std::countr_zero(lanes);
+    if (request.address[l] - other.address[l] != distance) return false;
+  }
+  return true;
+}
+
 int sectors(const Request& request) {
   uint64_t units[MAX_UNITS];
   return touched(request, 0, 32, SECTOR_BYTES, units);

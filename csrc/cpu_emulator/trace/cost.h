@@ -13,6 +13,9 @@ struct Request {
   uint64_t partner[32];  ///< of a copy: the address of the other end
 };
 
+/// Whether the request is `other` with all addresses moved by the same multiple of `step`.
+bool is_moved(const Request& request, const Request& other, uint64_t step);
+
 /// The partner of a lane that copies zeros through the cache.
 constexpr uint64_t NOWHERE = ~uint64_t{0};
 

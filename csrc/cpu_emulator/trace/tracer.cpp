@@ -9,9 +9,6 @@ namespace smem::cpu_emulator::trace {
 
 namespace {
 
-/// A lane keeps so many events before the others should catch up: 192 KiB.
-constexpr size_t EVENTS_A_LANE = 8192;
-
 std::string two_threads(unsigned one, unsigned other) {
   if (other == Moment::NOBODY || other == one) return std::to_string(one);
   return std::to_string(one) + " and " + std::to_string(other);
@@ -20,7 +17,10 @@ std::string two_threads(unsigned one, unsigned other) {
 }  // namespace
 
 Tracer::Tracer(Recorder& recorder)
-    : recorder_(recorder), counts_(recorder.session().counts), running_thread_(&current_thread) {}
+    : recorder_(recorder),
+      counts_(recorder.session().counts),
+      code_(recorder.module().begin),
+      running_thread_(&current_thread) {}
 
 void Tracer::block_begins(dim3 block_index, uint64_t block_number, unsigned threads,
                           SharedRun dynamic_shared) {
@@ -164,7 +164,7 @@ void Tracer::error(const char* kind, const std::string& detail, Site site) {
 }
 
 LaneEvent Tracer::event_of(Site site, Action action, size_t bytes, uint16_t memory) const {
-  return {.pc = static_cast<uint32_t>(site.pc - recorder_.module().begin),
+  return {.pc = static_cast<uint32_t>(site.pc - code_),
           .depth = static_cast<uint16_t>(running().depth),
           .memory = memory,
           .action = action,
@@ -178,14 +178,13 @@ void Tracer::log_meeting(Site site, Action action, size_t bytes) {
 
 void Tracer::basic_block(Site site) {
   judge_rival_stores();
-  running_warp().add_pass(running().linear % WARP_SIZE, event_of(site, Action::pass, 0, NO_MEMORY));
-  limit_events();
+  const LaneEvent event = event_of(site, Action::pass, 0, NO_MEMORY);
+  limit_events(running_warp().add_pass(running().linear % WARP_SIZE, event));
 }
 
-void Tracer::limit_events() {
+void Tracer::let_others_run() {
   Thread& thread = running();
   const unsigned warp = thread.linear / WARP_SIZE;
-  if (warps_[warp].size(thread.linear % WARP_SIZE) % EVENTS_A_LANE != 0) return;
   drain(warp, lanes_of(warp) & ~ended_[warp] & ~warps_[warp].lanes_that_wait());
   thread.lets_others_run = true;
 }
@@ -219,12 +218,11 @@ bool Tracer::access(Action action, const void* address, size_t bytes, size_t use
   if (counts_) {
     const unsigned lane = running().linear % WARP_SIZE;
     const LaneEvent event = event_of(site, action, bytes, memory);
-    if (action == Action::copy_from || action == Action::copy_to) {
-      running_warp().add_copy(lane, event, place, partner ? place_of(partner, ~site.pc) : NOWHERE);
-    } else {
-      running_warp().add(lane, event, place);
-    }
-    limit_events();
+    const bool copies = action == Action::copy_from || action == Action::copy_to;
+    limit_events(!copies ? running_warp().add(lane, event, place)
+                 : partner
+                     ? running_warp().add_copy(lane, event, place, place_of(partner, ~site.pc))
+                     : running_warp().add_copy(lane, event, place, NOWHERE));
   }
   if (is_shared(memory)) {
     check_shared(action, address, {memory - SHARED, place}, bytes, site, speculative);

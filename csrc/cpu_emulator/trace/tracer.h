@@ -111,16 +111,32 @@ class Tracer final : public Observer {
   /// known.
   LaneEvent event_of(Site site, Action action, size_t bytes, uint16_t memory) const;
   void log_meeting(Site site, Action action, size_t bytes);
-  /// If the running thread has many events waiting, lets the other lanes catch up.
-  void limit_events();
+  /// If so many events of the running thread wait, lets the other lanes catch up.
+  void limit_events(size_t waiting) {
+    constexpr size_t EVENTS_A_LANE = 8192;
+    if (waiting % EVENTS_A_LANE == 0) [[unlikely]] {
+      let_others_run();
+    }
+  }
+  void let_others_run();
   void flush(unsigned warp) { drain(warp, 0); }
   /// As flush, while the lanes `running` may still add events.
   void drain(unsigned warp, uint32_t running);
+  struct Cost {
+    uint64_t distinct_bytes = 0;
+    uint64_t passes = 0;     ///< sectors of global memory, or wavefronts of shared memory
+    uint64_t conflicts = 0;  ///< wavefronts beyond the least
+  };
   struct Tally {
     Row row;
     MergedLoads merged;
+    Request last{};  ///< costs `cost`; its partners are not kept
+    Cost cost{};
   };
   Tally& tally_of(uint32_t pc, Action action, uint16_t memory, unsigned bytes);
+  Cost cost_of(const LaneEvent& event, const Request& request) const;
+  /// The same of an access that is no copy, by that of the line's last request where it can be.
+  const Cost& cost_of_next(Tally& tally, const LaneEvent& event, const Request& request) const;
   void account(unsigned warp, const LaneEvent& event, const Request& request);
   void fault(const std::string& kind, const std::string& detail, const std::string& threads,
              Site site);
@@ -132,7 +148,8 @@ class Tracer final : public Observer {
   WarpReplay& running_warp() { return warps_[running().linear / WARP_SIZE]; }
 
   Recorder& recorder_;
-  const bool counts_;  ///< otherwise only errors are found
+  const bool counts_;     ///< otherwise only errors are found
+  const uintptr_t code_;  ///< where the kernel's code begins
   Thread* const* running_thread_;
   Order order_;
   SharedMemory shared_{order_, recorder_.module().begin};

@@ -53,33 +53,56 @@ void Tracer::mbarrier_wait(bool is_first, bool is_complete, Site site) {
   row.ready += is_first && is_complete;
 }
 
+Tracer::Cost Tracer::cost_of(const LaneEvent& event, const Request& request) const {
+  Cost cost{.distinct_bytes = static_cast<uint64_t>(distinct_bytes(request))};
+  if (is_shared(event.memory)) {
+    const Passes served = event.action == Action::copy_to
+                              ? copy_passes(request)
+                              : passes(request, event.action == Action::load);
+    cost.passes = static_cast<uint64_t>(served.wavefronts);
+    cost.conflicts = static_cast<uint64_t>(served.wavefronts - served.least);
+  } else if (recorder_.buffers()[event.memory].constant) {
+    cost.passes = 1;
+  } else {
+    const bool copies = event.action == Action::copy_from;
+    cost.passes = static_cast<uint64_t>(copies ? copy_sectors(request) : sectors(request));
+  }
+  return cost;
+}
+
+const Tracer::Cost& Tracer::cost_of_next(Tally& tally, const LaneEvent& event,
+                                         const Request& request) const {
+  // Lanes that move by whole sectors touch as many, and by whole words have as many conflicts.
+  const uint64_t step = is_shared(event.memory) ? 4 : 32;
+  if (!is_moved(request, tally.last, step)) {
+    tally.cost = cost_of(event, request);
+    tally.last.mask = request.mask;
+    tally.last.bytes = request.bytes;
+    std::copy(std::begin(request.address), std::end(request.address), tally.last.address);
+  }
+  return tally.cost;
+}
+
 void Tracer::account(unsigned warp, const LaneEvent& event, const Request& request) {
   Tally& tally = tally_of(event.pc, event.action, event.memory, event.bytes);
   Row& row = tally.row;
   row.requests += 1;
   row.lanes += static_cast<uint64_t>(std::popcount(request.mask));
-  if (event.memory != NO_MEMORY) {
-    row.distinct_bytes += static_cast<uint64_t>(distinct_bytes(request));
-  }
-  uint64_t cost = 0, base = 0;
+  if (event.memory == NO_MEMORY) return;
+  const bool copies = event.action == Action::copy_from || event.action == Action::copy_to;
+  const Cost cost = copies ? cost_of(event, request) : cost_of_next(tally, event, request);
+  row.distinct_bytes += cost.distinct_bytes;
+  uint64_t base = 0;
   if (is_shared(event.memory)) {
-    const Passes served = event.action == Action::copy_to
-                              ? copy_passes(request)
-                              : passes(request, event.action == Action::load);
-    row.wavefronts += static_cast<uint64_t>(served.wavefronts);
-    row.conflicts += static_cast<uint64_t>(served.wavefronts - served.least);
-    cost = static_cast<uint64_t>(served.wavefronts);
+    row.wavefronts += cost.passes;
+    row.conflicts += cost.conflicts;
     if (event.action == Action::load) tally.merged.add(request, warp);
-  } else if (event.memory != NO_MEMORY && recorder_.buffers()[event.memory].constant) {
-    cost = 1;
-  } else if (event.memory != NO_MEMORY) {
-    const bool copies = event.action == Action::copy_from;
-    cost = static_cast<uint64_t>(copies ? copy_sectors(request) : sectors(request));
-    row.sectors += cost;
-    base = recorder_.buffers()[event.memory].offset;
+  } else if (const Buffer& buffer = recorder_.buffers()[event.memory]; !buffer.constant) {
+    row.sectors += cost.passes;
+    base = buffer.offset;
   }
-  if (cost > row.worst) {
-    row.worst = cost;
+  if (cost.passes > row.worst) {
+    row.worst = cost.passes;
     row.example_block = block_number_;
     for (unsigned l = 0; l < WARP_SIZE; ++l) {
       const bool active = request.mask >> l & 1;

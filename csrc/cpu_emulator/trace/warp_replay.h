@@ -10,8 +10,8 @@
 
 namespace smem::cpu_emulator::trace {
 
-/// What a lane does at one instruction. There is one for every access and every basic block.
-struct LaneEvent {
+/// What a lane does at one instruction: an access, a meeting or the begin of a basic block.
+struct alignas(16) LaneEvent {
   uint32_t pc;      ///< from the begin of the kernel's code
   uint16_t depth;   ///< of calls
   uint16_t memory;  ///< its number in the MemoryMap
@@ -41,19 +41,19 @@ class WarpReplay {
  public:
   using Account = std::function<void(const LaneEvent& event, const Request& request)>;
 
-  /// The begin of a basic block, which has no address.
-  void add_pass(unsigned lane, const LaneEvent& event) { add(lanes_[lane], event); }
+  /// Adds the begin of a basic block, which has no address. This and the next two return how many
+  /// events the lane has waiting.
+  size_t add_pass(unsigned lane, const LaneEvent& event) { return add(lanes_[lane], event); }
   /// An access; a barrier or shuffle, whose address is 0.
-  void add(unsigned lane, const LaneEvent& event, uint64_t address) {
-    add(lanes_[lane], event);
+  size_t add(unsigned lane, const LaneEvent& event, uint64_t address) {
     lanes_[lane].addresses.push_back(address);
+    return add(lanes_[lane], event);
   }
   /// A copy, which has two addresses.
-  void add_copy(unsigned lane, const LaneEvent& event, uint64_t address, uint64_t partner) {
-    add(lane, event, address);
-    lanes_[lane].addresses.push_back(partner);
+  size_t add_copy(unsigned lane, const LaneEvent& event, uint64_t address, uint64_t partner) {
+    lanes_[lane].addresses.push_back(address);
+    return add(lane, event, partner);
   }
-  size_t size(unsigned lane) const { return lanes_[lane].size(); }
 
   /// The lanes whose newest event is a barrier or shuffle that has not opened.
   uint32_t lanes_that_wait() const;
@@ -66,48 +66,43 @@ class WarpReplay {
 
  private:
   struct Lane {
-    size_t followed = 0;         ///< this many events are the path's,
-    std::vector<LaneEvent> own;  ///< and these come after them
+    size_t size = 0;              ///< how many events it has
+    size_t left_path = SIZE_MAX;  ///< from this one on they are its own, before it the path's
+    std::vector<LaneEvent> own;
     /// Of an access: where; and of a copy, the partner. Of a meeting: its number and the lanes that
     /// met, 0 until it opens.
     std::vector<uint64_t> addresses;
     size_t next = 0;  ///< the first event that has not been served
     size_t next_address = 0;
 
-    size_t size() const { return followed + own.size(); }
-    bool is_served() const { return next == size(); }
+    bool is_served() const { return next == size; }
     uint64_t address() const { return addresses[next_address]; }
   };
 
-  void add(Lane& lane, const LaneEvent& event) {
-    if (lane.own.empty() && lane.followed == path_.size()) path_.push_back(event);
-    if (lane.own.empty() && path_[lane.followed] == event) {
-      ++lane.followed;
-    } else {
-      lane.own.push_back(event);
-    }
+  size_t add(Lane& lane, const LaneEvent& event) {
+    const bool can_follow = lane.size < lane.left_path && lane.size < path_.size();
+    if (!can_follow || !(path_[lane.size] == event)) extend_or_leave_path(lane, event);
+    return ++lane.size;
   }
+  [[gnu::noinline]] void extend_or_leave_path(Lane& lane, const LaneEvent& event);
   const LaneEvent& event(const Lane& lane, size_t i) const {
-    return i < lane.followed ? path_[i] : lane.own[i - lane.followed];
+    return i < lane.left_path ? path_[i] : lane.own[i - lane.left_path];
   }
   const LaneEvent& head(const Lane& lane) const { return event(lane, lane.next); }
 
   /// Of the lanes that stand at an event, those to be executed next; 0 if there are none.
   uint32_t lanes_to_execute(uint32_t pending) const;
-  /// Whether all of them are at one access or basic block, as they are nearly always.
-  bool are_converged(uint32_t pending) const;
-  /// Whether two lanes execute their next events together. The memory of one request may differ
-  /// between lanes; it then counts once for each.
-  bool are_together(const Lane& a, const Lane& b) const;
   /// Serves the events of the path that all the lanes are to execute next, up to a meeting.
   bool serve_path(uint32_t lanes, const Account& account);
   /// Serves the next event of all the lanes.
   void serve(uint32_t lanes, const Account& account);
+  void note_rank(unsigned lane);
   void serve_request(const LaneEvent& event, uint32_t lanes, const Account& account);
   void forget_served();
 
   std::vector<LaneEvent> path_;
   Lane lanes_[WARP_SIZE];
+  uint64_t ranks_[WARP_SIZE];  ///< while it drains, of the lanes' next events
   uint32_t meetings_ = 0;
 };
 
