@@ -65,7 +65,7 @@ def ranges_of(mask: Tensor, batch: int) -> Ranges | None:
         key = mask.data_ptr(), mask._version, mask.shape, mask.stride(), mask.dtype, batch
         if _last.mask is not None and key == _last.key:
             return _last.ranges
-    if torch.cuda.is_current_stream_capturing():
+    if mask.is_cuda and torch.cuda.is_current_stream_capturing():
         return None
     ranges = _find(mask[:, 0], batch)
     if key is not None and mask.untyped_storage().nbytes() <= _REMEMBERED_BYTES:

@@ -74,8 +74,7 @@ class _Window:
                     at, self.dilation, self.stride, positions, strict=True
                 )
             )
-            of_window = (..., *at)
-            total[where] += parts[of_window]
+            total[where] += parts[(slice(None),) * (2 + n) + at]
         for d, (padding, size) in enumerate(zip(self.padding, spatial, strict=True), start=2):
             total = total.narrow(d, padding, size)
         return total.contiguous()

@@ -24,9 +24,9 @@ _library: torch.library.Library | None = None
 
 
 def install() -> None:
-    """Register all kernels, once."""
+    """Register all kernels, once, if there is a GPU."""
     global _library
-    if _library is not None:
+    if _library is not None or not torch.cuda.is_available():
         return
     library = torch.library.Library("aten", "IMPL")
     for module in (products, reductions, convolutions, scatters):
