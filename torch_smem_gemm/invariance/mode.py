@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any
+from collections import Counter
 
 import torch
 
 _NAME = "smem.batch_invariant"
-# torch keeps what is stored under this key per thread, and hands it to autograd's threads.
-_KEY = "torch_smem_gemm.batch_invariant"
 
 _lock = threading.Lock()
 _everywhere: frozenset[int] = frozenset()  # devices for which `enable` was called
+_regions: Counter[int] = Counter()  # of all threads, by device
 _eager_regions = 0
+
+
+class _Thread(threading.local):
+    """What a thread knows of its own regions.
+
+    Attributes:
+        devices: those of the innermost region; None outside of any.
+        is_autograds: whether the thread was not started by Python. A backward runs on such threads,
+            for whoever calls it: they keep the contract while any thread is in a region.
+    """
+
+    devices: frozenset[int] | None = None
+
+    def __init__(self) -> None:
+        self.is_autograds = isinstance(threading.current_thread(), threading._DummyThread)
+
+
+_thread = _Thread()
 
 
 class batch_invariant(contextlib.ContextDecorator):
@@ -54,17 +71,21 @@ class batch_invariant(contextlib.ContextDecorator):
         return region
 
     def __enter__(self) -> None:
-        outer = _of_this_thread()
+        outer = _thread.devices
         current = _everywhere if outer is None else outer
         if self._enabled:
             _install()
+            with _lock:
+                _regions.update(self._devices)
             _run_eagerly(True)
         self._outer.append(outer)
-        _set(current | self._devices if self._enabled else current - self._devices)
+        _thread.devices = current | self._devices if self._enabled else current - self._devices
 
     def __exit__(self, *exception: object) -> None:
-        _set(self._outer.pop())
+        _thread.devices = self._outer.pop()
         if self._enabled:
+            with _lock:
+                _regions.subtract(self._devices)
             _run_eagerly(False)
 
     @staticmethod
@@ -93,8 +114,10 @@ class batch_invariant(contextlib.ContextDecorator):
 
 def is_in_force(device: int) -> bool:
     """Whether this thread's operators on the CUDA device of that index keep the contract."""
-    devices = _of_this_thread()
-    return device in (_everywhere if devices is None else devices)
+    devices = _thread.devices
+    if devices is not None:
+        return device in devices
+    return device in _everywhere or (_thread.is_autograds and _regions[device] > 0)
 
 
 def _devices(device: torch.device | str | int | None) -> frozenset[int]:
@@ -110,16 +133,6 @@ def _devices(device: torch.device | str | int | None) -> frozenset[int]:
     if count and index >= count:
         raise RuntimeError(f"{_NAME}: device is {str(chosen)!r}, but there are {count}")
     return frozenset((index,))
-
-
-def _of_this_thread() -> frozenset[int] | None:
-    """Return the devices of the regions that this thread is in; None outside of any."""
-    in_tls: Any = torch._C._get_obj_in_tls(_KEY) if torch._C._is_key_in_tls(_KEY) else None
-    return in_tls
-
-
-def _set(devices: frozenset[int] | None) -> None:
-    torch._C._stash_obj_in_tls(_KEY, devices)
 
 
 def _install() -> None:

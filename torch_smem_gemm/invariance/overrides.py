@@ -6,6 +6,7 @@ safely while other threads call the operator. Outside of the mode they call torc
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -29,6 +30,13 @@ def install() -> None:
     if _library is not None or not torch.cuda.is_available():
         return
     library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
+        _register(library)
+    _library = library
+
+
+def _register(library: torch.library.Library) -> None:
     for module in (products, reductions, convolutions, scatters):
         for op, kernel in module.KERNELS.items():
             _override(library, op, kernel, "CUDA")
@@ -39,7 +47,6 @@ def install() -> None:
             _override(library, op, kernel, key)
     for op, kernel in attention.KERNELS_BELOW_AUTOGRAD.items():
         _override(library, op, kernel, "CUDA")
-    _library = library
 
 
 def _override(library: torch.library.Library, op: str, kernel: Kernel, key: str) -> None:
