@@ -270,6 +270,93 @@ def test_shapes_that_do_not_fit() -> None:
         attention(q, k, v, enable_gqa=False)
 
 
+@pytest.mark.gpu
+@every_dtype
+@every_heads
+@pytest.mark.parametrize("lengths", [(1, 40), (1, 700), (60, 60)], ids=str)
+def test_a_row_that_sees_nothing_is_zero(
+    dtype: torch.dtype, heads: tuple[int, int, int], lengths: tuple[int, int]
+) -> None:
+    q, k, v = inputs(3, heads, lengths, dtype)
+    mask = torch.ones(3, 1, 1, lengths[1], dtype=torch.bool, device="cuda")
+    mask[1] = False
+    with smem.batch_invariant():
+        check_values(attention(q, k, v, attn_mask=mask), exact(q, k, v, mask), dtype)
+
+
+# ------------------------------------------------------------------------------- the parts of keys
+
+
+def parts_of(
+    sequences: int, parts: int, group: int, heads: int, features: int, device: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(parts)
+    rows = sequences * parts * group
+    lengths = torch.randint(1, 9, (sequences, parts), dtype=torch.int32)
+    lengths[0, parts // 2 :] = 0
+    return tuple(  # type: ignore[return-value]
+        x.to(device)
+        for x in (
+            torch.randn(rows, heads, features),
+            9 * torch.randn(heads, rows),
+            lengths.view(-1),
+        )
+    )
+
+
+both_devices = pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+)
+
+
+@both_devices
+@every_dtype
+@pytest.mark.parametrize("shape", [(2, 3, 4, 1, 128), (3, 17, 1, 2, 200), (1, 1, 2, 1, 8)], ids=str)
+def test_parts_are_combined(device: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    sequences, parts, group, heads, features = shape
+    out, logsumexp, lengths = parts_of(*shape, device)
+    out = out.to(dtype)
+    combined = torch.ops.smem._combine_parts(out, logsumexp, lengths, parts, group)
+    values = out.double().view(sequences, parts, group, heads, features)
+    scores = logsumexp.double().mT.reshape(sequences, parts, group, heads, 1)
+    is_empty = (lengths == 0).view(sequences, parts, 1, 1, 1)
+    weights = scores.masked_fill(is_empty, -math.inf).softmax(1).nan_to_num()
+    expected = (weights * values).sum(1).view(-1, heads, features)
+    check_values(combined, expected, dtype)
+
+
+@both_devices
+@every_dtype
+def test_parts_without_keys_change_nothing(device: str, dtype: torch.dtype) -> None:
+    out, logsumexp, lengths = parts_of(2, 3, 2, 1, 64, device)
+    out, lengths = out.to(dtype), lengths.view(2, 3).clone()
+    lengths[:] = 1
+    short = torch.ops.smem._combine_parts(out, logsumexp, lengths.view(-1), 3, 2)
+    longer = torch.full((2, 40, 2, 1, 64), math.nan, dtype=dtype, device=device)
+    longer[:, :3] = out.view(2, 3, 2, 1, 64)
+    scores = torch.full((1, 2, 40, 2), math.nan, device=device)
+    scores[:, :, :3] = logsumexp.view(1, 2, 3, 2)
+    many = torch.zeros(2, 40, dtype=torch.int32, device=device)
+    many[:, :3] = lengths
+    args = longer.view(-1, 1, 64), scores.view(1, -1), many.view(-1), 40, 2
+    assert same_bits(torch.ops.smem._combine_parts(*args), short)
+
+
+def test_parts_that_do_not_fit() -> None:
+    out, logsumexp, lengths = parts_of(2, 3, 2, 1, 64, "cpu")
+    combine = torch.ops.smem._combine_parts
+    with pytest.raises(RuntimeError, match=r"smem\._combine_parts: parts is 0"):
+        combine(out, logsumexp, lengths, 0, 2)
+    with pytest.raises(
+        RuntimeError, match=r"smem\._combine_parts: parts_out is 12x1x64 of float64"
+    ):
+        combine(out.double(), logsumexp, lengths, 3, 2)
+    with pytest.raises(RuntimeError, match=r"smem\._combine_parts: logsumexp is 1x11"):
+        combine(out, logsumexp[:, 1:], lengths, 3, 2)
+    with pytest.raises(RuntimeError, match=r"smem\._combine_parts: lengths is 6 of int64"):
+        combine(out, logsumexp, lengths.long(), 3, 2)
+
+
 # ----------------------------------------------------------------------------------- what masks say
 
 

@@ -205,10 +205,12 @@ def test_values_are_torchs(operator: Callable[[Tensor], Tensor], dtype: torch.dt
     torchs = operator(x)
     assert ours.dtype == torchs.dtype
     assert ours.shape == torchs.shape
-    tolerance = 1e-4 if dtype == torch.float32 else 2e-2
-    exact = operator(x.double()) if "dtype" not in str(operator) else torchs.double()
+    exact = operator(x.double())
     scale = exact.abs().max()
-    assert (ours - exact).abs().max() <= tolerance * scale
+    rounding = 1e-5 if dtype == torch.float32 else 1e-2
+    # The operator's own inputs may be rounded, too.
+    error, torchs_error = ((y - exact).abs().max() for y in (ours, torchs))
+    assert error <= 1.5 * torchs_error + rounding * scale
 
 
 @pytest.mark.gpu

@@ -7,6 +7,7 @@ sequences of its own, or all heads (the layout of a projection: batch, tokens, h
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.invariance.attention_mask import Ranges
-from torch_smem_gemm.ops._codes import PRECISIONS
+from torch_smem_gemm.ops._dispatch import asking_torch_for_memory, register_fake
 
 # Keys of one part. On an H200, 512 took less time than 256 and 1024 at 3000 and 8000 keys.
 PART = 512
@@ -25,7 +26,6 @@ _NO_MASK, _CAUSAL_BOTTOM_RIGHT = 0, 2
 _REMEMBERED_SPANS = 64
 
 _unmasked: dict[tuple, Spans] = {}
-_gemm = torch.ops.smem._gemm.default
 
 
 class Keys(NamedTuple):
@@ -33,6 +33,7 @@ class Keys(NamedTuple):
 
     k: Tensor
     v: Tensor
+    heads: int
     heads_are_sequences: bool
     batch_step: int  # rows from one row of the batch to the next
     head_step: int
@@ -46,7 +47,8 @@ class Spans(NamedTuple):
     lengths: Tensor
 
 
-# attend(q, keys, spans, most queries, most keys, is_causal, scale) -> result, logsumexp of its rows
+# attend(q, keys, spans, most queries, most keys, is_causal, scale): the result of q's rows, and the
+# logsumexp of their scores as (heads in a row, rows).
 Attend = Callable[..., tuple[Tensor, Tensor]]
 
 
@@ -57,27 +59,30 @@ def attend_by_ranges(q: Tensor, k: Tensor, v: Tensor, ranges: Ranges, scale: flo
     """
     batch, heads, queries, head = q.shape
     group = heads // k.shape[1]
-    is_flash = (
-        q.dtype != torch.float32
-        and head <= _FLASH_MAX_HEAD
-        and torch.cuda.get_device_capability(q.device) >= (8, 0)
-    )
+    is_flash = q.dtype != torch.float32 and head <= _FLASH_MAX_HEAD and _has_flash(q.get_device())
     attend = _flash if is_flash else _efficient
     keys = _as_rows(k, v, only_sequences=group > 1 and queries > 1 and not is_flash)
     length = k.shape[2]
     if queries == 1:
-        # The queries of a group see the same keys: they are one sequence.
-        grouped = q.reshape(batch, k.shape[1], group, head)
-        return _decode(attend, grouped, keys, length, ranges, scale).reshape(q.shape)
+        return _decode(attend, q, keys, length, ranges, scale)
     spans = _spans(keys, ranges, batch, heads, group, queries, length, parts=1)
     rows = _rows(q, keys)
-    if ranges.is_padded_right:
-        return _padded_right(attend, rows, q, keys, spans, length, ranges, scale)
+    # FlashAttention's rows do not depend on how many precede them; the other kernel's do.
+    if ranges.is_padded_right or (ranges.is_causal and ranges.first is not None and not is_flash):
+        return _with_padding(attend, rows, q, keys, spans, length, ranges, scale)
     out, _ = attend(rows, keys, spans, queries, length, ranges.is_causal, scale)
-    return _outputs(out, q, keys)
+    out = _outputs(out, q, keys)
+    if ranges.lengths is not None and not is_flash:  # which leaves rows without keys as they were
+        out = torch.where(ranges.lengths[:, None, None, None] > 0, out, 0)
+    return out
 
 
-def _padded_right(
+@functools.cache
+def _has_flash(device: int) -> bool:
+    return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def _with_padding(
     attend: Attend,
     rows: Tensor,
     q: Tensor,
@@ -87,66 +92,65 @@ def _padded_right(
     ranges: Ranges,
     scale: float,
 ) -> Tensor:
-    """Attention of causal queries, and of those after them, which are padding and see every key."""
+    """Attention of causal queries and of the padding among them, as sequences of their own.
+
+    Padding after the queries sees every key, padding before them none.
+    """
     queries = q.shape[2]
-    ends = spans.queries[:-1] + spans.lengths
-    begins = torch.cat([torch.stack([spans.queries[:-1], ends], 1).flatten(), spans.queries[-1:]])
+    assert ranges.lengths is not None
+    none = torch.zeros_like(spans.lengths)
+    real = spans.lengths.clamp(max=queries)
+    middle = spans.queries[:-1] + (real if ranges.is_padded_right else queries - real)
+    begins = torch.cat([torch.stack([spans.queries[:-1], middle], 1).flatten(), spans.queries[-1:]])
     firsts = spans.keys[:-1].repeat_interleave(2)
     firsts = torch.cat([firsts, firsts[-1:]])
-    none = torch.zeros_like(spans.lengths)
 
-    def only(lengths: tuple[Tensor, Tensor], is_causal: bool) -> Tensor:
+    def of(lengths: tuple[Tensor, Tensor], is_causal: bool) -> Tensor:
         halves = Spans(begins, firsts, torch.stack(lengths, 1).flatten())
         out, _ = attend(rows, keys, halves, queries, length, is_causal, scale)
         return _outputs(out, q, keys)
 
-    of_rows = only((spans.lengths, none), True)
-    of_padding = only((none, spans.lengths), False)
-    assert ranges.lengths is not None
-    is_row = torch.arange(queries, device=q.device) < ranges.lengths[:, None]
-    return torch.where(is_row[:, None, :, None], of_rows, of_padding)
+    real_queries = ranges.lengths.clamp(max=queries)[:, None]
+    query = torch.arange(queries, device=q.device)
+    if ranges.is_padded_right:
+        is_real = query < real_queries
+        causal, padding = of((spans.lengths, none), True), of((none, spans.lengths), False)
+    else:
+        is_real = query >= queries - real_queries
+        causal, padding = of((none, spans.lengths), True), torch.zeros((), dtype=q.dtype).to(q)
+    return torch.where(is_real[:, None, :, None], causal, padding)
 
 
 def _decode(
     attend: Attend, q: Tensor, keys: Keys, length: int, ranges: Ranges, scale: float
 ) -> Tensor:
-    """Attention of q (batch, heads of keys, group, features) with the keys in parts."""
-    batch, heads, group, head = q.shape
-    parts = max(-(-length // PART), 1)
-    spans = _spans(keys, ranges, batch, heads, 1, group, length, parts)
+    """Attention of q (batch, heads, 1, features) with the keys in parts.
+
+    The queries of the heads that share keys are one sequence.
+    """
+    batch, heads, _, features = q.shape
+    of_keys, parts = keys.heads, max(-(-length // PART), 1)
+    group = heads // of_keys
+    spans = _spans(keys, ranges, batch, of_keys, 1, group, length, parts)
     if keys.heads_are_sequences:
-        rows = q.reshape(batch * heads, 1, group, 1, head)
+        sequences, in_row = batch * of_keys, 1
+        rows = q.reshape(sequences, 1, group, features)
     else:
-        rows = q.transpose(1, 2).unsqueeze(1)
-    sequences, _, _, in_row, _ = rows.shape
-    rows = rows.expand(-1, parts, -1, -1, -1).reshape(-1, in_row, head)
+        sequences, in_row = batch, of_keys
+        rows = q.reshape(batch, of_keys, group, features).transpose(1, 2)
+        rows = rows.reshape(batch, 1, group * of_keys, features)
+    if parts > 1:
+        rows = rows.expand(-1, parts, -1, -1)
+    rows = rows.reshape(-1, in_row, features)
     out, logsumexp = attend(rows, keys, spans, group, min(length, PART), False, scale)
     if parts > 1:
-        out = _combined(
-            out.view(sequences, parts, group, in_row, head),
-            logsumexp.reshape(sequences, parts, group, in_row),
-            spans.lengths.view(sequences, parts),
-        )
-    out = out.view(sequences, group, in_row, head)
+        out = _combine(out, logsumexp, spans.lengths, parts, group)
+    elif ranges.lengths is not None:
+        is_seen = spans.lengths.view(sequences, 1, 1) > 0
+        out = torch.where(is_seen, out.view(sequences, -1, features), 0)
     if keys.heads_are_sequences:
-        return out.view(batch, heads, group, head)
-    return out.transpose(1, 2)
-
-
-def _combined(out: Tensor, logsumexp: Tensor, lengths: Tensor) -> Tensor:
-    """Return the attention over all parts, the second dimension, by their logsumexp.
-
-    The parts are added in their order, in float32; those without keys, which come last, add zero.
-    """
-    logsumexp = torch.where(lengths[:, :, None, None] > 0, logsumexp, -torch.inf)
-    largest = logsumexp.amax(1, keepdim=True)
-    weights = (logsumexp - torch.where(largest.isinf(), 0, largest)).exp()
-    weights = weights.movedim(1, -1).unsqueeze(-2)  # (sequences, group, heads in a row, 1, parts)
-    values = out.movedim(1, -2).float()
-    options = (None, None, 1.0, 0.0, 0, PRECISIONS["ieee"])
-    total = _gemm(weights, torch.ones_like(weights).mT, *options)
-    result = _gemm(weights, values, *options) / total
-    return torch.where(total > 0, result, 0).squeeze(-2).to(out.dtype)
+        return out.view(q.shape)
+    return out.view(batch, group, of_keys, features).transpose(1, 2).reshape(q.shape)
 
 
 def _as_rows(k: Tensor, v: Tensor, only_sequences: bool) -> Keys:
@@ -159,12 +163,12 @@ def _as_rows(k: Tensor, v: Tensor, only_sequences: bool) -> Keys:
             rows = (batch - 1) * (s0 // s2) + (heads - 1) * (s1 // s2) + tokens
             shape, strides = (rows, 1, features), (s2, s2, 1)
             k, v = (x.as_strided(shape, strides) for x in (k, v))
-            return Keys(k, v, True, s0 // s2, s1 // s2)
+            return Keys(k, v, heads, True, s0 // s2, s1 // s2)
         if s0 % s2 == 0 and not only_sequences:
             rows = (batch - 1) * (s0 // s2) + tokens
             shape, strides = (rows, heads, features), (s2, s1, 1)
             k, v = (x.as_strided(shape, strides) for x in (k, v))
-            return Keys(k, v, False, s0 // s2, 0)
+            return Keys(k, v, heads, False, s0 // s2, 0)
     k, v = (x.clone(memory_format=torch.contiguous_format) for x in (k, v))
     return _as_rows(k, v, only_sequences=True)
 
@@ -210,13 +214,24 @@ def _spans(
     They are remembered: all layers of a model have the same.
     """
     heads = heads if keys.heads_are_sequences else 1
-    stream = torch.cuda.current_stream(keys.k.device)
-    key = (stream, batch, heads, group, keys.batch_step, keys.head_step, queries, length, parts)
+    device = keys.k.get_device()
+    stream = torch._C._cuda_getCurrentRawStream(device)
+    key = (
+        device,
+        stream,
+        batch,
+        heads,
+        group,
+        keys.batch_step,
+        keys.head_step,
+        queries,
+        length,
+        parts,
+    )
     remembered = _unmasked if ranges.first is None else ranges.remembered
     found = remembered.get(key)
     if found is not None:
         return found
-    device = keys.k.device
 
     def numbers(count: int) -> Tensor:
         return torch.arange(count, dtype=torch.int32, device=device)
@@ -236,7 +251,7 @@ def _spans(
     spans = Spans(
         numbers(len(starts) + 1) * queries,
         torch.cat([starts, starts[-1:]]),
-        left.expand(batch, heads, parts).flatten(),
+        left.expand(batch, heads, parts).contiguous().view(-1),
     )
     if not torch.cuda.is_current_stream_capturing():  # whose memory belongs to the graph
         while len(remembered) >= _REMEMBERED_SPANS:
@@ -262,7 +277,7 @@ def _flash(
         scale=scale,
         seqused_k=spans.lengths,
     )
-    return out, logsumexp.mT
+    return out, logsumexp
 
 
 def _efficient(
@@ -283,5 +298,16 @@ def _efficient(
         scale=scale,
         seqlen_k=spans.lengths,
     )
-    # (sequences, heads, queries rounded up): in decode all sequences have as many queries.
-    return out.squeeze(0), logsumexp[:, :, :queries].transpose(1, 2).reshape(-1, q.shape[1])
+    # It is (sequences, heads, queries rounded up). In decode all sequences have as many queries.
+    return out.squeeze(0), logsumexp[:, :, :queries].transpose(0, 1).flatten(1)
+
+
+def _describe_combined(
+    parts_out: Tensor, logsumexp: Tensor, lengths: Tensor, parts: int, group: int
+) -> tuple[list[int], torch.dtype]:
+    rows, *others = parts_out.shape
+    return [rows // parts, *others], parts_out.dtype
+
+
+register_fake("_combine_parts", _describe_combined)
+_combine = asking_torch_for_memory(torch.ops.smem._combine_parts.default._op, _describe_combined)

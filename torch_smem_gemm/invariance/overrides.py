@@ -6,6 +6,7 @@ safely while other threads call the operator. Outside of the mode they call torc
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -56,9 +57,6 @@ def _override(library: torch.library.Library, op: str, kernel: Kernel, key: str)
         if not is_in_force(args[0].get_device()):
             return original.call_boxed(keyset, *args, **kwargs)
 
-        def torchs(*args: Any, **kwargs: Any) -> Any:
-            return original.call_boxed(keyset, *args, **kwargs)
-
-        return kernel(torchs, *args, **kwargs)
+        return kernel(functools.partial(original.call_boxed, keyset), *args, **kwargs)
 
     library.impl(op, choose, key, with_keyset=True, allow_override=True)

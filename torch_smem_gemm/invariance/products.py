@@ -9,14 +9,14 @@ from torch import Tensor
 
 from torch_smem_gemm.invariance.forms import Kernel, in_place, with_out
 from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_gemm
-from torch_smem_gemm.ops._codes import ACTIVATIONS, PRECISIONS, resolved
+from torch_smem_gemm.ops._codes import ACTIVATIONS, AUTO, PRECISIONS, resolved
 from torch_smem_gemm.ops._dispatch import recovery
 
 _EXACT = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-def _describe(a: Tensor, b: Tensor, *rest: Any) -> tuple[list[int], torch.dtype]:
-    bias, c, _, beta, _, _, _, out_dtype = rest
+def _describe(a: Tensor, b: Tensor, *options: Any) -> tuple[list[int], torch.dtype]:
+    bias, c, _, beta, _, _, _, out_dtype = options or (None, None, 1.0, 0.0, 0, 0, AUTO, None)
     return check_gemm(a, b, bias, c, beta, out_dtype)
 
 
@@ -42,11 +42,15 @@ def gemm(
             f"smem.batch_invariant: {op} has no batch-invariant kernel for {a.dtype}, expected one "
             f"of {', '.join(str(dtype) for dtype in GEMM_DTYPES)}"
         )
+    args: tuple[Any, ...] = (a, b)
     bias = None
     if c is not None and beta == 1 and c.dim() == 1 and c.shape[0] == b.shape[-1]:
         bias, c, beta = c, None, 0.0
-    precision = resolved(PRECISIONS[None], a.dtype)
-    args = a, b, bias, c, alpha, beta, ACTIVATIONS[activation], precision, 0, out_dtype
+    is_plain = c is None and bias is None and alpha == 1 and activation is None
+    if not is_plain or out_dtype is not None or a.dtype == torch.float32:
+        precision = resolved(PRECISIONS[None], a.dtype)
+        options = (bias, c, alpha, beta, ACTIVATIONS[activation], precision, AUTO, out_dtype)
+        args += options
     try:
         return _gemm(*args)
     except RuntimeError as error:

@@ -217,10 +217,10 @@ def _scan(name: str) -> Kernel:
         if _is_exact(x, dtype) or x.dim() == 0 or not x.numel():
             return torchs(x, dim, dtype=dtype)
         x = x if dtype is None else x.to(dtype)
-        columns = _columns(x, dim)
+        columns = _columns(x.to(_wide(x.dtype)), dim)
         scanned = torchs(columns, 0)[:, : columns.shape[1] - _PADDING]
-        moved = x.movedim(dim, 0)
-        return scanned.reshape(moved.shape).movedim(0, dim).contiguous()
+        scanned = scanned.reshape(x.movedim(dim, 0).shape).movedim(0, dim)
+        return scanned.to(x.dtype).contiguous()
 
     scan.__name__ = name
     return scan
