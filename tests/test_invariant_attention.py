@@ -106,6 +106,19 @@ def test_the_layout_does_not_matter(
         assert same_bits(attention(*five), plain.unsqueeze(1))
 
 
+@pytest.mark.gpu
+@every_dtype
+@pytest.mark.parametrize("keys", [300, 1300])
+def test_a_group_of_heads_as_queries(dtype: torch.dtype, keys: int) -> None:
+    """transformers passes the heads that share keys as queries if there is a mask."""
+    q, k, v = inputs(3, HEADS["llama"], (1, keys), dtype)
+    mask = torch.ones(3, 1, 1, keys, dtype=torch.bool, device="cuda")
+    with smem.batch_invariant():
+        as_heads = attention(q, k, v)
+        as_queries = attention(q.view(3, 2, 4, 128), k, v, attn_mask=mask)
+    assert same_bits(as_queries.view(q.shape), as_heads)
+
+
 def causal_mask(queries: int, keys: int, first: list[int], last: list[int]) -> Tensor:
     """(batch, 1, queries, keys): the last query sees the last key of each row's range."""
     key, query = torch.arange(keys), torch.arange(queries)[:, None]

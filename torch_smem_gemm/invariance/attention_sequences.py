@@ -19,6 +19,9 @@ from torch_smem_gemm.ops._dispatch import asking_torch_for_memory, register_fake
 
 # Keys of one part. On an H200, 512 took less time than 256 and 1024 at 3000 and 8000 keys.
 PART = 512
+# Up to so many queries of all heads that share keys, the keys are cut into parts. A model has fewer
+# heads that share keys: transformers passes them as heads, or with a mask as queries.
+_FEW_QUERIES = 128
 _FLASH_MAX_HEAD = 256
 _ALIGNMENT = 16  # bytes
 # custom_mask_type of aten::_efficient_attention_forward.
@@ -63,8 +66,8 @@ def attend_by_ranges(q: Tensor, k: Tensor, v: Tensor, ranges: Ranges, scale: flo
     attend = _flash if is_flash else _efficient
     keys = _as_rows(k, v, only_sequences=group > 1 and queries > 1 and not is_flash)
     length = k.shape[2]
-    if queries == 1:
-        return _decode(attend, q, keys, length, ranges, scale)
+    if queries == 1 or (not ranges.is_causal and group * queries <= _FEW_QUERIES):
+        return _of_few_queries(attend, q, keys, length, ranges, scale)
     spans = _spans(keys, ranges, batch, heads, group, queries, length, parts=1)
     rows = _rows(q, keys)
     # FlashAttention's rows do not depend on how many precede them; the other kernel's do.
@@ -121,16 +124,16 @@ def _with_padding(
     return torch.where(is_real[:, None, :, None], causal, padding)
 
 
-def _decode(
+def _of_few_queries(
     attend: Attend, q: Tensor, keys: Keys, length: int, ranges: Ranges, scale: float
 ) -> Tensor:
-    """Attention of q (batch, heads, 1, features) with the keys in parts.
+    """Attention of q (batch, heads, queries, features), not causal, with the keys in parts.
 
-    The queries of the heads that share keys are one sequence.
+    The queries of all heads that share keys are one sequence, which a caller may also have made.
     """
-    batch, heads, _, features = q.shape
+    batch, heads, queries, features = q.shape
     of_keys, parts = keys.heads, max(-(-length // PART), 1)
-    group = heads // of_keys
+    group = heads // of_keys * queries
     spans = _spans(keys, ranges, batch, of_keys, 1, group, length, parts)
     if keys.heads_are_sequences:
         sequences, in_row = batch * of_keys, 1
@@ -299,7 +302,7 @@ def _efficient(
         seqlen_k=spans.lengths,
     )
     # It is (sequences, heads, queries rounded up). In decode all sequences have as many queries.
-    return out.squeeze(0), logsumexp[:, :, :queries].transpose(0, 1).flatten(1)
+    return out.squeeze(0), logsumexp[:, :, :queries].transpose(0, 1).flatten(1).contiguous()
 
 
 def _describe_combined(
