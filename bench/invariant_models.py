@@ -12,10 +12,12 @@ imported, its mode is measured too.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import torch
@@ -27,6 +29,7 @@ from torch_smem_gemm.bench.report import between
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "reproducibility.md"
+README = ROOT / "README.md"
 RESULTS = ROOT / "bench" / "results" / "invariant-models-h200.json"
 
 STEPS_CHECKED, STEPS_TIMED, RUNS = 64, 32, 2
@@ -212,10 +215,28 @@ def document(text: str, found: Mapping[str, Any]) -> str:
     return between(text, "models", table(found))
 
 
+def headline(text: str, found: Mapping[str, Any]) -> str:
+    """README's ``text`` with the figure of ``found``."""
+
+    def ratios(mode: str) -> list[float]:
+        speeds = [row[kind] for row in found["rows"] for kind in ("prefill", "decode")]
+        return [speed[mode] / speed["torch"] for speed in speeds if mode in speed]
+
+    ours, theirs = ratios("smem"), ratios("batch_invariant_ops")
+    peer = f"; batch_invariant_ops {geometric_mean(theirs):.2f}" if theirs else ""
+    figure = (
+        f"**{geometric_mean(ours):.2f} × the speed of plain torch** (geometric mean of {len(ours)} "
+        f"prefills and decodes; {min(ours):.2f} to {max(ours):.2f}{peer})."
+    )
+    return between(text, "mode", figure)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, rewrite or check; returns the exit status."""
-    return command(
-        argv, __doc__, document=DOCUMENT, results=RESULTS, measure=measure, shown=document
+    measured = functools.cache(measure)
+    return max(
+        command(argv, __doc__, document=path, results=RESULTS, measure=measured, shown=shown)
+        for path, shown in ((DOCUMENT, document), (README, headline))
     )
 
 

@@ -362,11 +362,11 @@ def test_the_command(llama: Path) -> None:
     options = ["--device", "cpu", "--dtype", "float32", "--batch-sizes", "1", "--new-tokens", "2"]
     done = command(str(llama), *options)
     assert done.returncode == 0, done.stderr
-    assert "15 modules converted" in done.stdout
+    assert done.stdout.startswith("in smem.batch_invariant()")
     assert "The row has the same bits alone and in every batch." in done.stdout
     done = command(str(llama), *options, "--plain", "--random-weights", "--context", "5")
     assert done.returncode == 0, done.stderr
-    assert "converted" not in done.stdout
+    assert done.stdout.startswith("torch's operators as they are")
 
 
 def test_the_command_without_a_model() -> None:

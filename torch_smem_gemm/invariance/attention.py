@@ -19,6 +19,8 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from torch_smem_gemm.invariance.attention_mask import Ranges, ranges_of
 from torch_smem_gemm.invariance.attention_sequences import attend_by_ranges
@@ -46,6 +48,14 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """torch.nn.functional.scaled_dot_product_attention with bits that the batch does not change."""
     tensors = query, key, value
+    options = {"scale": scale, "enable_gqa": enable_gqa}
+    if isinstance(query, (FakeTensor, FunctionalTensor)):  # while torch traces
+        return torchs(*tensors, attn_mask, dropout_p, is_causal, **options)
+    if type(query).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        raise NotImplementedError(
+            "smem.batch_invariant: scaled_dot_product_attention has no batch-invariant kernel for "
+            f"{type(query).__name__}, expected plain tensors: call it on those of this device"
+        )
     is_served = all(x.dtype == query.dtype and x.dtype in _DTYPES and x.dim() >= 2 for x in tensors)
     if (
         not is_served
