@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from helpers import (
     ACTIVATIONS,
-    FLOATS_BUT_FLOAT16_BY_SWEEP,
+    FLOATS_BUT_TWO_BY_SWEEP,
     GEMMS,
     SUMS,
     TRANSPOSES,
@@ -125,11 +125,11 @@ def test_linear(activation: str | None, shape: tuple, device: str) -> None:
 
 @pytest.mark.parametrize("kernel", ["auto", *TRANSPOSES])
 def test_transpose(kernel: str, device: str) -> None:
-    code = code_of("transpose", kernel)
+    code, fast = code_of("transpose", kernel), kernel not in ("auto", TRANSPOSES[-1])
     for dims in ((-2, -1), (0, 2), (1, 1)):
-        x = double(2, 3, 4, device=device)
-        check(lambda x, dims=dims: smem.transpose(x, *dims, kernel=kernel) ** 2, x)
-        check(lambda x, dims=dims: OPS.transpose(x, *dims, code) ** 2, x)
+        x = double(2, 3, 2, device=device)
+        check(lambda x, dims=dims: smem.transpose(x, *dims, kernel=kernel) ** 2, x, fast=fast)
+        check(lambda x, dims=dims: OPS.transpose(x, *dims, code) ** 2, x, fast=fast)
     check(lambda x: smem.transpose(x, 0, 0, kernel=kernel) ** 2, double(device=device))
 
 
@@ -181,7 +181,7 @@ def gelu_tanh(z: Tensor) -> Tensor:
     return z * torch.exp(F.logsigmoid(2 * u))
 
 
-@pytest.mark.parametrize("dtype", FLOATS_BUT_FLOAT16_BY_SWEEP, ids=short)
+@pytest.mark.parametrize("dtype", FLOATS_BUT_TWO_BY_SWEEP, ids=short)
 @every_gemm
 @every_activation
 def test_gradients_are_as_accurate_as_torchs(

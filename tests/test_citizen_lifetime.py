@@ -104,14 +104,14 @@ def assert_flat(run: Callable[[], object], calls: int) -> None:
 @every_call
 def test_calls_leave_no_memory_behind(call: str) -> None:
     x = matrix()
-    assert_flat(lambda: CALLS[call](x), 3000)
+    assert_flat(lambda: CALLS[call](x), 1500)
 
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("call", OUT_CALLS)
 def test_calls_with_out_leave_no_memory_behind(call: str) -> None:
     x, out = matrix(), matrix()
-    assert_flat(lambda: OUT_CALLS[call](x, out), 3000)
+    assert_flat(lambda: OUT_CALLS[call](x, out), 1500)
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -90,7 +90,7 @@ def test_only_float32_asks() -> None:
     assert seen(lambda: torch.ops.smem.gemm(a, a, kernel_id=1)) == [0]  # which is fp32
 
 
-# A process each: the settings of the old kind cannot be taken back without a warning.
+# A fork each: the settings of the old kind cannot be taken back without a warning.
 SETTINGS = {
     "matmul.fp32_precision = 'tf32'": True,
     "matmul.fp32_precision = 'ieee'": False,
@@ -108,23 +108,25 @@ SETTINGS = {
 
 
 def test_every_setting_of_torch_without_a_warning() -> None:
-    code = (
-        "import sys, warnings, torch, torch_smem_gemm as smem;"
-        "from torch_smem_gemm.ops._codes import resolved;"
-        "matmul = torch.backends.cuda.matmul;"
-        "warnings.simplefilter('ignore'); exec(sys.argv[1]); warnings.simplefilter('error');"
-        "torch.set_warn_always(True);"
-        "a = torch.ones(2, 2); smem.gemm(a, a, kernel='naive');"
-        "print(resolved(0, torch.float32))"
+    code = """
+import os, sys, warnings, torch, torch_smem_gemm as smem
+from torch_smem_gemm.ops._codes import resolved
+matmul = torch.backends.cuda.matmul
+for setting in sys.argv[1:]:
+    if child := os.fork():
+        os.waitpid(child, 0)
+        continue
+    warnings.simplefilter("ignore"); exec(setting); warnings.simplefilter("error")
+    torch.set_warn_always(True)
+    a = torch.ones(2, 2); smem.gemm(a, a, kernel="naive")
+    print(setting, resolved(0, torch.float32), sep=":")
+    break
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *SETTINGS], text=True, stdout=subprocess.PIPE, cwd=ROOT
     )
-    processes = {
-        setting: subprocess.Popen(
-            [sys.executable, "-c", code, setting], text=True, stdout=subprocess.PIPE, cwd=ROOT
-        )
-        for setting in SETTINGS
-    }
-    found = {setting: process.communicate()[0].strip() for setting, process in processes.items()}
-    assert found == {setting: str(TF32 if allows else FP32) for setting, allows in SETTINGS.items()}
+    expected = [f"{setting}:{TF32 if allows else FP32}" for setting, allows in SETTINGS.items()]
+    assert done.stdout.splitlines() == expected
 
 
 @pytest.mark.parametrize("activation", [None, "silu"])
