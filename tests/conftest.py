@@ -50,6 +50,7 @@ TOGETHER = {
     "test_bank_rule.py": "a compiled program",
     "test_claims.py": "traces",
     "test_cpu_emulator.py": "a compiled runtime",
+    "test_fp16x3_mutants.py": "a compiled runtime",
     "test_sm90_mutants.py": "a compiled runtime",
     "test_torch_suites.py": "the import of torch.testing",
     "test_trace_divergence.py": "a compiled runtime",

@@ -71,7 +71,7 @@ def _outcomes(backend: str, layout: str) -> Outcomes:
         pytest.param(backend, layout, name, marks=marks)
         for backend, layout, marks in (
             ("gloo", "line", ()),
-            ("gloo", "grid", ()),
+            ("gloo", "grid", pytest.mark.sweep),
             ("nccl", "line", pytest.mark.gpu2),
         )
         for name in LAYOUTS[layout][1]
