@@ -32,8 +32,8 @@ def test_every_kernel_is_there() -> None:
     ]
 
 
-# The slowest to trace: a second dtype and most kernels of the sums, and tiles without a thread's own
-# registers.
+# The slowest to trace: a second dtype and most kernels of the sums, and tiles without registers of
+# a thread's own.
 SLOW = {
     *(("sum", name) for name in ("bfloat16", "tree", "shuffle", "columns")),
     *(("gemm", name) for name in ("panel", "tiled16", "tiled32", "tiled32_padded")),
