@@ -31,7 +31,7 @@ def x() -> Tensor:
 def test_variances(x: Tensor, name: str, correction: int) -> None:
     for dim, keepdim in itertools.product(DIMS, (False, True)):
         options = {"correction": correction, "keepdim": keepdim}
-        ours = getattr(reductions, name)(unused, x, dim, **options)
+        ours = reductions.KERNELS[f"{name}.correction"](unused, x, dim, **options)
         close(ours, getattr(torch, name)(x, dim, **options))
 
 
@@ -50,7 +50,8 @@ def test_norm_of_complex_numbers() -> None:
 def test_sums(x: Tensor) -> None:
     x[0, 0, 0] = torch.nan
     for dim, keepdim in itertools.product(DIMS, (False, True)):
-        close(reductions.nansum(unused, x, dim, keepdim), x.nansum(dim, keepdim))
+        ours = reductions.KERNELS["nansum"](unused, x, dim, keepdim)
+        close(ours, x.nansum(dim, keepdim))
     close(reductions.sum(unused, x[1], 0, dtype=torch.float32), x[1].float().sum(0))
 
 

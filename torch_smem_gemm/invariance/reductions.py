@@ -47,46 +47,27 @@ def _list(dim: Dims) -> list[int] | None:
     return None if dim is None else [dim] if isinstance(dim, int) else list(dim)
 
 
-def sum(
-    torchs: Kernel,
-    x: Tensor,
-    dim: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> Tensor:
-    """torch.sum, in an order that depends on the reduced sizes alone."""
-    if _is_exact(x, dtype):
-        return torchs(x, dim, keepdim, dtype=dtype)
-    return _smem_sum(x, _list(dim), keepdim, dtype)
+def _additive(name: str) -> Kernel:
+    """Return torch.sum, torch.mean or torch.nansum, in an order that depends on the sizes alone."""
+    add = _smem_mean if name == "mean" else _smem_sum
+
+    def kernel(
+        torchs: Kernel,
+        x: Tensor,
+        dim: Dims = None,
+        keepdim: bool = False,
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        if _is_exact(x, dtype):
+            return torchs(x, dim, keepdim, dtype=dtype)
+        x = torch.where(x.isnan(), 0, x) if name == "nansum" else x
+        return add(x, _list(dim), keepdim, dtype)
+
+    return kernel
 
 
-def mean(
-    torchs: Kernel,
-    x: Tensor,
-    dim: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> Tensor:
-    """torch.mean, by the same sum."""
-    if _is_exact(x, dtype):
-        return torchs(x, dim, keepdim, dtype=dtype)  # raises
-    return _smem_mean(x, _list(dim), keepdim, dtype)
-
-
-def nansum(
-    torchs: Kernel,
-    x: Tensor,
-    dim: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> Tensor:
-    """torch.nansum, by the same sum."""
-    if _is_exact(x, dtype):
-        return torchs(x, dim, keepdim, dtype=dtype)
-    return _smem_sum(torch.where(x.isnan(), 0, x), _list(dim), keepdim, dtype)
+sum, _mean, _nansum = (_additive(name) for name in ("sum", "mean", "nansum"))
 
 
 def _variance(
@@ -107,54 +88,25 @@ def _variance(
     return total / left, mean if keepdim or not dims else mean.reshape(total.shape)
 
 
-def var(
-    torchs: Kernel,
-    x: Tensor,
-    dim: Dims = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-) -> Tensor:
-    """torch.var, by two sums."""
-    return _variance(x, dim, correction, keepdim)[0].to(x.dtype)
+def _moments(*, root: bool, and_mean: bool) -> Kernel:
+    """Return torch.var, std, var_mean or std_mean, by two sums."""
+
+    def kernel(
+        torchs: Kernel,
+        x: Tensor,
+        dim: Dims = None,
+        *,
+        correction: float | None = None,
+        keepdim: bool = False,
+    ) -> Any:
+        variance, mean = _variance(x, dim, correction, keepdim)
+        spread = (variance.sqrt_() if root else variance).to(x.dtype)
+        return (spread, mean.to(x.dtype)) if and_mean else spread
+
+    return kernel
 
 
-def std(
-    torchs: Kernel,
-    x: Tensor,
-    dim: Dims = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-) -> Tensor:
-    """torch.std, by two sums."""
-    return _variance(x, dim, correction, keepdim)[0].sqrt_().to(x.dtype)
-
-
-def var_mean(
-    torchs: Kernel,
-    x: Tensor,
-    dim: Dims = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """torch.var_mean, by two sums."""
-    variance, mean = _variance(x, dim, correction, keepdim)
-    return variance.to(x.dtype), mean.to(x.dtype)
-
-
-def std_mean(
-    torchs: Kernel,
-    x: Tensor,
-    dim: Dims = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """torch.std_mean, by two sums."""
-    variance, mean = _variance(x, dim, correction, keepdim)
-    return variance.sqrt_().to(x.dtype), mean.to(x.dtype)
+_var, _std = (_moments(root=root, and_mean=False) for root in (False, True))
 
 
 def vector_norm(
@@ -285,16 +237,16 @@ _cumsum, _cumprod = _scan("cumsum"), _scan("cumprod")
 KERNELS: dict[str, Kernel] = {
     "sum.dim_IntList": sum,
     "sum.IntList_out": with_out(sum),
-    "mean.dim": mean,
-    "mean.out": with_out(mean),
-    "nansum": nansum,
-    "nansum.out": with_out(nansum),
-    "var.correction": var,
-    "var.correction_out": with_out(var),
-    "std.correction": std,
-    "std.correction_out": with_out(std),
-    "var_mean.correction": var_mean,
-    "std_mean.correction": std_mean,
+    "mean.dim": _mean,
+    "mean.out": with_out(_mean),
+    "nansum": _nansum,
+    "nansum.out": with_out(_nansum),
+    "var.correction": _var,
+    "var.correction_out": with_out(_var),
+    "std.correction": _std,
+    "std.correction_out": with_out(_std),
+    "var_mean.correction": _moments(root=False, and_mean=True),
+    "std_mean.correction": _moments(root=True, and_mean=True),
     "linalg_vector_norm": vector_norm,
     "linalg_vector_norm.out": with_out(vector_norm),
     "prod": prod_of_all,
