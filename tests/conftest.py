@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,9 +102,26 @@ def _can_be(item: pytest.Item) -> bool:
     return params.get("device") != "cpu" and params.get("dtype", taken[-1]) in taken
 
 
+def _thin_out(items: list[pytest.Item]) -> None:
+    """Make sweeps of all cases but one in n of each function that is marked one_in(n).
+
+    Those that need a GPU are counted apart, so that both kinds have one.
+    """
+    counts: Counter[tuple] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("one_in")
+        if marker is None or item.get_closest_marker("sweep"):
+            continue
+        function = item.nodeid.partition("[")[0], bool(item.get_closest_marker("gpu"))
+        if counts[function] % marker.args[0]:
+            item.add_marker("sweep")
+        counts[function] += 1
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Drop what no machine can run; skip what is not asked for or lacks a GPU here, and say so."""
     items[:] = filter(_can_be, items)
+    _thin_out(items)
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     for marker, runs, reason in (
         ("gpu", gpus >= 1, "needs a CUDA GPU"),

@@ -85,6 +85,7 @@ FIRST_EMPTY = SHAPES.index(((0, 5), (5, 7)))
     ],
     ids=short,
 )
+@pytest.mark.one_in(3)
 def test_shapes(
     kernel: str, dtype: torch.dtype, shape_a: tuple, shape_b: tuple, device: str
 ) -> None:
@@ -123,6 +124,7 @@ LAYOUT_SIZES = [(136, 24, 136), (37, 45, 66)]
 @some_dtypes
 @every_kernel
 @pytest.mark.parametrize(("layout_a", "layout_b"), LAYOUT_PAIRS)
+@pytest.mark.one_in(2)
 def test_layouts(
     kernel: str, dtype: torch.dtype, layout_a: str, layout_b: str, device: str
 ) -> None:

@@ -170,6 +170,7 @@ WAYS_DOWN_COLUMNS = {
     ],
     ids=short,
 )
+@pytest.mark.one_in(3)
 def test_every_way_down_columns_has_the_bits_of_rows(
     way: str, dtype: torch.dtype, device: str
 ) -> None:
@@ -213,6 +214,7 @@ def test_many_rows_have_the_bits_of_few(dtype: torch.dtype, device: str) -> None
 
 @every_kernel
 @pytest.mark.parametrize("dtype_in", DTYPES_TO, ids=short)
+@pytest.mark.one_in(2)
 def test_dtypes(kernel: str, dtype_in: torch.dtype, device: str) -> None:
     """The input is converted first, as torch.sum does it."""
     x = small_integers(9, 40, device=device, limit=2)
@@ -282,6 +284,7 @@ def total(x: Tensor, dim: int) -> Tensor:
     ],
     ids=short,
 )
+@pytest.mark.one_in(2)
 def test_accuracy(kernel: str, dtype: torch.dtype, n: int, data: str, device: str) -> None:
     x = DATA[data](100, n, dtype=dtype, device=device)
     out = poisoned((100,), dtype, device)

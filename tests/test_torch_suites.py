@@ -127,6 +127,7 @@ def test_forward(name: str, dtype: torch.dtype, device: str) -> None:
         for kernel in kernels
     ],
 )
+@pytest.mark.one_in(2)
 def test_forward_by_every_kernel(name: str, kernel: str, device: str) -> None:
     for torchs, ours, args in calls(name, device, torch.float32):
         check(torchs, functools.partial(ours, kernel=kernel), args)

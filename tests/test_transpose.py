@@ -197,6 +197,7 @@ def test_planned_at_any_address(dtype: torch.dtype, shape: tuple, offset: int, d
     ],
     ids=short,
 )
+@pytest.mark.one_in(2)
 def test_planned_of_middling_size(dtype: torch.dtype, shape: tuple, device: str) -> None:
     """Squares in registers; small and large tiles of rows that begin anywhere, whole and parts."""
     x = any_bits(*shape, dtype=dtype, device=device)
