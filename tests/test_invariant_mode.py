@@ -125,6 +125,15 @@ def test_compiled_functions_run_eagerly() -> None:
     assert len(graphs) == 1
 
 
+def test_a_stance_that_was_set_is_restored() -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    with torch.compiler.set_stance("fail_on_recompile"):
+        with smem.batch_invariant():
+            assert compiled(torch.ones(())) == 2
+        with pytest.raises(RuntimeError, match="fail_on_recompile"):
+            compiled(torch.ones(()))
+
+
 # ------------------------------------------------------------------------------- rows of operators
 
 

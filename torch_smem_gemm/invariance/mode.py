@@ -14,6 +14,7 @@ _lock = threading.Lock()
 _everywhere: frozenset[int] = frozenset()  # devices for which `enable` was called
 _regions: Counter[int] = Counter()  # of all threads, by device
 _eager_regions = 0
+_eager = contextlib.ExitStack()  # holds torch.compile's stance while there are eager regions
 
 
 class _Thread(threading.local):
@@ -152,5 +153,7 @@ def _run_eagerly(begin: bool, regions: int = 1) -> None:
     with _lock:
         before = _eager_regions
         _eager_regions += regions if begin else -regions
-        if (before == 0) != (_eager_regions == 0):
-            torch.compiler.set_stance("force_eager" if begin else "default")
+        if before == 0:
+            _eager.enter_context(torch.compiler.set_stance("force_eager"))
+        elif _eager_regions == 0:
+            _eager.close()
