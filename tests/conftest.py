@@ -67,6 +67,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sweep", action="store_true", help="run the wide sweeps, too")
 
 
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which tests run."""
+    return "wide sweeps: " + ("run" if config.getoption("sweep") else "left out; --sweep runs them")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """As many processes as there are cores for this one, and as there is memory for."""
@@ -119,14 +124,18 @@ def _thin_out(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Drop what no machine can run; skip what is not asked for or lacks a GPU here, and say so."""
+    """Drop what no machine can run and what is not asked for; skip what lacks a GPU here."""
     items[:] = filter(_can_be, items)
     _thin_out(items)
+    if not config.getoption("sweep"):
+        # Each test that is skipped takes some ms, and there are thousands.
+        sweeps = [item for item in items if item.get_closest_marker("sweep")]
+        config.hook.pytest_deselected(items=sweeps)
+        items[:] = [item for item in items if not item.get_closest_marker("sweep")]
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     for marker, runs, reason in (
         ("gpu", gpus >= 1, "needs a CUDA GPU"),
         ("gpu2", gpus >= 2, "needs two CUDA GPUs"),
-        ("sweep", config.getoption("sweep"), "a wide sweep: make test-all, or --sweep"),
     ):
         for item in items:
             if not runs and item.get_closest_marker(marker):
