@@ -78,6 +78,7 @@ documents: extension  ## write the figures of README and docs/: from bench/resul
 	PYTHONPATH=. $(PY) bench/claims.py
 	PYTHONPATH=. $(PY) bench/accuracy.py
 	PYTHONPATH=. $(PY) bench/worst_case.py
+	PYTHONPATH=. $(PY) bench/invariant_models.py
 	PYTHONPATH=. $(PY) bench/training.py
 	PYTHONPATH=. $(PY) bench/invariance.py
 	PYTHONPATH=. $(PY) bench/occupancy.py

@@ -28,7 +28,11 @@ DOCUMENT = Path(__file__).resolve().parent / "api.md"
 SECTIONS = {
     "Ops": ("gemm", "linear", "transpose", "sum", "mean", "amax", "amin"),
     "Layers and models": ("Linear", "convert", "Converted", "revert"),
-    "The same bits in every batch": ("check_batch_invariance", "InvarianceReport"),
+    "The same bits in every batch": (
+        "batch_invariant",
+        "check_batch_invariance",
+        "InvarianceReport",
+    ),
     "Which kernel runs": ("kernels", "KernelInfo", "plan", "Plan"),
     "What a kernel does": ("trace", "Trace"),
     "Kernels of your own": ("RawKernel", "CompileError", "KernelFault"),

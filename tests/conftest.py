@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ TOGETHER = {
     "test_bank_rule.py": "a compiled program",
     "test_claims.py": "traces",
     "test_cpu_emulator.py": "a compiled runtime",
+    "test_fp16x3_mutants.py": "a compiled runtime",
     "test_sm90_mutants.py": "a compiled runtime",
     "test_torch_suites.py": "the import of torch.testing",
     "test_trace_divergence.py": "a compiled runtime",
@@ -63,6 +65,11 @@ APART = {"test_fresh_process.py"}
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare ``--sweep``."""
     parser.addoption("--sweep", action="store_true", help="run the wide sweeps, too")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which tests run."""
+    return "wide sweeps: " + ("run" if config.getoption("sweep") else "left out; --sweep runs them")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -100,14 +107,35 @@ def _can_be(item: pytest.Item) -> bool:
     return params.get("device") != "cpu" and params.get("dtype", taken[-1]) in taken
 
 
+def _thin_out(items: list[pytest.Item]) -> None:
+    """Make sweeps of all cases but one in n of each function that is marked one_in(n).
+
+    Those that need a GPU are counted apart, so that both kinds have one.
+    """
+    counts: Counter[tuple] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("one_in")
+        if marker is None or item.get_closest_marker("sweep"):
+            continue
+        function = item.nodeid.partition("[")[0], bool(item.get_closest_marker("gpu"))
+        if counts[function] % marker.args[0]:
+            item.add_marker("sweep")
+        counts[function] += 1
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Drop what no machine can run; skip what is not asked for or lacks a GPU here, and say so."""
+    """Drop what no machine can run and what is not asked for; skip what lacks a GPU here."""
     items[:] = filter(_can_be, items)
+    _thin_out(items)
+    if not config.getoption("sweep"):
+        # Each test that is skipped takes some ms, and there are thousands.
+        sweeps = [item for item in items if item.get_closest_marker("sweep")]
+        config.hook.pytest_deselected(items=sweeps)
+        items[:] = [item for item in items if not item.get_closest_marker("sweep")]
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     for marker, runs, reason in (
         ("gpu", gpus >= 1, "needs a CUDA GPU"),
         ("gpu2", gpus >= 2, "needs two CUDA GPUs"),
-        ("sweep", config.getoption("sweep"), "a wide sweep: make test-all, or --sweep"),
     ):
         for item in items:
             if not runs and item.get_closest_marker(marker):

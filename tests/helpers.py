@@ -1,7 +1,7 @@
 """What the tests share: inputs, layouts, poisoned outputs, and when a result is accurate."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -14,11 +14,16 @@ import torch_smem_gemm as smem
 from torch_smem_gemm.ops._schema import arguments_type
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-# For the widest products: float16 goes bfloat16's way but for the conversions of single numbers.
-FLOATS_BUT_FLOAT16_BY_SWEEP = [
-    pytest.param(dtype, marks=[pytest.mark.sweep] if dtype == torch.float16 else [])
-    for dtype in FLOATS
-]
+
+
+def by_sweep(values: Iterable[Any], *kept: Any) -> list:
+    """Parameters for all values; those that are not to be ``kept`` run with --sweep only."""
+    return [pytest.param(x, marks=[] if x in kept else [pytest.mark.sweep]) for x in values]
+
+
+# For the widest products: float16 goes bfloat16's way but for the conversions of single numbers,
+# and the kernels that take float64 are those of float32 with another type.
+FLOATS_BUT_TWO_BY_SWEEP = by_sweep(FLOATS, torch.float32, torch.bfloat16)
 ACTIVATIONS: dict[str | None, Callable[[Tensor], Tensor]] = {
     None: lambda z: z,
     "relu": torch.relu,

@@ -201,12 +201,28 @@ def gemms_of(kernel: smem.KernelInfo) -> int:
         return gemms(kernel)
 
 
+def attention_parts() -> int:
+    launches = 0
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for sequences, parts, group, heads, features in ((2, 3, 4, 1, 128), (1, 17, 1, 2, 200)):
+            rows = sequences * parts * group
+            out = torch.randn(rows, heads, features, device="cuda").to(dtype)
+            scores = torch.randn(heads, rows, device="cuda")
+            lengths = torch.ones(sequences * parts, dtype=torch.int32, device="cuda")
+            lengths[parts - 1] = 0
+            combined = torch.ops.smem._combine_parts(out, scores, lengths, parts, group)
+            assert not combined.isnan().any()
+            launches += 1
+    return launches
+
+
 PARTS: dict[str, Callable[[], int]] = {
     **{row.name: functools.partial(gemms_of, row) for row in smem.kernels("gemm")},
     "outliers": outliers_and_fallback,
     "training": trainings,
     "transpose": transposes,
     "sum": reductions,
+    "attention_parts": attention_parts,
 }
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from helpers import (
     ACTIVATIONS,
-    FLOATS_BUT_FLOAT16_BY_SWEEP,
+    FLOATS_BUT_TWO_BY_SWEEP,
     GEMMS,
     SUMS,
     TRANSPOSES,
@@ -77,6 +77,7 @@ EVERYTHING = [(kernel, "silu") for kernel in GEMMS] + [
 
 
 @pytest.mark.parametrize(("kernel", "activation"), EVERYTHING)
+@pytest.mark.one_in(3)
 def test_gemm_with_everything(kernel: str, activation: str | None, device: str) -> None:
     code, kernel_code = ACTIVATION_CODES[activation], code_of("gemm", kernel)
 
@@ -124,6 +125,7 @@ def test_linear(activation: str | None, shape: tuple, device: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", ["auto", *TRANSPOSES])
+@pytest.mark.one_in(2)
 def test_transpose(kernel: str, device: str) -> None:
     code = code_of("transpose", kernel)
     for dims in ((-2, -1), (0, 2), (1, 1)):
@@ -181,9 +183,10 @@ def gelu_tanh(z: Tensor) -> Tensor:
     return z * torch.exp(F.logsigmoid(2 * u))
 
 
-@pytest.mark.parametrize("dtype", FLOATS_BUT_FLOAT16_BY_SWEEP, ids=short)
+@pytest.mark.parametrize("dtype", FLOATS_BUT_TWO_BY_SWEEP, ids=short)
 @every_gemm
 @every_activation
+@pytest.mark.one_in(3)
 def test_gradients_are_as_accurate_as_torchs(
     kernel: str, dtype: torch.dtype, activation: str | None, device: str
 ) -> None:

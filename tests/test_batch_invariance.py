@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 import torch_smem_gemm as smem
+from torch_smem_gemm.cli import main
 from torch_smem_gemm.invariance.rows import batch_of, batch_size_of, checksum, part_of
 
 GPU = pytest.param("cuda", marks=pytest.mark.gpu)
@@ -362,11 +363,15 @@ def test_the_command(llama: Path) -> None:
     options = ["--device", "cpu", "--dtype", "float32", "--batch-sizes", "1", "--new-tokens", "2"]
     done = command(str(llama), *options)
     assert done.returncode == 0, done.stderr
-    assert "15 modules converted" in done.stdout
+    assert done.stdout.startswith("in smem.batch_invariant()")
     assert "The row has the same bits alone and in every batch." in done.stdout
-    done = command(str(llama), *options, "--plain", "--random-weights", "--context", "5")
-    assert done.returncode == 0, done.stderr
-    assert "converted" not in done.stdout
+
+
+def test_the_command_outside_of_the_mode(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--device", "cpu", "--dtype", "float32", "--batch-sizes", "1", "--new-tokens", "2"]
+    options += ["--plain", "--random-weights", "--context", "5"]
+    assert main(["check-invariance", str(llama), *options]) == 0
+    assert capsys.readouterr().out.startswith("torch's operators as they are")
 
 
 def test_the_command_without_a_model() -> None:

@@ -80,8 +80,11 @@ def test_default_sets_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1024 1024" in capsys.readouterr().out
 
 
-def test_all_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_on_a_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("matplotlib")
+    monkeypatch.setattr(suite, "CPU_OPERATIONS", 2**26)  # the small ones of each set
     out, plot = tmp_path / "all.json", tmp_path / "all.png"
     command = ["bench", "all", "--device", "cpu", "--quick", "--json", str(out)]
     assert main([*command, "--plot", str(plot)]) == 0

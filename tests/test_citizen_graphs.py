@@ -90,6 +90,7 @@ torch._inductor.aoti_load_package(path)
 """
 
 
+@pytest.mark.sweep
 def test_aot_inductor_package(device: str, tmp_path: Path) -> None:
     if shutil.which("g++") is None:
         pytest.skip("needs a C++ compiler")

@@ -102,6 +102,7 @@ def assert_flat(run: Callable[[], object], calls: int) -> None:
 
 @pytest.mark.usefixtures("one_thread")
 @every_call
+@pytest.mark.one_in(2)
 def test_calls_leave_no_memory_behind(call: str) -> None:
     x = matrix()
     assert_flat(lambda: CALLS[call](x), 3000)
@@ -116,6 +117,7 @@ def test_calls_with_out_leave_no_memory_behind(call: str) -> None:
 
 @pytest.mark.usefixtures("one_thread")
 @every_call
+@pytest.mark.one_in(2)
 def test_gradients_leave_no_memory_behind(call: str) -> None:
     assert_flat(lambda: backward(call), 200)
 

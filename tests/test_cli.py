@@ -268,7 +268,7 @@ def test_demo_fits_a_screen(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-    assert main(["demo", "--device", "cpu", "--epochs", "10", "--out", "new folder"]) == 0
+    assert main(["demo", "--device", "cpu", "--epochs", "2", "--out", "new folder"]) == 0
     assert (tmp_path / "new folder" / "demo.png").read_bytes().startswith(PNG)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 40

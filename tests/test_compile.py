@@ -145,6 +145,7 @@ CHECKS = [
 
 @pytest.mark.parametrize("prefix", ["", "_"])
 @pytest.mark.parametrize(("op", "shapes", "rest", "out_shape"), CHECKS)
+@pytest.mark.one_in(2)
 def test_opcheck(
     op: str, prefix: str, shapes: tuple, rest: tuple, out_shape: tuple | None, device: str
 ) -> None:

@@ -71,7 +71,7 @@ def _outcomes(backend: str, layout: str) -> Outcomes:
         pytest.param(backend, layout, name, marks=marks)
         for backend, layout, marks in (
             ("gloo", "line", ()),
-            ("gloo", "grid", ()),
+            ("gloo", "grid", pytest.mark.sweep),
             ("nccl", "line", pytest.mark.gpu2),
         )
         for name in LAYOUTS[layout][1]
@@ -90,6 +90,7 @@ def _losses(output: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"^step +\d+ +loss (\S+)", output, re.MULTILINE)]
 
 
+@pytest.mark.sweep
 def test_the_example_learns_the_same_on_one_process_and_on_two() -> None:
     example = [str(ROOT / "examples" / "train_gpt.py")]
     options = ["--steps=8", "--every=1", "--batch=4", "--context=32", "--width=32", "--layers=1"]

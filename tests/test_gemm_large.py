@@ -5,6 +5,7 @@ import torch
 from gemm_kernels import largest_k, of_the_same_bits
 from helpers import (
     FLOATS,
+    FLOATS_BUT_TWO_BY_SWEEP,
     GEMMS,
     TENSOR_CORE_GEMMS,
     assert_accurate,
@@ -64,7 +65,7 @@ def test_a_row_has_the_same_bits_in_tiles_of_every_size(
             assert same_bits(part, whole[start : start + m]), (m, start)
 
 
-@every_dtype
+@pytest.mark.parametrize("dtype", FLOATS_BUT_TWO_BY_SWEEP, ids=short)
 @pytest.mark.parametrize("kernel", [name for name, any_k in ANY_K.items() if any_k])
 def test_long_k(kernel: str, dtype: torch.dtype, device: str) -> None:
     m, n = (9, 31) if device == "cpu" else (130, 131)

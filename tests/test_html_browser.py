@@ -93,6 +93,7 @@ def test_lines_open_without_the_script(page: str, run: Run) -> None:
     assert run(bare, f'({hidden}, document.getElementById("busy").click(), {hidden})') is False
 
 
+@pytest.mark.sweep
 def test_colour_schemes(page: str, run: Run) -> None:
     light, dark = "rgb(255, 255, 255)", "rgb(20, 23, 28)"
 

@@ -15,6 +15,7 @@ from helpers import (
     OUT_LAYOUTS,
     TENSOR_CORE_GEMMS,
     assert_accurate,
+    by_sweep,
     laid_out,
     normal,
     poisoned_out,
@@ -34,6 +35,8 @@ FLOAT = torch.float32
 OPS = torch.ops.smem
 NARROW = (torch.float16, torch.bfloat16)
 every_narrow = pytest.mark.parametrize("dtype", NARROW, ids=short)
+# For the widest products.
+bfloat16_by_default = pytest.mark.parametrize("dtype", by_sweep(NARROW, torch.bfloat16), ids=short)
 every_kernel = pytest.mark.parametrize("kernel", ["auto", *GEMMS, *TENSOR_CORE_GEMMS])
 every_choice = pytest.mark.parametrize("choice", CHOICES)
 
@@ -49,7 +52,7 @@ def widened(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return call
 
 
-@every_narrow
+@bfloat16_by_default
 @every_kernel
 @pytest.mark.parametrize("c_dtype", ["input", "result"])
 def test_sums_are_not_rounded(kernel: str, dtype: torch.dtype, c_dtype: str, device: str) -> None:
@@ -78,7 +81,7 @@ def test_sums_are_not_rounded(kernel: str, dtype: torch.dtype, c_dtype: str, dev
             assert_accurate(widened(torchs), (result, (a, b, bias, c)))
 
 
-@every_narrow
+@bfloat16_by_default
 @pytest.mark.parametrize("kernel", GEMMS)
 @pytest.mark.parametrize("layout", OUT_LAYOUTS)
 def test_rounded_they_are_the_usual_result(
@@ -142,7 +145,7 @@ def test_linear(activation: str | None, dtype: torch.dtype, device: str) -> None
 # ------------------------------------------------------------------------------------ gradients
 
 
-@every_narrow
+@bfloat16_by_default
 @every_kernel
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_gradients(kernel: str, activation: str | None, dtype: torch.dtype, device: str) -> None:

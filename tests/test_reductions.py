@@ -8,10 +8,12 @@ import pytest
 import torch
 from helpers import (
     FLOATS,
+    FLOATS_BUT_TWO_BY_SWEEP,
     LAYOUTS,
     any_bits,
     assert_accurate,
     assert_same_specials,
+    by_sweep,
     laid_out,
     normal,
     poisoned,
@@ -33,6 +35,7 @@ NAMES = ("mean", "amax", "amin")
 every_name = pytest.mark.parametrize("name", NAMES)
 every_kernel = pytest.mark.parametrize("kernel", ["auto", *KERNELS])
 every_float = pytest.mark.parametrize("dtype", FLOATS, ids=short)
+some_floats = pytest.mark.parametrize("dtype", FLOATS_BUT_TWO_BY_SWEEP, ids=short)
 
 
 @every_name
@@ -73,7 +76,14 @@ CASES = [
 
 @every_name
 @every_kernel
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, *COMPLEX], ids=short)
+@pytest.mark.parametrize(
+    "dtype",
+    by_sweep(
+        [*FLOATS, *INTEGERS, *COMPLEX],
+        *(torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.complex64),
+    ),
+    ids=short,
+)
 def test_shapes_and_dims(name: str, kernel: str, dtype: torch.dtype, device: str) -> None:
     if (name == "mean" and dtype in INTEGERS) or (name != "mean" and dtype in COMPLEX):
         pytest.skip("torch has none")
@@ -245,7 +255,7 @@ def layouts(x: Tensor) -> dict[str, tuple[Tensor, int]]:
     }
 
 
-@every_float
+@some_floats
 @pytest.mark.parametrize("name", ["sum", "mean", "amax"])
 def test_same_bits_for_every_layout_and_kernel(name: str, dtype: torch.dtype, device: str) -> None:
     for n in COUNTS:
@@ -264,7 +274,7 @@ def test_same_bits_for_every_layout_and_kernel(name: str, dtype: torch.dtype, de
                 assert same_bits(result, whole[i]), (n, "alone", kernel)
 
 
-@every_float
+@some_floats
 @pytest.mark.parametrize("n", [60, 300, 4100])
 def test_same_bits_for_every_number_of_outputs(n: int, dtype: torch.dtype, device: str) -> None:
     """How rows and columns are divided over threads depends on how many there are."""
@@ -377,8 +387,17 @@ DATA = {
 }
 
 
-@pytest.mark.parametrize("data", DATA)
-@pytest.mark.parametrize("n", [100, 1000, 10_000, 100_000])
+@pytest.mark.parametrize(
+    ("n", "data"),
+    [
+        # The longest of the data that are hardest to add.
+        pytest.param(
+            n, data, marks=[pytest.mark.sweep] if n > 10_000 and data != "ill-conditioned" else []
+        )
+        for n in (100, 1000, 10_000, 100_000)
+        for data in DATA
+    ],
+)
 def test_error_is_at_most_torchs(n: int, data: str, device: str) -> None:
     x = DATA[data](200, n, dtype=torch.float32, device=device)
     exact = x.double().sum(1)

@@ -53,8 +53,19 @@ def test_bits_are_those_of_the_model(dtype: torch.dtype, tile: str) -> None:
         assert same_bits(wgmma(a, b, tile), expected.to(dtype)), (m, n, k)
 
 
-@every_tile
-@pytest.mark.parametrize("timing", TIMINGS)
+@pytest.mark.parametrize(
+    ("dtype", "tile", "timing"),
+    [
+        # Each tile at one moment, and one tile at all.
+        pytest.param(
+            *(dtype, tile, timing),
+            marks=[] if i == 0 or timing == TIMINGS[i % 3] else [pytest.mark.sweep],
+        )
+        for i, (dtype, tile) in enumerate(TILES)
+        for timing in TIMINGS
+    ],
+    ids=short,
+)
 def test_bits_do_not_depend_on_the_moments(
     dtype: torch.dtype, tile: str, timing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

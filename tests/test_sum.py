@@ -12,6 +12,7 @@ from helpers import (
     any_bits,
     assert_accurate,
     assert_same_specials,
+    by_sweep,
     laid_out,
     normal,
     poisoned,
@@ -64,7 +65,14 @@ CASES = [
 
 
 @every_kernel
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, *COMPLEX], ids=short)
+@pytest.mark.parametrize(
+    "dtype",
+    by_sweep(
+        [*FLOATS, *INTEGERS, *COMPLEX],
+        *(torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool, torch.complex64),
+    ),
+    ids=short,
+)
 def test_shapes_and_dims(kernel: str, dtype: torch.dtype, device: str) -> None:
     for shape, dim in CASES:
         limit = 1 if dtype in (torch.float16, torch.bfloat16) else 4
@@ -83,12 +91,18 @@ def test_more_dimensions_than_a_kernel_has_loops(kernel: str, device: str) -> No
 
 @every_kernel
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts(kernel: str, layout: str, device: str) -> None:
-    for dtype in (torch.float32, torch.bfloat16, torch.int8, torch.complex64):
-        limit = 1 if dtype == torch.bfloat16 else 4
-        x = laid_out(small_integers(2, 19, 33, device=device, limit=limit).to(dtype), layout)
-        for dim in (None, 0, 1, 2, (0, 1), (1, 2), (0, 2)):
-            check_exact(x, dim, kernel)
+@pytest.mark.parametrize(
+    "dtype",
+    by_sweep(
+        (torch.float32, torch.bfloat16, torch.int8, torch.complex64), torch.float32, torch.int8
+    ),
+    ids=short,
+)
+def test_layouts(kernel: str, layout: str, dtype: torch.dtype, device: str) -> None:
+    limit = 1 if dtype == torch.bfloat16 else 4
+    x = laid_out(small_integers(2, 19, 33, device=device, limit=limit).to(dtype), layout)
+    for dim in (None, 0, 1, 2, (0, 1), (1, 2), (0, 2)):
+        check_exact(x, dim, kernel)
 
 
 @every_kernel
@@ -143,13 +157,20 @@ WAYS_DOWN_COLUMNS = {
 @pytest.mark.parametrize(
     ("way", "dtype"),
     [
-        # A CPU takes a quarter of a minute for each of the widest.
-        pytest.param(way, dtype, marks=[pytest.mark.sweep] if way.startswith("alone by") else [])
+        # A CPU takes a quarter of a minute for each of the widest, and seconds for the next one.
+        pytest.param(
+            *(way, dtype),
+            marks=[pytest.mark.sweep]
+            if way.startswith("alone by")
+            or (way == "alone" and dtype in (torch.float64, torch.float16))
+            else [],
+        )
         for way in WAYS_DOWN_COLUMNS
         for dtype in (*FLOATS, torch.int8)
     ],
     ids=short,
 )
+@pytest.mark.one_in(3)
 def test_every_way_down_columns_has_the_bits_of_rows(
     way: str, dtype: torch.dtype, device: str
 ) -> None:
@@ -193,6 +214,7 @@ def test_many_rows_have_the_bits_of_few(dtype: torch.dtype, device: str) -> None
 
 @every_kernel
 @pytest.mark.parametrize("dtype_in", DTYPES_TO, ids=short)
+@pytest.mark.one_in(2)
 def test_dtypes(kernel: str, dtype_in: torch.dtype, device: str) -> None:
     """The input is converted first, as torch.sum does it."""
     x = small_integers(9, 40, device=device, limit=2)
@@ -245,17 +267,24 @@ def total(x: Tensor, dim: int) -> Tensor:
     return torch.from_numpy(total).to(x)
 
 
-@every_float
 @every_kernel
 @pytest.mark.parametrize(
-    ("n", "data"),
+    ("dtype", "n", "data"),
     [
         # Long sums of the data that are hardest to add, and short ones of all.
-        pytest.param(n, data, marks=[pytest.mark.sweep] if n > 257 and data != "cancelling" else [])
+        pytest.param(
+            *(dtype, n, data),
+            marks=[pytest.mark.sweep]
+            if n > 257 and (data != "cancelling" or dtype not in (torch.float32, torch.bfloat16))
+            else [],
+        )
+        for dtype in FLOATS
         for n in (1, 2, 33, 257, CHUNK - 1, CHUNK, CHUNK + 1, 70_000)
         for data in DATA
     ],
+    ids=short,
 )
+@pytest.mark.one_in(2)
 def test_accuracy(kernel: str, dtype: torch.dtype, n: int, data: str, device: str) -> None:
     x = DATA[data](100, n, dtype=dtype, device=device)
     out = poisoned((100,), dtype, device)

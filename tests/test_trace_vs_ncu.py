@@ -35,6 +35,7 @@ def is_wide(row: dict[str, Any]) -> bool:
     [pytest.param(row, marks=[pytest.mark.sweep] if is_wide(row) else []) for row in ROWS],
     ids=name,
 )
+@pytest.mark.one_in(3)
 def test_trace_counts_as_it_did(row: dict[str, Any]) -> None:
     """So that ncu's agreement, measured once, still holds."""
     given = trace_vs_ncu.arguments(row["op"], row["sizes"], row["dtype"], "cpu")

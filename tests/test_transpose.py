@@ -10,6 +10,7 @@ from helpers import (
     OUT_LAYOUTS,
     TRANSPOSES,
     any_bits,
+    by_sweep,
     laid_out,
     poisoned,
     poisoned_out,
@@ -32,6 +33,10 @@ DTYPES = (
 EACH_SIZE = (torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex128)
 every_kernel = pytest.mark.parametrize("kernel", ["auto", *TRANSPOSES])
 each_size = pytest.mark.parametrize("dtype", EACH_SIZE, ids=short)
+# For the widest sweeps: elements that are smaller than a word, and words.
+some_sizes = pytest.mark.parametrize(
+    "dtype", by_sweep(EACH_SIZE, torch.uint8, torch.float32), ids=short
+)
 
 
 def check(x: Tensor, dim0: int, dim1: int, kernel: str) -> None:
@@ -61,7 +66,7 @@ SHAPES = [
 ]
 
 
-@each_size
+@some_sizes
 @every_kernel
 @pytest.mark.parametrize("shape", SHAPES, ids=short)
 def test_every_pair_of_dimensions(
@@ -97,7 +102,7 @@ def test_more_dimensions_than_a_kernel_has_loops(kernel: str, device: str) -> No
     check(x.permute(*range(1, rank, 2), *range(0, rank, 2)), 3, 9, kernel)
 
 
-@each_size
+@some_sizes
 @every_kernel
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(kernel: str, dtype: torch.dtype, layout: str, device: str) -> None:
@@ -177,12 +182,22 @@ def test_planned_at_any_address(dtype: torch.dtype, shape: tuple, offset: int, d
     check_planned(x, -2, -1)
 
 
-@each_size
 @pytest.mark.parametrize(
-    "shape",
-    [(1104, 4112), (300, 272, 80), (2047, 2049), (3, 301, 2307), (1100, 130, 65)],
+    ("dtype", "shape"),
+    [
+        # The larger elements at one size each.
+        pytest.param(
+            *(dtype, shape),
+            marks=[pytest.mark.sweep]
+            if dtype in (torch.int64, torch.complex128) and shape != (3, 301, 2307)
+            else [],
+        )
+        for dtype in EACH_SIZE
+        for shape in [(1104, 4112), (300, 272, 80), (2047, 2049), (3, 301, 2307), (1100, 130, 65)]
+    ],
     ids=short,
 )
+@pytest.mark.one_in(2)
 def test_planned_of_middling_size(dtype: torch.dtype, shape: tuple, device: str) -> None:
     """Squares in registers; small and large tiles of rows that begin anywhere, whole and parts."""
     x = any_bits(*shape, dtype=dtype, device=device)

@@ -27,6 +27,7 @@ from torch_smem_gemm.ops.transpose import transpose  # noqa: E402
 if TYPE_CHECKING:
     from torch_smem_gemm import analysis
     from torch_smem_gemm.invariance import InvarianceReport, check_batch_invariance
+    from torch_smem_gemm.invariance.mode import batch_invariant
     from torch_smem_gemm.ops.plan import Plan, plan
     from torch_smem_gemm.raw_kernel import CompileError, KernelFault, RawKernel
     from torch_smem_gemm.trace_report import Trace
@@ -42,6 +43,7 @@ _LAZY = {
     "Plan": "torch_smem_gemm.ops.plan",
     "RawKernel": "torch_smem_gemm.raw_kernel",
     "Trace": "torch_smem_gemm.trace_report",
+    "batch_invariant": "torch_smem_gemm.invariance.mode",
     "check_batch_invariance": "torch_smem_gemm.invariance",
     "plan": "torch_smem_gemm.ops.plan",
     "trace": "torch_smem_gemm.tracing",
@@ -81,6 +83,7 @@ __all__ = [
     "amax",
     "amin",
     "analysis",
+    "batch_invariant",
     "check_batch_invariance",
     "convert",
     "gemm",

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "bindings/activation.h"
+#include "bindings/attention.h"
 #include "bindings/ceilings.h"
 #include "bindings/gemm.h"
 #include "bindings/reduce.h"
@@ -84,6 +85,9 @@ STABLE_TORCH_LIBRARY(smem, m) {
   }
   m.def("_activation_backward(Tensor grad, Tensor z, int activation) -> (Tensor, Tensor)");
   m.def(
+      "_combine_parts(Tensor parts_out, Tensor logsumexp, Tensor lengths, int parts, int group)"
+      " -> Tensor");
+  m.def(
       "_split(Tensor x, bool lines_last=False, int part_length=0)"
       " -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def("_gemm_problem(Tensor a, Tensor b) -> int[]");
@@ -95,6 +99,7 @@ STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
   implement(m, "");
   implement(m, "_");
   m.impl("_activation_backward", TORCH_BOX(&activation_backward));
+  m.impl("_combine_parts", TORCH_BOX(&combine_parts));
   m.impl("_split", TORCH_BOX(&split));
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
   m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
@@ -104,6 +109,7 @@ STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
 STABLE_TORCH_LIBRARY_IMPL(smem, CPU, m) {
   implement(m, "_");
   m.impl("_activation_backward", TORCH_BOX(&activation_backward));
+  m.impl("_combine_parts", TORCH_BOX(&combine_parts));
   m.impl("_split", TORCH_BOX(&split));
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
   m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("model", help="a name on the Hugging Face hub, or a folder")
     parser.add_argument(
-        "--plain", action="store_true", help="check the model as it is, not converted by smem"
+        "--plain", action="store_true", help="check the model outside of smem.batch_invariant"
     )
     parser.add_argument(
         "--random-weights", action="store_true", help="use its configuration alone, no weights"
@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report: 0 if the bits are the same, 1 if not, 2 if there is no such model."""
-    from torch_smem_gemm.convert import convert
     from torch_smem_gemm.invariance import check_batch_invariance
+    from torch_smem_gemm.invariance.mode import batch_invariant
 
     torch.manual_seed(args.seed)
     try:
@@ -51,17 +51,16 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         print(f"check-invariance: error: {str(error).splitlines()[0]}", file=sys.stderr)
         return 2
-    if not args.plain:
-        converted = convert(model)
-        print(f"{len(converted)} modules converted; --plain checks the model as it is")
+    print("torch's operators as they are" if args.plain else "in smem.batch_invariant()")
     shape = max(args.batch_sizes), args.context
     tokens = torch.randint(model.config.vocab_size, shape, device=args.device)
-    report = check_batch_invariance(
-        model,
-        {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)},
-        args.batch_sizes,
-        generate=args.new_tokens or None,
-    )
+    with batch_invariant(enabled=not args.plain):
+        report = check_batch_invariance(
+            model,
+            {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)},
+            args.batch_sizes,
+            generate=args.new_tokens or None,
+        )
     print(report)
     return int(not report)
 

@@ -1,0 +1,40 @@
+"""README and docs/reproducibility.md show what bench/invariant_models.py measured."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+if not BENCH.exists():
+    pytest.skip("bench/ is not in source packages", allow_module_level=True)
+
+import invariant_models  # noqa: E402
+
+
+@pytest.fixture
+def found() -> dict[str, Any]:
+    return json.loads(invariant_models.RESULTS.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        (invariant_models.DOCUMENT, invariant_models.document),
+        (invariant_models.README, invariant_models.headline),
+    ],
+    ids=["document", "readme"],
+)
+def test_figures_are_shown(found: dict[str, Any], path: Path, shown: Any) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text == shown(text, found), "run `PYTHONPATH=. python bench/invariant_models.py`"
+
+
+def test_every_row_held(found: dict[str, Any]) -> None:
+    assert all(row["same_bits"] for row in found["rows"])
+
+
+def test_a_row_that_did_not_hold_is_shown(found: dict[str, Any]) -> None:
+    found["rows"] = [{**found["rows"][0], "same_bits": False}]
+    assert "| **no** |" in invariant_models.table(found)

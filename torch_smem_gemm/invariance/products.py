@@ -1,0 +1,183 @@
+"""Matrix products of the mode: smem.gemm behind torch's operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_smem_gemm.invariance.forms import Kernel, in_place, with_out
+from torch_smem_gemm.ops._checks import GEMM_DTYPES, check_gemm
+from torch_smem_gemm.ops._codes import ACTIVATIONS, AUTO, PRECISIONS, resolved
+from torch_smem_gemm.ops._dispatch import recovery
+
+_EXACT = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def _describe(a: Tensor, b: Tensor, *options: Any) -> tuple[list[int], torch.dtype]:
+    bias, c, _, beta, _, _, _, out_dtype = options or (None, None, 1.0, 0.0, 0, 0, AUTO, None)
+    return check_gemm(a, b, bias, c, beta, out_dtype)
+
+
+# The form below Autograd: torch differentiates these operators by its own formulas.
+_gemm = torch.ops.smem._gemm.default._op
+_recover = recovery(torch.ops.smem._gemm.default, _describe)
+
+
+def gemm(
+    op: str,
+    a: Tensor,
+    b: Tensor,
+    *,
+    c: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    activation: str | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Return activation(alpha * a @ b + beta * c) without a gradient; ``op`` is for errors."""
+    if a.dtype not in GEMM_DTYPES:
+        raise NotImplementedError(
+            f"smem.batch_invariant: {op} has no batch-invariant kernel for {a.dtype}, expected one "
+            f"of {', '.join(str(dtype) for dtype in GEMM_DTYPES)}"
+        )
+    args: tuple[Any, ...] = (a, b)
+    bias = None
+    if c is not None and beta == 1 and c.dim() == 1 and c.shape[0] == b.shape[-1]:
+        bias, c, beta = c, None, 0.0
+    is_plain = c is None and bias is None and alpha == 1 and activation is None
+    if not is_plain or out_dtype is not None or a.dtype == torch.float32:
+        precision = resolved(PRECISIONS[None], a.dtype)
+        options = (bias, c, alpha, beta, ACTIVATIONS[activation], precision, AUTO, out_dtype)
+        args += options
+    try:
+        return _gemm(*args)
+    except RuntimeError as error:
+        return _recover(error, *args)
+
+
+def _mm(torchs: Kernel, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:
+    if a.dtype in _EXACT:
+        return torchs(a, b)
+    _expect_dimensions("mm", 2, a, b)
+    return gemm("aten::mm", a, b, out_dtype=_wider(a, out_dtype))
+
+
+def _bmm(torchs: Kernel, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:
+    if a.dtype in _EXACT:
+        return torchs(a, b)
+    _expect_dimensions("bmm", 3, a, b)
+    return gemm("aten::bmm", a, b, out_dtype=_wider(a, out_dtype))
+
+
+def _with_addend(op: str, dimensions: int, activation: bool = False) -> Kernel:
+    def kernel(
+        torchs: Kernel,
+        c: Tensor,
+        a: Tensor,
+        b: Tensor,
+        out_dtype: torch.dtype | None = None,
+        *,
+        beta: float = 1,
+        alpha: float = 1,
+        use_gelu: bool = False,
+    ) -> Tensor:
+        if a.dtype in _EXACT:
+            return torchs(c, a, b, beta=beta, alpha=alpha)
+        _expect_dimensions(op, dimensions, a, b)
+        return gemm(
+            f"aten::{op}",
+            a,
+            b,
+            c=c,
+            alpha=alpha,
+            beta=beta,
+            activation=None if not activation else "gelu_tanh" if use_gelu else "relu",
+            out_dtype=_wider(a, out_dtype),
+        )
+
+    return kernel
+
+
+def _mv(torchs: Kernel, a: Tensor, x: Tensor) -> Tensor:
+    if a.dtype in _EXACT:
+        return torchs(a, x)
+    _expect_dimensions("mv", 2, a)
+    _expect_dimensions("mv", 1, x)
+    return gemm("aten::mv", a, x.unsqueeze(1)).squeeze(1)
+
+
+def _addmv(
+    torchs: Kernel, c: Tensor, a: Tensor, x: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    if a.dtype in _EXACT:
+        return torchs(c, a, x, beta=beta, alpha=alpha)
+    _expect_dimensions("addmv", 2, a)
+    _expect_dimensions("addmv", 1, x)
+    column = c.reshape(-1, 1)
+    return gemm("aten::addmv", a, x.unsqueeze(1), c=column, alpha=alpha, beta=beta).squeeze(1)
+
+
+def _dot(torchs: Kernel, x: Tensor, y: Tensor) -> Tensor:
+    if x.dtype in _EXACT:
+        return torchs(x, y)
+    _expect_dimensions("dot", 1, x, y)
+    return gemm("aten::dot", x.unsqueeze(0), y.unsqueeze(1)).reshape(())
+
+
+def _no_kernel(op: str) -> Kernel:
+    def kernel(torchs: Kernel, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"smem.batch_invariant: aten::{op} has no batch-invariant kernel")
+
+    return kernel
+
+
+def _wider(a: Tensor, out_dtype: torch.dtype | None) -> torch.dtype | None:
+    return None if out_dtype == a.dtype else out_dtype
+
+
+def _expect_dimensions(op: str, dimensions: int, *tensors: Tensor) -> None:
+    for tensor in tensors:
+        if tensor.dim() != dimensions:
+            raise RuntimeError(
+                f"{op}: expected tensors of {dimensions} dimensions, got one of shape "
+                f"{tuple(tensor.shape)}"
+            )
+
+
+_addmm, _baddbmm = _with_addend("addmm", 2), _with_addend("baddbmm", 3)
+_addmm_activation = _with_addend("_addmm_activation", 2, activation=True)
+
+KERNELS: dict[str, Kernel] = {
+    "mm": _mm,
+    "mm.out": with_out(_mm),
+    "mm.dtype": _mm,
+    "mm.dtype_out": with_out(_mm),
+    "bmm": _bmm,
+    "bmm.out": with_out(_bmm),
+    "bmm.dtype": _bmm,
+    "bmm.dtype_out": with_out(_bmm),
+    "addmm": _addmm,
+    "addmm.out": with_out(_addmm),
+    "addmm.dtype": _addmm,
+    "addmm.dtype_out": with_out(_addmm),
+    "addmm_": in_place(_addmm),
+    "_addmm_activation": _addmm_activation,
+    "_addmm_activation.out": with_out(_addmm_activation),
+    "baddbmm": _baddbmm,
+    "baddbmm.out": with_out(_baddbmm),
+    "baddbmm.dtype": _baddbmm,
+    "baddbmm.dtype_out": with_out(_baddbmm),
+    "baddbmm_": in_place(_baddbmm),
+    "mv": _mv,
+    "mv.out": with_out(_mv),
+    "addmv": _addmv,
+    "addmv.out": with_out(_addmv),
+    "addmv_": in_place(_addmv),
+    "dot": _dot,
+    "dot.out": with_out(_dot),
+    "vdot": _dot,
+    "vdot.out": with_out(_dot),
+    **{op: _no_kernel(op) for op in ("_scaled_mm", "_scaled_mm.out", "_scaled_grouped_mm")},
+}
