@@ -25,6 +25,7 @@ def test_the_page_shows_the_source() -> None:
     assert write_examples.main(["--check"]) == 0, "run `PYTHONPATH=. python docs/write_examples.py`"
 
 
+@pytest.mark.sweep
 def test_it_is_right_and_free_of_conflicts() -> None:
     recorded = traced(EXAMPLES / "rotated.cu", "rotated")
     assert (recorded.error, recorded.faults) == ("", [])
@@ -34,6 +35,7 @@ def test_it_is_right_and_free_of_conflicts() -> None:
     assert all(line.wavefronts == line.requests for line in shared)
 
 
+@pytest.mark.sweep
 def test_without_its_barrier_there_is_a_race() -> None:
     source = folder() / "no_barrier" / "rotated.cu"
     source.parent.mkdir()

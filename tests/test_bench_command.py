@@ -80,6 +80,7 @@ def test_default_sets_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1024 1024" in capsys.readouterr().out
 
 
+@pytest.mark.sweep
 def test_all_on_a_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

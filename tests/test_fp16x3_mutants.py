@@ -128,9 +128,6 @@ MUTANTS = {
     "skinny: outlier stays in the column": Mutant(PRODUCER, "          element = 0;", "", WRONG),
 }
 
-# The others differ in what is changed; each is compiled.
-BY_DEFAULT = ("consumers do not wait for full",)
-
 
 @functools.cache
 def host_objects() -> list[Path]:
@@ -147,14 +144,13 @@ def found_in(name: str, overlay: Path | None = None) -> str:
     return run(link(f"{name}_program", [kernels, *host_objects()]))["found"]
 
 
+@pytest.mark.sweep
 def test_nothing_is_found_in_the_kernels_that_ship() -> None:
     assert found_in("fp16x3_shipped") == ""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(x, marks=[] if x in BY_DEFAULT else [pytest.mark.sweep]) for x in MUTANTS],
-)
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_found(name: str) -> None:
     stem = stem_of("fp16x3", name)
     found = found_in(stem, MUTANTS[name].write(stem))

@@ -62,6 +62,7 @@ def browse(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.sweep
 def test_a_click_opens_a_line(page: str, run: Run) -> None:
     assert run(page, "shown()") == []
     details = f"{LINE}.2.details"

@@ -107,6 +107,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.sweep
 def test_every_setting_of_torch_without_a_warning() -> None:
     code = (
         "import sys, warnings, torch, torch_smem_gemm as smem;"

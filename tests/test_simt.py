@@ -88,7 +88,9 @@ def test_what_every_tile_stores(tile: str, device: str) -> None:
                 assert same_bits(out, expected), (n, layout, list(options))
 
 
-@pytest.mark.parametrize(("m", "k", "n"), [(3, 70000, 5), (2, 2**18, 2)])
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(3, 70000, 5), pytest.param(2, 2**18, 2, marks=pytest.mark.sweep)]
+)
 def test_cuts_of_k(m: int, k: int, n: int, device: str) -> None:
     """At chunks and at superchunks, more of which than one round of the second kernel adds."""
     a, b = normal(3, m, k, device=device), normal(k, n, device=device)
