@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ def profile(
     options: Sequence[str] = (),
     *,
     save: Path | None = None,
+    seconds: float | None = None,
 ) -> list[dict[str, str]]:
     """Run ``command`` under ncu; a dict of its columns for each launch, in order.
 
@@ -31,17 +34,26 @@ def profile(
         metrics: what ncu measures; columns of these names are in every dict.
         options: more of ncu's options.
         save: where to keep what ncu printed.
+        seconds: after these it is ended, and TimeoutError is raised.
     """
     watched = [
         *("ncu", "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"),
         *(*options, "--metrics", ",".join(metrics), *map(str, command)),
     ]
-    done = subprocess.run(watched, stdout=subprocess.PIPE, text=True, check=False)
+    # A session of its own, so that the program ends with ncu.
+    with subprocess.Popen(
+        watched, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as running:
+        try:
+            printed, _ = running.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            raise TimeoutError(f"not ended after {seconds} s: {' '.join(watched)}") from None
     if save:
-        save.write_text(done.stdout)
-    if done.returncode != 0 or '"ID"' not in done.stdout:
-        raise SystemExit(f"ncu ended with {done.returncode}:\n{done.stdout[-2000:]}")
-    return parse(done.stdout)
+        save.write_text(printed)
+    if running.returncode != 0 or '"ID"' not in printed:
+        raise SystemExit(f"ncu ended with {running.returncode}:\n{printed[-2000:]}")
+    return parse(printed)
 
 
 def parse(text: str) -> list[dict[str, str]]:

@@ -5,7 +5,7 @@
 
 The cases are those of public_kernels.py, and ``--random N`` problems of random sizes
 (public_random.py). The first command traces them on the CPU, on any machine; the second one, on
-one with a GPU, launches them by RawKernel under one ``ncu``, checks their results, and compares.
+one with a GPU, launches them by RawKernel under ``ncu``, checks their results, and compares.
 The compilers choose instructions of their own, so counts may differ: the report names the lines,
 with nvcc's instructions if nvdisasm is on PATH. Exits with 1 if a kernel is wrong on the GPU.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import json
 import multiprocessing
 import os
@@ -206,7 +207,40 @@ def _on_gpu(arg: Any) -> Any:
 
 
 def profile(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Run launch_all under ncu; return each row with ncu's columns, if it was launched."""
+    """Run launch_all under ncu, some rows at a time; return each row with its columns.
+
+    A launch that does not end under ncu has none, and so have those that failed.
+    """
+    waiting = [list(rows[i : i + args.slice]) for i in range(0, len(rows), args.slice)]
+    profiled: list[dict[str, Any]] = []
+    while waiting:
+        part = waiting.pop(0)
+        found, launches = profile_part(args, part)
+        if launches is None:
+            unknown = (i for i, row in enumerate(part) if row["label"] not in found)
+            ended = next(unknown, len(part) - 1)
+            print(f"{part[ended]['label']}: does not end under ncu", flush=True)
+            waiting[:0] = [some for some in (part[:ended], part[ended + 1 :]) if some]
+            profiled.append({**part[ended], "problem": "does not end under ncu", "columns": None})
+            continue
+        for row in part:
+            outcome = found[row["label"]]
+            # ncu leaves out kernels that call printf.
+            seen = bool(launches) and _bare(launches[0]["Kernel Name"]) == row["function"]
+            columns = launches.pop(0) if outcome["launched"] and seen else None
+            if outcome["launched"] and not seen:
+                print(f"{row['label']}: not profiled by ncu", flush=True)
+            profiled.append({**row, "problem": outcome["problem"], "columns": columns})
+        if extra := [columns["Kernel Name"] for columns in launches]:
+            raise SystemExit(f"ncu saw launches that are of no problem: {extra}")
+        print(f"{len(profiled)} of {len(rows)} launched", flush=True)
+    return profiled
+
+
+def profile_part(
+    args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], list[dict[str, str]] | None]:
+    """Return the outcomes by label, and ncu's columns; None for these where it did not end."""
     names = "|".join(sorted({re.escape(row["function"]) for row in rows}))
     metrics = {f"{metric}.sum" for name in COUNTERS for metric in trace_vs_ncu.COUNTERS[name][1]}
     options = [
@@ -214,29 +248,19 @@ def profile(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> list
         *("--print-metric-instances", "details"),
     ]
     with tempfile.TemporaryDirectory() as folder:
-        outcomes = Path(folder) / "outcomes"
+        outcomes, traces = Path(folder) / "outcomes", Path(folder) / "traces"
+        traces.write_text(json.dumps([{"label": row["label"]} for row in rows]), encoding="utf-8")
         command: list[str | Path] = [sys.executable, Path(__file__).resolve(), "--launch"]
-        command += ["--outcomes", outcomes, "--traces", args.traces, "--only", args.only]
+        command += ["--outcomes", outcomes, "--traces", traces]
         command += ["--random", str(args.random), "--seed", str(args.seed)]
         for name in REPOSITORIES:
             command += [f"--{name}", vars(args)[name]] if vars(args)[name] else []
         wanted = [*sorted(metrics), trace_vs_ncu.OPCODES]
-        launches = iter(ncu.profile(command, wanted, options, save=args.save_csv))
-        found = {}
-        for line in outcomes.read_text(encoding="utf-8").splitlines():
-            outcome = json.loads(line)
-            found[outcome["label"]] = outcome
-    profiled = []
-    for row in rows:
-        outcome = found[row["label"]]
-        columns = next(launches) if outcome["launched"] else None
-        # In the CSV it is "void scan<float, 32>(float *)", whatever the option for names.
-        if columns and _bare(columns["Kernel Name"]) != row["function"]:
-            raise SystemExit(f"ncu saw {columns['Kernel Name']} where {row['label']} should be")
-        profiled.append({**row, "problem": outcome["problem"], "columns": columns})
-    if extra := [columns["Kernel Name"] for columns in launches]:
-        raise SystemExit(f"ncu saw launches that are of no problem: {extra}")
-    return profiled
+        launches = None
+        with contextlib.suppress(TimeoutError):
+            launches = ncu.profile(command, wanted, options, seconds=args.seconds)
+        lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
+    return {outcome["label"]: outcome for outcome in map(json.loads, lines)}, launches
 
 
 # ----------------------------------------------------------------------------------- comparison
@@ -345,7 +369,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--traces", type=Path, required=True, help="the traces' file")
     parser.add_argument("--trace-only", action="store_true", help="write it, on the CPU")
     parser.add_argument("--out", type=Path, help="write the results there, as JSON")
-    parser.add_argument("--save-csv", type=Path, help="keep what ncu printed")
+    parser.add_argument("--slice", type=int, default=30, metavar="N", help="launches under one ncu")
+    parser.add_argument("--seconds", type=float, default=120, help="the most that one ncu may take")
     parser.add_argument("--launch", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--outcomes", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)

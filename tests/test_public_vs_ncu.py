@@ -1,7 +1,10 @@
 """The script that holds traces of public kernels against ncu, as far as it runs without a GPU."""
 
+import argparse
 import json
+import os
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ BENCH = Path(__file__).resolve().parent.parent / "bench"
 if not BENCH.exists():
     pytest.skip("bench/ is not in source packages", allow_module_level=True)
 
+import ncu  # noqa: E402
 import public_random  # noqa: E402
 import public_vs_ncu  # noqa: E402
 import sass  # noqa: E402
@@ -121,3 +125,37 @@ def test_random_problems_are_the_same_every_time() -> None:
     for family in (public_random.products, public_random.transposes, public_random.exercises):
         first, second = (list(family(random.Random(5))) for _ in range(2))
         assert [(c.label, c.grid) for c in first] == [(c.label, c.grid) for c in second]
+
+
+def test_a_launch_that_does_not_end_loses_no_other_row(
+    traced: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    rows = [traced | {"label": label} for label in "abcde"]
+    under_one_ncu = []
+
+    def profile_part(_: Any, part: list[dict[str, Any]]) -> tuple[dict[str, Any], Any]:
+        labels = [row["label"] for row in part]
+        under_one_ncu.append("".join(labels))
+        ended = labels[: labels.index("b")] if "b" in labels else labels
+        found = {label: {"launched": label != "d", "problem": ""} for label in ended}
+        launched = [columns(row) for row in part if row["label"] != "d"]
+        return found, launched if ended == labels else None
+
+    monkeypatch.setattr(public_vs_ncu, "profile_part", profile_part)
+    profiled = public_vs_ncu.profile(argparse.Namespace(slice=3), rows)
+    assert under_one_ncu == ["abc", "a", "c", "de"]
+    assert sorted(row["label"] for row in profiled) == ["a", "b", "c", "d", "e"]
+    without = {row["label"]: row["problem"] for row in profiled if row["columns"] is None}
+    assert without == {"b": "does not end under ncu", "d": ""}
+    assert "b: does not end under ncu" in capsys.readouterr().out
+
+
+def test_a_program_that_takes_too_long_is_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "ncu"
+    program.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(600)\n", encoding="utf-8")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(TimeoutError, match=r"not ended after 0\.2 s: ncu .* a program$"):
+        ncu.profile(["a program"], ["a metric"], seconds=0.2)
