@@ -345,7 +345,7 @@ def test_a_converted_model_generates_the_same_bits(llama: Path, dtype: torch.dty
     inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
     report = smem.check_batch_invariance(model, inputs, generate=4)
     causes = {f.cause.operator for f in report.findings if f.difference and f.cause}
-    # The Linear layers are ours. Attention is torch's: in float32 with grouped heads it is aten.bmm.
+    # The Linear layers are ours. Attention is torch's, in float32 with grouped heads by aten.bmm.
     names = {cause.rsplit(".", 1)[0] for cause in causes}
     assert not any(name in ("aten.mm", "aten.addmm") or "smem" in name for name in names), report
 

@@ -125,6 +125,52 @@ def test_compiled_functions_run_eagerly() -> None:
     assert len(graphs) == 1
 
 
+@smem.batch_invariant()
+def _in_a_region(x: Tensor) -> tuple[Tensor, bool]:
+    return _sine(x @ x), is_in_force(0)
+
+
+def _sine(x: Tensor) -> Tensor:
+    return x.sin()
+
+
+def test_a_region_in_a_compiled_function_runs_eagerly(recwarn: pytest.WarningsRecorder) -> None:
+    compiled_operators: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list) -> Callable:
+        compiled_operators.extend(node.name for node in graph.graph.nodes)
+        return graph
+
+    def function(x: Tensor) -> tuple[Tensor, bool]:
+        doubled, (y, in_force) = x * 2, _in_a_region(x)
+        with smem.batch_invariant():
+            z = _sine(y @ x)
+        return (doubled + z).cos(), in_force
+
+    x = torch.randn(5, 5)
+    torch._dynamo.reset()
+    result, in_force = torch.compile(function, backend=backend)(x)
+    assert in_force
+    assert not is_in_force(0)
+    assert "mul" in compiled_operators
+    assert not {"matmul", "sin"} & set(compiled_operators)
+    assert same_bits(result, function(x)[0])
+    assert torch.compile(lambda x: x + 1, backend=backend)(x)[0, 0] == x[0, 0] + 1
+    assert not [warning for warning in recwarn if "trace" in str(warning.message)]
+
+
+def test_enable_in_a_compiled_function_is_an_error() -> None:
+    @torch.compile(backend="eager")
+    def function(x: Tensor) -> Tensor:
+        smem.batch_invariant.enable()
+        return x + 1
+
+    with pytest.raises(RuntimeError, match=r"batch_invariant\.enable: called in a function of"):
+        function(torch.ones(()))
+    assert not is_in_force(0)
+    assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(())) == 2
+
+
 def test_a_stance_that_was_set_is_restored() -> None:
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     with torch.compiler.set_stance("fail_on_recompile"):

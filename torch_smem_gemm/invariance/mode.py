@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
+from typing import Any
 
 import torch
+from torch._C._dynamo.eval_frame import set_eval_frame
 
 _NAME = "smem.batch_invariant"
 
@@ -46,7 +48,8 @@ class batch_invariant(contextlib.ContextDecorator):
     As torch.no_grad, it applies to the calling thread, and to autograd's threads for a backward
     that is called in it. ``batch_invariant.enable()`` applies to all threads.
 
-    Functions made by torch.compile run without compilation while it is in force, in all threads.
+    Functions made by torch.compile run without compilation while it is in force, in all threads,
+    and so does the part of such a function that is in a region of its own.
     CUDA graphs that are captured in it keep the contract when they are replayed.
 
     Args:
@@ -64,7 +67,9 @@ class batch_invariant(contextlib.ContextDecorator):
     ) -> None:
         self._devices = _devices(device)
         self._enabled = enabled
-        self._outer: list[frozenset[int] | None] = []
+        self._outer: list[tuple[frozenset[int] | None, Any]] = []
+        for function in (batch_invariant.__enter__, batch_invariant.__exit__):
+            torch.compiler.disable(function, recursive=False)
 
     def _recreate_cm(self) -> batch_invariant:
         region = type(self)(enabled=self._enabled)
@@ -72,43 +77,53 @@ class batch_invariant(contextlib.ContextDecorator):
         return region
 
     def __enter__(self) -> None:
-        outer = _thread.devices
-        current = _everywhere if outer is None else outer
-        if self._enabled:
-            _install()
-            with _lock:
-                _regions.update(self._devices)
-            _run_eagerly(True)
-        self._outer.append(outer)
+        # In a function of torch.compile, what follows is not to be compiled, either.
+        compiler = set_eval_frame(None)
+        try:
+            outer = _thread.devices
+            current = _everywhere if outer is None else outer
+            if self._enabled:
+                _install()
+                _run_eagerly(True)
+                with _lock:
+                    _regions.update(self._devices)
+        except BaseException:
+            set_eval_frame(compiler)
+            raise
+        self._outer.append((outer, compiler))
         _thread.devices = current | self._devices if self._enabled else current - self._devices
 
     def __exit__(self, *exception: object) -> None:
-        _thread.devices = self._outer.pop()
+        _thread.devices, compiler = self._outer.pop()
         if self._enabled:
             with _lock:
                 _regions.subtract(self._devices)
             _run_eagerly(False)
+        set_eval_frame(compiler)
 
     @staticmethod
     def enable(device: torch.device | str | int | None = None) -> None:
-        """Keep the contract in all threads, on ``device`` or on all CUDA devices."""
+        """Keep the contract in all threads, on ``device`` or on all CUDA devices.
+
+        Raises:
+            RuntimeError: called in a function of torch.compile; see also the class.
+        """
         global _everywhere
         devices = _devices(device)
         _install()
-        with _lock:
-            added = devices - _everywhere
-            _everywhere |= devices
+        added = devices - _everywhere
         if added:
             _run_eagerly(True, len(added))
+        with _lock:
+            _everywhere |= added
 
     @staticmethod
     def disable(device: torch.device | str | int | None = None) -> None:
         """End what ``enable`` began, on ``device`` or on all CUDA devices."""
         global _everywhere
-        devices = _devices(device)
+        removed = _devices(device) & _everywhere
         with _lock:
-            removed = devices & _everywhere
-            _everywhere -= devices
+            _everywhere -= removed
         if removed:
             _run_eagerly(False, len(removed))
 
@@ -152,8 +167,15 @@ def _run_eagerly(begin: bool, regions: int = 1) -> None:
     global _eager_regions
     with _lock:
         before = _eager_regions
-        _eager_regions += regions if begin else -regions
+        after = before + (regions if begin else -regions)
         if before == 0:
-            _eager.enter_context(torch.compiler.set_stance("force_eager"))
-        elif _eager_regions == 0:
+            try:
+                _eager.enter_context(torch.compiler.set_stance("force_eager"))
+            except RuntimeError as error:
+                raise RuntimeError(
+                    f"{_NAME}.enable: called in a function of torch.compile, expected to be called "
+                    "before it: the rest of the function would be compiled code"
+                ) from error
+        elif after == 0:
             _eager.close()
+        _eager_regions = after
