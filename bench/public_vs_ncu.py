@@ -206,13 +206,14 @@ def _on_gpu(arg: Any) -> Any:
     return arg.cuda() if isinstance(arg, torch.Tensor) else arg
 
 
-def profile(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Run launch_all under ncu, some rows at a time; return each row with its columns.
+def profile(
+    args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Run launch_all under ncu, some rows at a time; yield each row with its columns.
 
     A launch that does not end under ncu has none, and so have those that failed.
     """
     waiting = [list(rows[i : i + args.slice]) for i in range(0, len(rows), args.slice)]
-    profiled: list[dict[str, Any]] = []
     while waiting:
         part = waiting.pop(0)
         found, launches = profile_part(args, part)
@@ -221,7 +222,7 @@ def profile(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> list
             ended = next(unknown, len(part) - 1)
             print(f"{part[ended]['label']}: does not end under ncu", flush=True)
             waiting[:0] = [some for some in (part[:ended], part[ended + 1 :]) if some]
-            profiled.append({**part[ended], "problem": "does not end under ncu", "columns": None})
+            yield {**part[ended], "problem": "does not end under ncu", "columns": None}
             continue
         for row in part:
             outcome = found[row["label"]]
@@ -230,11 +231,9 @@ def profile(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> list
             columns = launches.pop(0) if outcome["launched"] and seen else None
             if outcome["launched"] and not seen:
                 print(f"{row['label']}: not profiled by ncu", flush=True)
-            profiled.append({**row, "problem": outcome["problem"], "columns": columns})
+            yield {**row, "problem": outcome["problem"], "columns": columns}
         if extra := [columns["Kernel Name"] for columns in launches]:
             raise SystemExit(f"ncu saw launches that are of no problem: {extra}")
-        print(f"{len(profiled)} of {len(rows)} launched", flush=True)
-    return profiled
 
 
 def profile_part(
@@ -383,12 +382,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         launch_all(args, rows)
         return 0
     cubins = compile_all(args, {row["label"] for row in rows})
-    results = [compare(row, cubins.get(row["label"])) for row in profile(args, rows)]
-    if args.out:
-        head = ncu.setting()
-        args.out.write_text(
-            json.dumps({**head, "rows": results}, indent=1) + "\n", encoding="utf-8"
-        )
+    head, results = ncu.setting(), []
+    for row in profile(args, rows):
+        results.append(compare(row, cubins.get(row["label"])))
+        print(f"{len(results)} of {len(rows)}: {row['label']}", flush=True)
+        if args.out:  # now, since all of them take long
+            text = json.dumps({**head, "rows": results}, indent=1)
+            args.out.write_text(text + "\n", encoding="utf-8")
     return int(not show(results))
 
 

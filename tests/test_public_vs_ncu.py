@@ -142,7 +142,7 @@ def test_a_launch_that_does_not_end_loses_no_other_row(
         return found, launched if ended == labels else None
 
     monkeypatch.setattr(public_vs_ncu, "profile_part", profile_part)
-    profiled = public_vs_ncu.profile(argparse.Namespace(slice=3), rows)
+    profiled = list(public_vs_ncu.profile(argparse.Namespace(slice=3), rows))
     assert under_one_ncu == ["abc", "a", "c", "de"]
     assert sorted(row["label"] for row in profiled) == ["a", "b", "c", "d", "e"]
     without = {row["label"]: row["problem"] for row in profiled if row["columns"] is None}
