@@ -1,5 +1,6 @@
 """smem.batch_invariant: torch's own operators keep a row's bits in any batch."""
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -312,6 +313,24 @@ def test_a_product_without_a_kernel_is_an_error(dtype: torch.dtype) -> None:
     a = floats(16, 16).to(dtype)
     with smem.batch_invariant(), pytest.raises(NotImplementedError, match="no batch-invariant"):
         torch.mm(a, a.mT)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_groups_of_rows_with_a_weight_each(dtype: torch.dtype) -> None:
+    groups, mine = 4, 2
+    weights = floats(groups, 1024, 512).to(dtype).mT
+    row = floats(1, 512).to(dtype)
+    results = []
+    for rows, in_others in itertools.product((1, 7, 129, 300), (0, 50, 200)):
+        sizes = [in_others] * groups
+        sizes[mine] = rows
+        x = floats(sum(sizes), 512).to(dtype)
+        x[mine * in_others] = row
+        ends = torch.tensor(sizes, device="cuda").cumsum(0).int()
+        with smem.batch_invariant():
+            results.append(F.grouped_mm(x, weights, offs=ends)[mine * in_others])
+    assert all(same_bits(result, results[0]) for result in results)
 
 
 @pytest.mark.gpu

@@ -181,8 +181,23 @@ def test_variables_of_the_device() -> None:
     assert kernel.variable("calls", numpy.int32).tolist() == [8]
     (line,) = (line for line in trace.launches[0].lines if line.memory == "factors")
     assert (line.requests, line.lanes, line.sectors) == (1, 32, 0)
+    assert trace.count("requests", memory="constant") == 1
+    # Of x and of calls.
+    assert trace.count("requests", actions=["load"], memory="global") == 2
+    assert trace.global_bytes_loaded == 32 * 4 + 4
     with pytest.raises(KeyError, match=r"no variable 'factor'; there are: .*factors"):
         kernel.variable("factor", numpy.float32)
+
+
+def test_a_device_is_named() -> None:
+    kernel = smem.RawKernel("__device__ int calls; __global__ void k() { ++calls; }", "k")
+    kernel(1, 1, (), device="cpu")
+    assert kernel.variable("calls", numpy.int32).tolist() == [1]
+    with pytest.raises(ValueError, match="device is meta, expected cpu or cuda"):
+        kernel(1, 1, (), device="meta")
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="device is cuda, and torch finds no CUDA GPU"):
+            kernel(1, 1, (), device="cuda")
 
 
 def test_calls_from_several_threads() -> None:

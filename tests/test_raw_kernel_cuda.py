@@ -204,6 +204,20 @@ def test_variables() -> None:
         kernel.variable("bias", torch.float32, device="cuda")
 
 
+def test_a_launch_without_tensors() -> None:
+    code = "__device__ int calls; __global__ void k(int by) { atomicAdd(&calls, by); }"
+    kernel = smem.RawKernel(code, "k")
+    kernel(2, 32, (3,), device="cuda")
+    kernel(1, 1, (1,))
+    assert kernel.variable("calls", numpy.int32, device="cuda").tolist() == [192]
+    assert kernel.variable("calls", numpy.int32).tolist() == [1]
+    x = smem.RawKernel("__global__ void k(float* x) {}", "k")
+    with pytest.raises(TypeError, match=r"x is float\*: expected .*cuda"):
+        x(1, 1, (torch.zeros(1),), device="cuda")
+    with pytest.raises(TypeError, match=r"x is float\*: expected .*"):
+        x(1, 1, (torch.zeros(1, device="cuda"),), device="cpu")
+
+
 def test_a_cooperative_launch() -> None:
     kernel = smem.RawKernel(ROOT / "tests" / "raw_kernels" / "coverage" / "groups.cu", "grid_sync")
     out = torch.zeros(2, 128, dtype=torch.int32, device="cuda")

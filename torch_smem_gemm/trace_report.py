@@ -156,8 +156,8 @@ class Launch:
         Args:
             what: a number of :class:`Line`, such as "bytes" or "wavefronts".
             actions: count only these actions.
-            memory: "global" for all tensors, "shared", or a tensor's name; "" for barriers and
-                shuffles.
+            memory: "global" for all tensors, "constant" for all variables in ``__constant__``
+                memory, "shared", or a tensor's name; "" for barriers and shuffles.
 
         Raises ValueError for any other name.
         """
@@ -165,7 +165,7 @@ class Launch:
         for action in actions or ():
             _check_name("actions", action, ACTIONS)
         if memory is not None:
-            _check_name("memory", memory, ("", "global", "shared", *self.tensors))
+            _check_name("memory", memory, ("", "global", "constant", "shared", *self.tensors))
         return sum(
             getattr(line, what)
             for line in self.lines
@@ -181,7 +181,10 @@ def _check_name(argument: str, name: str, valid: Sequence[str]) -> None:
 
 
 def _space(line: Line) -> str:
-    return line.memory if line.memory in ("", "shared") else "global"
+    if line.memory in ("", "shared"):
+        return line.memory
+    # __constant__ memory has a cache of its own, and no sectors.
+    return "constant" if line.action == "load" and not line.sectors else "global"
 
 
 LOADS = ("load", "copy_from", "box_from", "wgmma")
@@ -268,7 +271,7 @@ class Trace:
     ) -> int:
         """Sum one field of all lines, as :meth:`Launch.count` does."""
         if memory is not None:  # there may be no launch to say so
-            _check_name("memory", memory, ("", "global", "shared", *self.tensor_bytes))
+            _check_name("memory", memory, ("", "global", "constant", "shared", *self.tensor_bytes))
         return sum(launch.count(what, actions=actions, memory=memory) for launch in self.launches)
 
     def times_read(self, tensor: str) -> float:

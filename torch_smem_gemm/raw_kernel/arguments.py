@@ -196,11 +196,11 @@ def _address_on_gpu(
         is_there = value.device == device
         # What fits is seen at once: a launch takes microseconds.
         if not is_there or value.dtype not in parameter.dtypes or value.layout != torch.strided:
-            _check_tensor(kernel, parameter, value, is_there, f"on {device}, where others are")
+            _check_tensor(kernel, parameter, value, is_there, f"on {device}, where the kernel runs")
         return ctypes.c_void_p(value.data_ptr())
     if value is None:
         return ctypes.c_void_p()
-    expected = f"a tensor on {device}, where others are, or None"
+    expected = f"a tensor on {device}, where the kernel runs, or None"
     raise _fail(kernel, parameter, expected, type(value).__name__)
 
 

@@ -111,6 +111,7 @@ class RawKernel:
         *,
         shared_mem: int = 0,
         cooperative: bool = False,
+        device: torch.device | str | None = None,
         max_steps: int = MAX_STEPS,
     ) -> None:
         """Run the kernel: on the CPU, or on torch's current stream of the CUDA tensors' device.
@@ -122,6 +123,7 @@ class RawKernel:
                 NumPy arrays; numbers; None for a null pointer; for a struct, its bytes.
             shared_mem: bytes of dynamic shared memory.
             cooperative: on a GPU, launch all blocks at once, for ``grid.sync()``.
+            device: where it runs; None is where the tensors are, and the CPU where there are none.
             max_steps: on the CPU, accesses and basic blocks after which a thread counts as endless.
 
         Raises TypeError and ValueError for arguments that do not fit; on the CPU KernelFault for
@@ -130,11 +132,11 @@ class RawKernel:
         for, and its memory accesses are not checked: as in CUDA, a wrong one is an error of a later
         call.
         """
-        device = arguments.gpu_of(args)
-        if device is not None:
+        gpu = arguments.gpu_of(args) if device is None else _gpu(device)
+        if gpu is not None:
             size = _launch_size(_hashable(grid), _hashable(block))
             _check_shared_bytes(shared_mem)
-            self._on_gpu(device).launch(self.name, *size, args, shared_mem, cooperative)
+            self._on_gpu(gpu).launch(self.name, *size, args, shared_mem, cooperative)
             return
         report, _ = self._run(grid, block, args, shared_mem, (), False, max_steps)
         if report["launches"][0]["faults"] and (faults := self._launch_of(report)[0].faults):
@@ -285,9 +287,11 @@ def _gpu(device: torch.device | str) -> torch.device | None:
     named = torch.device(device)
     if named.type not in ("cpu", "cuda"):
         raise ValueError(f"smem.RawKernel: device is {device}, expected cpu or cuda")
-    if named.type == "cuda" and named.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return named if named.type == "cuda" else None
+    if named.type == "cpu":
+        return None
+    if not torch.cuda.is_available():
+        raise RuntimeError(f"smem.RawKernel: device is {device}, and torch finds no CUDA GPU")
+    return named if named.index is not None else torch.device("cuda", torch.cuda.current_device())
 
 
 def _read(code_or_path: str | PathLike[str]) -> tuple[str, str]:
