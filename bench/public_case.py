@@ -109,7 +109,8 @@ def _trace(case: Case, folder: Path, result: Result) -> tuple[smem.RawKernel, Tr
     wall, cpu = time.perf_counter(), time.process_time()
     trace = kernel.trace(case.grid, case.block, case.args, shared_mem=case.shared_mem)
     result.seconds = time.perf_counter() - wall
-    result.accesses = trace.count("lanes", memory="global") + trace.count("lanes", memory="shared")
+    memories = ("global", "constant", "shared")
+    result.accesses = sum(trace.count("lanes", memory=memory) for memory in memories)
     result.cpu_ns_per_access = (time.process_time() - cpu) * 1e9 / max(1, result.accesses)
     return kernel, trace
 

@@ -170,7 +170,10 @@ def test_counts_by_action_and_memory() -> None:
     ("call", "text"),
     [
         (lambda one: one.count("bytes", memory="shard"), "memory is 'shard', expected one of"),
-        (lambda one: one.count("bytes", memory="bias"), "'global', 'shared', 'x', 'out'"),
+        (
+            lambda one: one.count("bytes", memory="bias"),
+            "'global', 'constant', 'shared', 'x', 'out'",
+        ),
         (lambda one: one.count("byte"), "what is 'byte', expected one of 'requests'"),
         (lambda one: one.count("file"), "what is 'file', expected one of 'requests'"),
         (lambda one: one.count("bytes", actions=["read"]), "actions is 'read', expected one of"),
