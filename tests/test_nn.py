@@ -5,7 +5,10 @@ import io
 import logging
 import pickle
 import re
+import sys
+import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import torch_smem_gemm as smem
+
+module_of_convert = sys.modules["torch_smem_gemm.convert"]
 
 FUNCTIONS: dict[str | None, Callable[[Tensor], Tensor]] = {
     None: lambda x: x,
@@ -372,6 +377,38 @@ def test_modules_without_a_linear_are_not_mentioned() -> None:
     converted = smem.convert(nn.Sequential(nn.Conv2d(1, 1, 1), nn.Bilinear(2, 2, 2)))
     assert converted == []
     assert converted.skipped == {}
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "said"),
+    [
+        (
+            (8, 0),
+            torch.bfloat16,
+            "capability 8.0: products in bfloat16 run on the kernel tensor_",
+        ),
+        ((12, 0), torch.float16, "capability 12.0: products in float16 run on the kernel tensor_"),
+        ((7, 5), torch.float16, "capability 7.5: products in float16 run without tensor cores; "),
+        ((9, 0), torch.bfloat16, ""),
+        ((8, 0), torch.float32, ""),
+    ],
+)
+def test_a_gpu_where_torch_is_faster_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], dtype: torch.dtype, said: str
+) -> None:
+    weight = SimpleNamespace(
+        is_cuda=True, device=torch.device("cuda", 1), dtype=dtype, itemsize=dtype.itemsize
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A card")
+    monkeypatch.setattr(module_of_convert, "_warned", set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            module_of_convert._warn_where_slower(weight)
+    texts = [str(warning.message) for warning in caught]
+    assert len(texts) == bool(said)
+    assert all(text.startswith(f"smem.convert: A card has compute {said}") for text in texts)
 
 
 def test_converting_twice_changes_nothing_more() -> None:

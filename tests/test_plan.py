@@ -11,7 +11,7 @@ import torch
 from helpers import FLOATS, short
 
 import torch_smem_gemm as smem
-from torch_smem_gemm import _C, _kernels
+from torch_smem_gemm import _C, _kernels, analysis
 from torch_smem_gemm._kernels import OPS, build_info
 from torch_smem_gemm.ops.plan import (
     GemmProblem,
@@ -412,3 +412,35 @@ def test_tiles_on_an_h200(
     plan = json.loads(_C.plan_transpose(numbers, (90, 132, 227 * 1024, 90)))
     assert plan["kernel"] == kernel
     assert f"{tile}," in plan["reason"]
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "precision", "kernel"),
+    [
+        ("T4", torch.float16, None, "register_tiled"),
+        ("A100", torch.bfloat16, None, "tensor_core"),
+        ("NVIDIA GeForce RTX 4090", torch.float32, "tf32", "tensor_core"),
+        ("A100", torch.float32, None, "simt"),
+        ("H200", torch.float32, None, "fp16x3"),
+        ("H100", torch.bfloat16, None, "wgmma"),
+        ("B200", torch.bfloat16, None, "tensor_core"),
+        (analysis.device("L4"), torch.float64, None, "simt"),
+    ],
+)
+def test_plan_for_another_device(
+    device: analysis.Device | str, dtype: torch.dtype, precision: str | None, kernel: str
+) -> None:
+    a = torch.empty(2048, 2048, dtype=dtype)
+    assert smem.plan(a, a, precision=precision, device=device).kernel == kernel
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("V100", "smem.plan: device is V100 SXM2, of compute capability 7.0, expected 7.5 or "),
+        ("Radeon", "name is 'Radeon', expected one of .*A100 40GB"),
+    ],
+)
+def test_plan_for_a_device_that_there_is_not(device: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        smem.plan(torch.empty(2, 2), torch.empty(2, 2), device=device)

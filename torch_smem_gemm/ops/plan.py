@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from html import escape
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,6 +15,10 @@ from torch_smem_gemm.ops._arguments import check_tensors
 from torch_smem_gemm.ops._checks import check_gemm, check_transpose
 from torch_smem_gemm.ops._codes import PRECISIONS, precision_code, resolved
 
+if TYPE_CHECKING:
+    from torch_smem_gemm.analysis import Device
+
+OLDEST_CAPABILITY = 7, 5
 _DTYPE_CODES = {torch.float64: 0, torch.float32: 1, torch.float16: 2, torch.bfloat16: 3}
 
 
@@ -94,22 +99,52 @@ def _chip(
     return of_gpu, sms, shared_bytes, of_code
 
 
-def plan(a: Tensor, b: Tensor, *, precision: str | None = None) -> Plan:
-    """Return what ``smem.gemm(a, b, precision=precision)`` runs; errors as there."""
+def plan(
+    a: Tensor, b: Tensor, *, precision: str | None = None, device: "Device | str | None" = None
+) -> Plan:
+    """Return what ``smem.gemm(a, b, precision=precision)`` runs.
+
+    Args:
+        a, b, precision: as in :func:`torch_smem_gemm.gemm`; the tensors are not read.
+        device: a GPU such as ``"A100"`` (:data:`torch_smem_gemm.analysis.DEVICES`): return what
+            would run there, with a build for it, wherever the tensors are. Needs no GPU. Times in
+            the reason are those of an H200's clocks with that GPU's number of SMs.
+
+    Raises what gemm raises, and ValueError for a device that is not known, or too old.
+    """
     check_tensors("gemm", required={"a": a, "b": b}, optional={})
     code = resolved(precision_code("gemm", precision), a.dtype)
     check_gemm(a, b, None, None, 0.0)
+    kept = next(name for name, value in PRECISIONS.items() if name and value == (code or 1))
+    if device is not None:
+        from torch_smem_gemm import analysis  # not imported with the package
+
+        chip = analysis.device(device) if isinstance(device, str) else device
+        limits = analysis.capability(chip)
+        if limits.version < OLDEST_CAPABILITY:
+            raise ValueError(
+                f"smem.plan: device is {chip.name}, of compute capability {limits.name}, "
+                "expected 7.5 or newer"
+            )
+        return plan_problem(
+            a.dtype,
+            gemm_problem(a, b),
+            capability=chip.capability,
+            sms=chip.sms,
+            shared_bytes=limits.shared_per_block,
+            precision=kept,
+        )
     if a.is_cpu:
         return Plan("aten", "CPU tensors: ATen, unless a kernel is named")
-    device = torch.cuda.get_device_properties(a.device)
+    gpu = torch.cuda.get_device_properties(a.device)
     return plan_problem(
         a.dtype,
         gemm_problem(a, b),
-        capability=(device.major, device.minor),
-        sms=device.multi_processor_count,
-        shared_bytes=device.shared_memory_per_block_optin,  # type: ignore[attr-defined]
+        capability=(gpu.major, gpu.minor),
+        sms=gpu.multi_processor_count,
+        shared_bytes=gpu.shared_memory_per_block_optin,  # type: ignore[attr-defined]
         code=code_capability(a.device),
-        precision=next(name for name, value in PRECISIONS.items() if name and value == (code or 1)),
+        precision=kept,
     )
 
 
