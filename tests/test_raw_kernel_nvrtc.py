@@ -229,8 +229,8 @@ def test_arguments_of_a_call_on_a_gpu() -> None:
     [
         (
             (torch.ones(1), None, 1, b""),
-            r"argument 0 \(x\) is const float\*: expected a dense tensor on meta, where others "
-            "are, got one on cpu",
+            r"argument 0 \(x\) is const float\*: expected a dense tensor on meta, where the kernel "
+            "runs, got one on cpu",
         ),
         (
             (None, numpy.ones(1), 1, b""),
