@@ -40,12 +40,6 @@ bool is_costly(Activation activation) {
 
 int64_t k_tiles_of(const Problem& problem) { return ceil_div(problem.K, tile_k(problem.dtype)); }
 
-int64_t packed_bytes(const Problem& problem, const Plan& p) {
-  const auto bytes = static_cast<int64_t>(size_of(problem.dtype));
-  return round_up(p.a.packed_elements() * bytes, 256) +
-         round_up(p.b.packed_elements() * bytes, 256);
-}
-
 int64_t work_tiles_of(const Problem& problem, const Plan& p) {
   const TileConfig& tile = TILES[p.tile].config;
   return ceil_div(problem.M, int64_t{tile.tile_m} * tile.cluster_m) *
@@ -106,7 +100,7 @@ double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
         model.ns_next_launch + 8 * M * N * batch_count * p.split_k_slices / model.dram_bytes_per_ns;
   }
   if (p.a.packed || p.b.packed) {
-    const auto packed = static_cast<double>(packed_bytes(problem, p));
+    const auto packed = static_cast<double>(packed_bytes(problem.dtype, p.a, p.b));
     other_launches += model.ns_next_launch + 2 * packed / model.pack_bytes_per_ns;
   }
   const double accum_per_thread = double(tile.warpgroup_m()) * tile.tile_n / 128;

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
 
+#include "gemm/accum_interval.h"
 #include "gemm/plan_cache.h"
 #include "gemm/sm90/batch.h"
 #include "gemm/sm90/cost_model.h"
@@ -15,59 +15,6 @@
 
 namespace smem::gemm::sm90 {
 namespace {
-
-/// TMA's alignment of 16 bytes, in elements.
-int64_t vec_elements(const Problem& problem) {
-  return 16 / static_cast<int64_t>(size_of(problem.dtype));
-}
-
-bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-
-/// Whether all matrices of a batch are aligned if the first one is.
-bool batch_is_aligned(const Problem& problem, Tensor tensor) {
-  const auto& batch = problem.batch;
-  const int64_t vec = vec_elements(problem);
-  for (int d = 0; d < batch.rank; ++d) {
-    if (batch.stride[tensor][d] % vec != 0 || batch.stride[tensor][d] < 0) return false;
-  }
-  return true;
-}
-
-/// `mn_size` is M or N. Float32 operands are packed along K, because wgmma reads only K-major tf32
-/// from shared memory.
-OperandDesc describe_operand(const Problem& problem, Tensor tensor, const void* data,
-                             int64_t mn_size, int64_t mn_stride, int64_t k_stride,
-                             bool may_be_mn_major = true) {
-  const int64_t K = problem.K, vec = vec_elements(problem);
-  const bool k_major = k_stride == 1 || K == 1, mn_major = mn_stride == 1 || mn_size == 1;
-  const bool aligned = is_aligned(data) && batch_is_aligned(problem, tensor);
-  const auto fits = [&](int64_t outer_size, int64_t outer_stride) {
-    return outer_size == 1 || (outer_stride % vec == 0 && outer_stride > 0);
-  };
-  OperandDesc desc{};
-  desc.batched = inner_batch_stride(problem, tensor) != 0;
-  desc.batch_count = desc.batched ? inner_batch_count(problem) : 1;
-  const bool k_in_place = aligned && k_major && fits(mn_size, mn_stride);
-  const bool mn_in_place = may_be_mn_major && aligned && mn_major && fits(K, k_stride);
-  desc.packed = !k_in_place && !mn_in_place;
-  const bool packs_along_k = k_major || !mn_major || problem.dtype == DType::f32;
-  desc.major = k_in_place || (desc.packed && packs_along_k) ? Major::K : Major::MN;
-  desc.inner_size = desc.major == Major::K ? K : mn_size;
-  desc.outer_size = desc.major == Major::K ? mn_size : K;
-  if (desc.packed) {
-    // TMA takes twice as long for rows that begin within a cache line, so long rows are padded.
-    const int64_t line = tile_k(problem.dtype);
-    desc.outer_stride = round_up(desc.inner_size, desc.inner_size >= 8 * line ? line : vec);
-    desc.batch_stride = round_up(desc.outer_size * desc.outer_stride, 128);
-  } else {
-    // A single row has no stride of its own, but the tensor map needs a valid one.
-    desc.outer_stride = desc.outer_size == 1     ? round_up(desc.inner_size, vec)
-                        : desc.major == Major::K ? mn_stride
-                                                 : k_stride;
-    desc.batch_stride = desc.batched ? inner_batch_stride(problem, tensor) : vec;
-  }
-  return desc;
-}
 
 /// The store mode without split-K.
 StoreMode store_mode_of(const Problem& problem) {
@@ -79,35 +26,11 @@ StoreMode store_mode_of(const Problem& problem) {
     return StoreMode::scalar;
   }
   // TMA writes whole vectors of 16 bytes, even if the tensor ends within one.
-  const int64_t vec = vec_elements(problem);
+  const int64_t vec = vec_elements(problem.dtype);
   const bool fits_tma = problem.N % vec == 0 && problem.out.row_stride % vec == 0 &&
                         problem.out.row_stride > 0 && batch_is_aligned(problem, OUT) &&
                         is_aligned(problem.out.data) && is_aligned(problem.pre);
   return fits_tma ? StoreMode::tma : problem.pre ? StoreMode::scalar : StoreMode::direct;
-}
-
-/// The accumulation interval in k-tiles: less than all of K for outputs so narrow that their tiles
-/// alone cannot fill the SMs. It is a function of N, K and the dtype alone, because M must not
-/// change the bits. More intervals gain more if M is small and cost more if M is large, because
-/// their results are added: 64 x 256 x 6144 takes 13.1 us with one interval and 6.5 us with eight,
-/// 2048 x 128 x 6144 takes 13.7 us and 16.6 us. Wider outputs gain less, unless K is long: 64 x
-/// 1024 x 28672 takes 53 us and 22 us, 8192 x 1024 x 28672 takes 599 us and 687 us. The number of
-/// intervals is a power of two, as the number of tiles often is; together they fill nearly all SMs
-/// then: 2048 x 200 x 9000 takes 43 us with nine intervals and 33 us with eight.
-int64_t accum_interval_of(const Problem& problem) {
-  constexpr int64_t NARROW_N = 256, NARROW_K = 6144, SMALLEST_INTERVAL = 560;  // elements
-  constexpr int64_t WIDE_N = 2048, WIDE_K_PER_N = 24;
-  constexpr int64_t MOST_INTERVALS = 128, MOST_COLUMNS = 8192;  // of all intervals together
-  const int64_t N = problem.N, K = problem.K, k_tiles = k_tiles_of(problem);
-  const bool is_narrow = N <= NARROW_N;
-  if (is_narrow ? K < NARROW_K : N > WIDE_N || K < WIDE_K_PER_N * N) return k_tiles;
-  // Fitted to a sweep of 433 narrow problems over the number of intervals.
-  const auto fitted = static_cast<int64_t>(3.3 * std::pow(double(K) / double(N), 0.4));
-  // 64 columns for each of 128 SMs fill them.
-  const int64_t filling = is_narrow ? MOST_INTERVALS : MOST_COLUMNS / N;
-  const auto most =
-      static_cast<uint64_t>(std::min({MOST_INTERVALS, K / SMALLEST_INTERVAL, fitted, filling}));
-  return round_up(ceil_div(k_tiles, static_cast<int64_t>(std::bit_floor(most))), 2);
 }
 
 /// The swizzle with which the tiles that are computed at one time read the fewest rows and columns.
@@ -139,22 +62,15 @@ EpilogueKind epilogue_kind_of(const Problem& problem, const Device& device, cons
 
 /// The parts of a plan that do not depend on the tile.
 Plan untiled_plan(const Problem& problem) {
-  const Operand &a = problem.a, &b = problem.b;
   Plan p{};
-  const auto describe_a = [&](bool may_be_m_major) {
-    return describe_operand(problem, A, a.data, problem.M, a.row_stride, a.col_stride,
-                            may_be_m_major);
-  };
-  const auto describe_b = [&](bool may_be_n_major) {
-    return describe_operand(problem, B, b.data, problem.N, b.col_stride, b.row_stride,
-                            may_be_n_major);
-  };
-  p.a = describe_a(true);
-  p.b = describe_b(true);
+  p.a = describe_operand(problem, A);
+  p.b = describe_operand(problem, B);
   if (problem.dtype == DType::f32 && p.b.major == Major::MN) {
     // For tf32, one operand may be MN-major, and it must be the first (mainloop_tf32_rs.h).
     const bool a_is_smaller = p.a.inner_size * p.a.batch_count <= p.b.inner_size * p.b.batch_count;
-    if (p.a.major == Major::MN) (a_is_smaller ? p.a = describe_a(false) : p.b = describe_b(false));
+    if (p.a.major == Major::MN)
+      (a_is_smaller ? p.a = describe_operand(problem, A, false)
+                    : p.b = describe_operand(problem, B, false));
     p.transposed = p.b.major == Major::MN;
     if (p.transposed) std::swap(p.a, p.b);
   }
@@ -349,7 +265,7 @@ std::string describe(const Plan& plan) {
 }
 
 size_t workspace_bytes(const Problem& problem, const Plan& plan) {
-  int64_t bytes = packed_bytes(problem, plan);
+  int64_t bytes = packed_bytes(problem.dtype, plan.a, plan.b);
   if (plan.split_k_slices > 1) {
     bytes += inner_batch_count(problem) * plan.split_k_slices * problem.M *
              partial_pitch(problem.N) * int64_t{sizeof(float)};

@@ -5,23 +5,11 @@
 #include <cstddef>
 #include <iosfwd>
 
-#include "device/major.h"
 #include "gemm/gemm.h"
+#include "gemm/operand_desc.h"
 #include "gemm/sm90/tile_config.h"
 
 namespace smem::gemm::sm90 {
-
-/// An operand as TMA reads it: in place, or packed into the workspace first. The inner dimension is
-/// contiguous (K if K-major); the outer one is the other dimension of the matrix.
-struct OperandDesc {
-  Major major;
-  bool packed;
-  bool batched;  ///< false if all matrices of the batch share the operand
-  int64_t inner_size, outer_size, batch_count;
-  int64_t outer_stride, batch_stride;
-
-  int64_t packed_elements() const { return packed ? batch_count * batch_stride : 0; }
-};
 
 struct Plan {
   int tile;            ///< index in TILES

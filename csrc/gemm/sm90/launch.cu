@@ -10,8 +10,6 @@
 #include "gemm/sm90/params.h"
 #include "gemm/sm90/reduce_split_k.h"
 #include "gemm/sm90/tensor_map.h"
-#include "transpose/dispatch.h"
-#include "transpose/transpose.h"
 
 namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
@@ -49,16 +47,6 @@ const void* kernel_of(const Plan& plan, DType dtype, std::integer_sequence<int, 
   return dtype == DType::f32 ? FIND_TF32[plan.tile](plan.epilogue, plan.a.major)
                              : FIND[plan.tile](plan.epilogue, dtype, plan.a.major, plan.b.major);
 }
-
-struct WorkspaceAllocator {
-  unsigned char* next;
-
-  void* allocate(int64_t bytes) {
-    void* allocated = next;
-    next += ceil_div(bytes, 256) * 256;
-    return allocated;
-  }
-};
 
 /// The maps of GemmParams::a or ::b. `rows` is the LoadExtent's size; `multicast` is the number of
 /// blocks that load a part of the tile each.
@@ -189,51 +177,11 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
   launch_kernel(kernel_function(problem.dtype, plan), plan, params, launch_with_pdl, device);
 }
 
-/// Packs a float32 operand that is not contiguous along K: tf32 is always packed K-major.
-void pack_by_transpose(const PackRequest& request, const Device& device) {
-  const OperandDesc& desc = *request.desc;
-  transpose::Problem problem{
-      sizeof(float),        desc.inner_size,      desc.outer_size, request.from,
-      request.inner_stride, request.outer_stride, request.to,      1,
-      desc.outer_stride};
-  if (desc.batch_count > 1) {
-    problem.batch.rank = 1;
-    problem.batch.size[0] = desc.batch_count;
-    problem.batch.stride[transpose::IN][0] = request.batch_stride;
-    problem.batch.stride[transpose::OUT][0] = desc.batch_stride;
-  }
-  const int kernel = transpose::choose(problem, device).kernel;
-  const Build build = device.host ? Build::host : Build::device;
-  transpose::kernels(build).kernels[kernel]->launch(problem, device);
-}
-
 /// Launches a problem with at most one batch dimension.
 void launch_inner(const Problem& original, const Plan& plan, WorkspaceAllocator workspace,
                   const Device& device) {
   const Problem problem = plan.transposed ? transposed(original) : original;
-  PackRequest requests[2];
-  int count = 0;
-  const auto prepared = [&](const OperandDesc& desc, const void* data, int64_t mn_stride,
-                            int64_t k_stride, Tensor tensor) {
-    if (!desc.packed) return data;
-    void* packed = workspace.allocate(desc.packed_elements() * size_of(problem.dtype));
-    const bool k_major = desc.major == Major::K;
-    const PackRequest request{.desc = &desc,
-                              .from = data,
-                              .inner_stride = k_major ? k_stride : mn_stride,
-                              .outer_stride = k_major ? mn_stride : k_stride,
-                              .batch_stride = inner_batch_stride(problem, tensor),
-                              .to = packed};
-    if (problem.dtype == DType::f32 && request.inner_stride != 1) {
-      pack_by_transpose(request, device);
-    } else {
-      requests[count++] = request;
-    }
-    return static_cast<const void*>(packed);
-  };
-  const void* a = prepared(plan.a, problem.a.data, problem.a.row_stride, problem.a.col_stride, A);
-  const void* b = prepared(plan.b, problem.b.data, problem.b.col_stride, problem.b.row_stride, B);
-  if (count > 0) pack(requests, count, problem.dtype, device);
+  const auto [a, b] = pack_operands(problem, plan.a, plan.b, workspace, device);
   const bool launch_with_pdl = plan.a.packed || plan.b.packed;
   auto* partials = static_cast<float*>(workspace.allocate(0));
   if (problem.dtype == DType::f32) {

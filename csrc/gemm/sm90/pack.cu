@@ -6,7 +6,10 @@
 #include "device/fast_divmod.h"
 #include "device/pdl.h"
 #include "device/vector.h"
+#include "gemm/sm90/batch.h"
 #include "gemm/sm90/pack.h"
+#include "transpose/dispatch.h"
+#include "transpose/transpose.h"
 
 namespace smem::gemm::sm90 {
 inline namespace SMEM_BUILD {
@@ -145,10 +148,19 @@ __global__ void __launch_bounds__(PACK_THREADS, MIN_BLOCKS_PER_SM)
   }
 }
 
+/// A request to copy an operand to `to`, in the layout of `desc`. The strides are those of the
+/// original.
+struct PackRequest {
+  const OperandDesc* desc;
+  const void* from;
+  int64_t inner_stride, outer_stride, batch_stride;
+  void* to;
+};
+
 /// A row of floats is copied as twice as many two-byte elements.
 PackedOperand packed_operand(const PackRequest& request, DType dtype) {
   const OperandDesc& desc = *request.desc;
-  const int64_t width = static_cast<int64_t>(size_of(dtype)) / ELEMENT_BYTES;
+  const auto width = static_cast<int64_t>(size_of(dtype) / sizeof(uint16_t));
   PackedOperand operand{
       .from = static_cast<const uint16_t*>(request.from),
       .end = nullptr,
@@ -174,8 +186,7 @@ int64_t block_count(const PackedOperand& operand) {
   return ceil_div(static_cast<int64_t>(operand.vecs), PACK_THREADS * VECS_PER_THREAD);
 }
 
-}  // namespace
-
+/// Copies `count` operands, one or two, in one launch. Those of float32 have an inner_stride of 1.
 void pack(const PackRequest* requests, int count, DType dtype, const Device& device) {
   PackParams params{};
   int64_t blocks = 0;
@@ -185,6 +196,56 @@ void pack(const PackRequest* requests, int count, DType dtype, const Device& dev
   }
   params.first_blocks = static_cast<uint32_t>(block_count(params.operands[0]));
   smem::launch("hopper pack", pack_kernel, Geometry{blocks, dim3(PACK_THREADS)}, device, params);
+}
+
+/// Packs a float32 operand that is not contiguous along K: tf32 is always packed K-major.
+void pack_by_transpose(const PackRequest& request, const Device& device) {
+  const OperandDesc& desc = *request.desc;
+  transpose::Problem problem{
+      sizeof(float),        desc.inner_size,      desc.outer_size, request.from,
+      request.inner_stride, request.outer_stride, request.to,      1,
+      desc.outer_stride};
+  if (desc.batch_count > 1) {
+    problem.batch.rank = 1;
+    problem.batch.size[0] = desc.batch_count;
+    problem.batch.stride[transpose::IN][0] = request.batch_stride;
+    problem.batch.stride[transpose::OUT][0] = desc.batch_stride;
+  }
+  const int kernel = transpose::choose(problem, device).kernel;
+  const Build build = device.host ? Build::host : Build::device;
+  transpose::kernels(build).kernels[kernel]->launch(problem, device);
+}
+
+}  // namespace
+
+LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, const OperandDesc& b,
+                               WorkspaceAllocator& workspace, const Device& device) {
+  PackRequest requests[2];
+  int count = 0;
+  const auto prepared = [&](const OperandDesc& desc, const void* data, int64_t mn_stride,
+                            int64_t k_stride, Tensor tensor) {
+    if (!desc.packed) return data;
+    void* packed =
+        workspace.allocate(desc.packed_elements() * static_cast<int64_t>(size_of(problem.dtype)));
+    const bool k_major = desc.major == Major::K;
+    const PackRequest request{.desc = &desc,
+                              .from = data,
+                              .inner_stride = k_major ? k_stride : mn_stride,
+                              .outer_stride = k_major ? mn_stride : k_stride,
+                              .batch_stride = inner_batch_stride(problem, tensor),
+                              .to = packed};
+    if (problem.dtype == DType::f32 && request.inner_stride != 1) {
+      pack_by_transpose(request, device);
+    } else {
+      requests[count++] = request;
+    }
+    return static_cast<const void*>(packed);
+  };
+  const LoadableOperands loadable{
+      prepared(a, problem.a.data, problem.a.row_stride, problem.a.col_stride, A),
+      prepared(b, problem.b.data, problem.b.col_stride, problem.b.row_stride, B)};
+  if (count > 0) pack(requests, count, problem.dtype, device);
+  return loadable;
 }
 
 }  // namespace SMEM_BUILD

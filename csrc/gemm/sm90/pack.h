@@ -1,23 +1,34 @@
-// Copies operands that TMA cannot read in place.
+// Copies operands whose rows are not aligned vectors of 16 bytes, so that TMA and cp.async can load
+// them.
 #pragma once
 
 #include "gemm/gemm.h"
-#include "gemm/sm90/heuristics.h"
+#include "gemm/operand_desc.h"
 
 namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
 
-/// Copies an operand to `to`, in the layout of `desc`. The strides are those of the original.
-struct PackRequest {
-  const OperandDesc* desc;
-  const void* from;
-  int64_t inner_stride, outer_stride, batch_stride;
-  void* to;
+/// Gives out parts of the workspace, each aligned to 256 bytes.
+struct WorkspaceAllocator {
+  unsigned char* next;
+
+  void* allocate(int64_t bytes) {
+    void* allocated = next;
+    next += round_up(bytes, 256);
+    return allocated;
+  }
 };
 
-/// Copies `count` operands, one or two, in one launch. Those of float32 must have an inner_stride
-/// of 1.
-void pack(const PackRequest* requests, int count, DType dtype, const Device& device);
+inline namespace SMEM_BUILD {
+
+/// Both operands as the kernels load them.
+struct LoadableOperands {
+  const void *a, *b;
+};
+
+/// Packs the operands whose description asks for it, with at most one batch dimension; the others
+/// stay where they are.
+LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, const OperandDesc& b,
+                               WorkspaceAllocator& workspace, const Device& device);
 
 }  // namespace SMEM_BUILD
 }  // namespace smem::gemm::sm90

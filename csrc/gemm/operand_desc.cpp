@@ -1,0 +1,54 @@
+#include "gemm/operand_desc.h"
+
+#include "gemm/sm90/batch.h"
+
+namespace smem::gemm {
+
+bool batch_is_aligned(const Problem& problem, Tensor tensor) {
+  const auto& batch = problem.batch;
+  const int64_t vec = vec_elements(problem.dtype);
+  for (int d = 0; d < batch.rank; ++d) {
+    if (batch.stride[tensor][d] % vec != 0 || batch.stride[tensor][d] < 0) return false;
+  }
+  return true;
+}
+
+OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_mn_major) {
+  const bool is_a = tensor == A;
+  const Operand& operand = is_a ? problem.a : problem.b;
+  const void* const data = operand.data;
+  const int64_t mn_size = is_a ? problem.M : problem.N;
+  const int64_t mn_stride = is_a ? operand.row_stride : operand.col_stride;
+  const int64_t k_stride = is_a ? operand.col_stride : operand.row_stride;
+  const int64_t K = problem.K, vec = vec_elements(problem.dtype);
+  const bool k_major = k_stride == 1 || K == 1, mn_major = mn_stride == 1 || mn_size == 1;
+  const bool aligned = is_aligned(data) && batch_is_aligned(problem, tensor);
+  const auto fits = [&](int64_t outer_size, int64_t outer_stride) {
+    return outer_size == 1 || (outer_stride % vec == 0 && outer_stride > 0);
+  };
+  OperandDesc desc{};
+  desc.batched = inner_batch_stride(problem, tensor) != 0;
+  desc.batch_count = desc.batched ? inner_batch_count(problem) : 1;
+  const bool k_in_place = aligned && k_major && fits(mn_size, mn_stride);
+  const bool mn_in_place = may_be_mn_major && aligned && mn_major && fits(K, k_stride);
+  desc.packed = !k_in_place && !mn_in_place;
+  const bool packs_along_k = k_major || !mn_major || problem.dtype == DType::f32;
+  desc.major = k_in_place || (desc.packed && packs_along_k) ? Major::K : Major::MN;
+  desc.inner_size = desc.major == Major::K ? K : mn_size;
+  desc.outer_size = desc.major == Major::K ? mn_size : K;
+  if (desc.packed) {
+    // TMA takes twice as long for rows that begin within a cache line, so long rows are padded.
+    const int64_t line = line_elements(problem.dtype);
+    desc.outer_stride = round_up(desc.inner_size, desc.inner_size >= 8 * line ? line : vec);
+    desc.batch_stride = round_up(desc.outer_size * desc.outer_stride, 128);
+  } else {
+    // A single row has no stride of its own, but the tensor map needs a valid one.
+    desc.outer_stride = desc.outer_size == 1     ? round_up(desc.inner_size, vec)
+                        : desc.major == Major::K ? mn_stride
+                                                 : k_stride;
+    desc.batch_stride = desc.batched ? inner_batch_stride(problem, tensor) : vec;
+  }
+  return desc;
+}
+
+}  // namespace smem::gemm
