@@ -17,14 +17,25 @@ struct BlockTile {
   /// Tile `index`: tiles are numbered along N first, then along M, then through the batch.
   __device__ __forceinline__ BlockTile(const Problem& problem, int tile_m, int tile_n,
                                        unsigned index = blockIdx.x) {
-    using Acc = Accumulator<T>;
     const auto tiles_m = static_cast<unsigned>((problem.M + tile_m - 1) / tile_m);
     const auto tiles_n = static_cast<unsigned>((problem.N + tile_n - 1) / tile_n);
     const unsigned tile = index % (tiles_m * tiles_n);
     row0 = int64_t{tile / tiles_n} * tile_m;
     col0 = int64_t{tile % tiles_n} * tile_n;
+    set_views(problem, index / (tiles_m * tiles_n));
+  }
 
-    const auto batch = offsets_at(problem.batch, index / (tiles_m * tiles_n));
+  /// The tile from (row0, col0) on of matrix `matrix` of the batch.
+  __device__ __forceinline__ BlockTile(const Problem& problem, int64_t row0, int64_t col0,
+                                       unsigned matrix)
+      : row0(row0), col0(col0) {
+    set_views(problem, matrix);
+  }
+
+ private:
+  __device__ __forceinline__ void set_views(const Problem& problem, unsigned matrix) {
+    using Acc = Accumulator<T>;
+    const auto batch = offsets_at(problem.batch, matrix);
     const auto view = [&](const Operand& operand, int64_t rows, int64_t cols, Tensor tensor,
                           bool unrounded = false) {
       const T* data = static_cast<const T*>(operand.data);

@@ -32,6 +32,7 @@
 #include "device/target.h"
 #include "gemm/kernel_table.h"
 #include "gemm/smem_layout.h"
+#include "gemm/warp_mma.h"
 
 namespace smem::gemm {
 inline namespace SMEM_BUILD {
@@ -89,48 +90,12 @@ struct MmaTileShape {
                 "the epilogue reuses the stages");
 };
 
-/// The accumulators of one warp: 16 x 8 tiles in the register layout of mma.
+/// A warp's accumulators, and how they are stored.
 template <typename Shape, typename LayoutA, typename LayoutB>
-struct WarpTile {
-  using T = typename LayoutA::Element;
-  static constexpr int COUNT_M = Shape::WARP_M / 16, COUNT_N = Shape::WARP_N / 16;
-
-  struct Fragments {
-    unsigned a[COUNT_M][4], b[COUNT_N][4];
-  };
-
-  float accum[COUNT_M][2 * COUNT_N][4] = {};
-  int m, n;  ///< the warp's first row and column in the tile
-  FragmentReader<LayoutA, MmaOperand::a> reader_a;
-  FragmentReader<LayoutB, MmaOperand::b> reader_b;
-
-  __device__ __forceinline__ WarpTile()
-      : m(threadIdx.x / 32 / Shape::WARPS_N * Shape::WARP_M),
-        n(threadIdx.x / 32 % Shape::WARPS_N * Shape::WARP_N),
-        reader_a(m),
-        reader_b(n) {}
-
-  /// Reads the fragments of two vectors along K, from k on, of a stage.
-  __device__ __forceinline__ void read(Fragments& fragments, unsigned stage, int k) const {
-#pragma unroll
-    for (int i = 0; i < COUNT_M; ++i) reader_a.read(fragments.a[i], stage, 16 * i, k);
-#pragma unroll
-    for (int j = 0; j < COUNT_N; ++j) {
-      reader_b.read(fragments.b[j], stage + Shape::A_BYTES, 16 * j, k);
-    }
-  }
-
-  __device__ __forceinline__ void multiply(const Fragments& fragments) {
-#pragma unroll
-    for (int i = 0; i < COUNT_M; ++i) {
-#pragma unroll
-      for (int j = 0; j < COUNT_N; ++j) {
-        const auto& b = fragments.b[j];
-        mma_sync<T>(accum[i][2 * j], fragments.a[i], b[0], b[1]);
-        mma_sync<T>(accum[i][2 * j + 1], fragments.a[i], b[2], b[3]);
-      }
-    }
-  }
+struct WarpTile : WarpMma<Shape, LayoutA, LayoutB> {
+  using Base = WarpMma<Shape, LayoutA, LayoutB>;
+  using T = typename Base::T;
+  using Base::accum, Base::m, Base::n, Base::COUNT_M, Base::COUNT_N;
 
   /// The offset of (row, col) in the staging buffer. Groups of 8 columns are swizzled, so that the
   /// 4 rows that half a warp writes at once are in different banks.
