@@ -197,7 +197,7 @@ def reductions() -> int:
 
 
 def gemms_of(kernel: smem.KernelInfo) -> int:
-    with poisoned(kernel.name == "wgmma"):
+    with poisoned(kernel.name in ("mma", "wgmma")):
         return gemms(kernel)
 
 

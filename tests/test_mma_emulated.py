@@ -1,7 +1,7 @@
-"""The tensor_core kernel on the CPU: the GPU's source, its ldmatrix and mma.sync by the emulator.
+"""tensor_core and mma on the CPU: the GPU's source, its ldmatrix and mma.sync by the emulator.
 
-Its bits are those of the model of Hopper's tensor cores in bench/tensor_core_model.py, and those of
-wgmma, which makes the same chain of instructions.
+Their bits are those of the model of Hopper's tensor cores in bench/tensor_core_model.py, and those
+of wgmma, which makes the same chain of instructions.
 """
 
 import itertools
@@ -20,11 +20,12 @@ from tensor_core_model import product
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=short)
+every_kernel = pytest.mark.parametrize("kernel", ["tensor_core", "mma:64x64", "mma:16x64"])
 # Up to 16 rows a tile for few rows; ends within tiles, fragments and vectors; several stages.
 SHAPES = ((1, 1, 1), (9, 33, 70), (16, 32, 129), (65, 72, 40), (70, 130, 200))
 
 
-def mma(a: Tensor, b: Tensor, kernel: str = "tensor_core", **options: object) -> Tensor:
+def mma(a: Tensor, b: Tensor, kernel: str, **options: object) -> Tensor:
     """On tensor cores whatever the dtype."""
     return smem.gemm(a, b, kernel=kernel, precision="tf32", **options)
 
@@ -35,62 +36,83 @@ def operand(rows: int, cols: int, dtype: torch.dtype) -> Tensor:
     return (x * torch.randint(-9, 9, (rows, cols)).double().exp2()).to(dtype)
 
 
+@every_kernel
 @every_dtype
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_bits_are_those_of_the_model(dtype: torch.dtype, layout: str) -> None:
+def test_bits_are_those_of_the_model(dtype: torch.dtype, layout: str, kernel: str) -> None:
     for m, n, k in SHAPES:
         a, b = operand(m, k, dtype), operand(k, n, dtype)
         expected = product(a, b)
         a, b = (
             x.mT.contiguous().mT if way == "t" else x for x, way in zip((a, b), layout, strict=True)
         )
-        assert same_bits(mma(a, b, out_dtype=torch.float32), expected), (m, n, k)
-        assert same_bits(mma(a, b), expected.to(dtype)), (m, n, k)
+        assert same_bits(mma(a, b, kernel, out_dtype=torch.float32), expected), (m, n, k)
+        assert same_bits(mma(a, b, kernel), expected.to(dtype)), (m, n, k)
 
 
+@every_kernel
 @every_dtype
-def test_the_same_bits_as_wgmma(dtype: torch.dtype) -> None:
+def test_the_same_bits_as_wgmma(dtype: torch.dtype, kernel: str) -> None:
     """Where K is one chain for both."""
     a, b = operand(130, 200, dtype), operand(200, 72, dtype)
-    assert same_bits(mma(a, b), mma(a, b, "wgmma"))
+    assert same_bits(mma(a, b, kernel), mma(a, b, "wgmma"))
 
 
 @every_dtype
-def test_epilogue_batches_and_layouts(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("tile", ["64x64", "16x64"])
+def test_a_long_k_in_slices_has_the_bits_of_wgmma(dtype: torch.dtype, tile: str) -> None:
+    for m, n, k in ((5, 3, 9000), (33, 72, 6200), (20, 260, 6400)):
+        a, b = operand(m, k, dtype), operand(k, n, dtype)
+        options = {"bias": torch.randn(n).to(dtype), "activation": "silu", "alpha": 0.5}
+        for given in ({}, options):
+            found = mma(a, b, f"mma:{tile}", **given)
+            assert same_bits(found, mma(a, b, "wgmma:64x64", **given)), (m, n, k)
+        if k == 9000:
+            whole = mma(a, b, f"mma:{tile}")
+            assert same_bits(mma(a[2:3], b, f"mma:{tile}"), whole[2:3])
+
+
+@every_kernel
+@every_dtype
+def test_epilogue_batches_and_layouts(dtype: torch.dtype, kernel: str) -> None:
     m, n, k = 70, 50, 90
     a, b, bias = torch.randn(3, m, k).to(dtype), torch.randn(k, n).to(dtype), torch.randn(n)
     z = 0.5 * torch.stack([product(x, b) for x in a]).double() + bias.to(dtype).double()
     tolerance = {"rtol": 2 * torch.finfo(dtype).eps, "atol": 1e-4}
     for name, activation in ACTIVATIONS.items():
-        found = mma(a, b, alpha=0.5, bias=bias.to(dtype), activation=name)
+        found = mma(a, b, kernel, alpha=0.5, bias=bias.to(dtype), activation=name)
         torch.testing.assert_close(found.double(), activation(z), **tolerance)
     expected = product(a[0], b).to(dtype)
     for layout in OUT_LAYOUTS:
-        assert same_bits(mma(laid_out(a[0], layout), b), expected), layout
-        assert same_bits(mma(a[0], laid_out(b, layout)), expected), layout
+        assert same_bits(mma(laid_out(a[0], layout), b, kernel), expected), layout
+        assert same_bits(mma(a[0], laid_out(b, layout), kernel), expected), layout
         out, check_gaps = poisoned_out((m, n), dtype, "cpu", layout)
-        mma(a[0], b, out=out)
+        mma(a[0], b, kernel, out=out)
         assert same_bits(out.contiguous(), expected), layout
         check_gaps()
 
 
-def test_a_row_has_the_same_bits_at_every_number_of_rows() -> None:
+@pytest.mark.parametrize("kernel", ["tensor_core", "mma", "mma:64x64", "mma:16x64"])
+def test_a_row_has_the_same_bits_at_every_number_of_rows(kernel: str) -> None:
     a, b = operand(200, 136, torch.bfloat16), operand(136, 40, torch.bfloat16)
-    whole = mma(a, b)
+    whole = mma(a, b, kernel)
     for m in (1, 3, 16, 17, 64, 130):
-        assert same_bits(mma(a[:m], b), whole[:m]), m
+        assert same_bits(mma(a[:m], b, kernel), whole[:m]), m
 
 
+@every_kernel
 @every_dtype
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_the_swizzle_leaves_no_conflict(dtype: torch.dtype, layout: str) -> None:
+def test_the_swizzle_leaves_no_conflict(dtype: torch.dtype, layout: str, kernel: str) -> None:
     """Neither where cp.async writes a stage nor where fragments are read from it."""
-    m, n, k = 64, 64, 160  # a shorter K leaves a stage empty, which is read and not multiplied
+    # Whole k-tiles of all kernels. A shorter K leaves a stage of tensor_core empty, which is read
+    # and not multiplied.
+    m, n, k = 64, 64, 192
     a, b = (
         torch.randn(*sizes).to(dtype) if way == "n" else torch.randn(*sizes[::-1]).to(dtype).mT
         for sizes, way in zip(((m, k), (k, n)), layout, strict=True)
     )
-    (launch,) = smem.trace("gemm", a, b, kernel="tensor_core", precision="tf32").launches
+    (launch,) = smem.trace("gemm", a, b, kernel=kernel, precision="tf32").launches
     assert launch.faults == ()
     assert launch.fma == m * n * k
     loads = [line for line in launch.lines if line.action == "load" and line.memory == "shared"]
@@ -100,7 +122,7 @@ def test_the_swizzle_leaves_no_conflict(dtype: torch.dtype, layout: str) -> None
 
 @pytest.mark.gpu
 @every_dtype
-@pytest.mark.parametrize("kernel", ["tensor_core", "wgmma"])
+@pytest.mark.parametrize("kernel", ["tensor_core", "mma:64x64", "mma:16x64", "wgmma"])
 def test_the_bits_of_the_gpu(dtype: torch.dtype, kernel: str) -> None:
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("the model is of compute capability 9.0")

@@ -44,7 +44,7 @@ def test_table() -> None:
             assert row.dtypes == DTYPES[op] or not row.on_cpu
     ladder = (
         "naive panel tiled16 tiled32 tiled32_padded vectorized register_tiled double_buffered simt "
-        "tensor_core wgmma fp16x3"
+        "tensor_core mma wgmma fp16x3"
     )
     assert [row.name for row in smem.kernels("gemm")] == ladder.split()
     transposes = "naive tiled padded swizzled strided_copy unaligned vectorized"
@@ -432,6 +432,65 @@ def test_plan_for_another_device(
 ) -> None:
     a = torch.empty(2048, 2048, dtype=dtype)
     assert smem.plan(a, a, precision=precision, device=device).kernel == kernel
+
+
+# M, N, K; device; kernel; part of the reason.
+NAMED = [
+    ((8192, 8192, 8192), "A100", "mma", "tiles 128x128: "),
+    ((8192, 8192, 8192), "A10", "mma", "tiles 128x128: "),  # a block has 99 KiB
+    ((4096, 4096, 4097), "A100", "mma", ", a packed first"),
+    ((64, 256, 8192), "L4", "mma", ", K in 8 slices"),
+    ((1, 4096, 4096), "A100", "mma", "tiles 16x64: "),
+    ((256, 256, 0), "A100", "mma", "left to tensor_core"),
+    ((512, 512, 512), "A100", "mma:64x64", "tiles 64x64: "),
+    ((512, 512, 512), "H200", "wgmma:64x64", "tiles 64x64 by 64 blocks"),
+    ((512, 512, 512), "T4", "register_tiled", "named"),
+]
+
+
+@pytest.mark.parametrize(("sizes", "device", "kernel", "reason"), NAMED, ids=short)
+def test_plan_of_a_named_kernel(
+    sizes: tuple[int, int, int], device: str, kernel: str, reason: str
+) -> None:
+    m, n, k = sizes
+    a = torch.empty(m, k, dtype=torch.bfloat16)
+    b = torch.empty(k, n, dtype=torch.bfloat16)
+    plan = smem.plan(a, b, kernel=kernel, device=device)
+    assert plan.kernel == kernel.partition(":")[0]
+    assert reason in plan.reason
+
+
+def test_plan_of_a_kernel_that_the_device_cannot_run() -> None:
+    a = torch.empty(64, 64, dtype=torch.bfloat16)
+    with pytest.raises(RuntimeError, match=r"'mma' .* capability 8.0 or newer, got 7.5"):
+        smem.plan(a, a, kernel="mma", device="T4")
+    with pytest.raises(RuntimeError, match=r"'mma' has no variant '128x256' for bfloat16"):
+        smem.plan(a, a, kernel="mma:128x256", device="A10")
+    with pytest.raises(ValueError, match=r"smem.gemm: kernel is 'mme', expected one of"):
+        smem.plan(a, a, kernel="mme", device="A100")
+    assert smem.plan(a, a, kernel="mma").kernel == "mma"
+
+
+def test_every_tile_of_mma_is_the_best_for_some_problem() -> None:
+    """On some GPU and for some size: a tile that the model never chooses would be dead."""
+    tiles = next(row.variants for row in smem.kernels("gemm") if row.name == "mma")
+    sizes = (1, 16, 48, 128, 512, 1024, 2048, 8192)
+    gpus = (((8, 0), 108, 163), ((8, 6), 72, 99), ((8, 9), 128, 99), ((9, 0), 132, 227))
+    chosen = {
+        plan_problem(
+            torch.bfloat16,
+            GemmProblem.contiguous(m, n, k),
+            capability=capability,
+            sms=sms,
+            shared_bytes=kib * 1024,
+            kernel="mma",
+        )
+        .reason.split()[2]
+        .rstrip(":,")
+        for (capability, sms, kib) in gpus
+        for m, n, k in itertools.product(sizes, sizes, (64, 4096))
+    }
+    assert chosen == set(tiles)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""smem.gemm on Hopper's tensor cores: every tile is right, and all of them give the same bits."""
+"""smem.gemm on Hopper's tensor cores: every tile is right, and all of them give the same bits.
+
+The tiles of mma are among them: its mma.sync makes the chains of products that wgmma makes.
+"""
 
 import itertools
 from typing import Any
@@ -10,23 +13,26 @@ from torch import Tensor
 
 import torch_smem_gemm as smem
 
-(WGMMA,) = (row for row in smem.kernels("gemm") if row.name == "wgmma")
-TILES = [f"wgmma:{variant}" for variant in WGMMA.variants]
-OF_FLOATS = [
+KERNELS = {row.name: row for row in smem.kernels("gemm")}
+WGMMA_TILES = [f"wgmma:{variant}" for variant in KERNELS["wgmma"].variants]
+MMA_TILES = [f"mma:{variant}" for variant in KERNELS["mma"].variants]
+TILES = WGMMA_TILES + MMA_TILES
+WGMMA_TILES_OF_FLOATS = [
     f"wgmma:{variant}"
     for variant in (
         *("128x256_cluster2", "128x192_cluster2", "128x128", "128x64"),
         *("64x128", "64x64", "64x64_3cta"),
     )
 ]
+OF_FLOATS = WGMMA_TILES_OF_FLOATS + MMA_TILES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("hopper")]
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=short)
 every_tile = pytest.mark.parametrize(
     ("dtype", "tile"),
-    [(torch.bfloat16, tile) for tile in ("wgmma", *TILES)]
-    + [(torch.float32, tile) for tile in ("wgmma", *OF_FLOATS)],
+    [(torch.bfloat16, tile) for tile in ("wgmma", "mma", *TILES)]
+    + [(torch.float32, tile) for tile in ("wgmma", "mma", *OF_FLOATS)],
     ids=short,
 )
 
@@ -140,7 +146,7 @@ def test_an_unknown_variant_is_refused() -> None:
 
 def test_floats_have_some_of_the_tiles() -> None:
     a = torch.ones(2, 2, device="cuda")
-    for tile in set(TILES) - set(OF_FLOATS):
+    for tile in set(WGMMA_TILES) - set(WGMMA_TILES_OF_FLOATS):
         variant = tile.removeprefix("wgmma:")
         refusal = f"^smem.gemm: kernel 'wgmma' has no variant '{variant}' for float32$"
         with pytest.raises(RuntimeError, match=refusal):

@@ -60,16 +60,16 @@ struct GpuArguments {
 PyObject* py_plan_gemm(PyObject*, PyObject* arguments) {
   PyObject* list;
   GpuArguments gpu;
-  long long dtype, precision;
-  if (!PyArg_ParseTuple(arguments, "O(LLLL)LL", &list, &gpu.capability, &gpu.sm_count,
-                        &gpu.shared_bytes, &gpu.code_capability, &dtype, &precision)) {
+  long long dtype, precision, kernel;
+  if (!PyArg_ParseTuple(arguments, "O(LLLL)LLL", &list, &gpu.capability, &gpu.sm_count,
+                        &gpu.shared_bytes, &gpu.code_capability, &dtype, &precision, &kernel)) {
     return nullptr;
   }
   const std::vector<int64_t> numbers = numbers_of(list);
   if (PyErr_Occurred()) return nullptr;
   return to_python([&] {
     return plan_gemm(numbers, gpu.device(), static_cast<DType>(dtype),
-                     static_cast<gemm::Precision>(precision));
+                     static_cast<gemm::Precision>(precision), kernel);
   });
 }
 

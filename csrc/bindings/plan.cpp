@@ -2,13 +2,14 @@
 #include "bindings/plan.h"
 
 #include "bindings/json.h"
+#include "bindings/tensors.h"
 #include "gemm/dispatch.h"
 #include "transpose/dispatch.h"
 
 namespace smem::bindings {
 
 std::string plan_gemm(const std::vector<int64_t>& numbers, const Device& device, DType dtype,
-                      gemm::Precision precision) {
+                      gemm::Precision precision, int64_t kernel_code) {
   gemm::Problem problem{};
   problem.precision = precision;
   problem.dtype = problem.c_dtype = problem.out_dtype = dtype;
@@ -25,8 +26,15 @@ std::string plan_gemm(const std::vector<int64_t>& numbers, const Device& device,
     problem.batch.stride[gemm::B][d] = numbers[i + 2];
     problem.batch.stride[gemm::OUT][d] = numbers[i + 3];
   }
-  const Choice choice = gemm::choose(problem, device);
-  const gemm::Kernel& kernel = *gemm::host_kernels().kernels[choice.kernel];
+  const gemm::KernelTable table = gemm::host_kernels();
+  const bool is_named = kernel_code > 0;
+  const Choice choice = is_named ? Choice{static_cast<int>(kernel_code % VARIANT_STEP) - 1, "named"}
+                                 : gemm::choose(problem, device);
+  const gemm::Kernel& kernel = *table.kernels[choice.kernel];
+  if (is_named) {
+    problem.variant = static_cast<int>(kernel_code / VARIANT_STEP) - 1;
+    gemm::check_requirements(kernel, problem, device);
+  }
   const std::string approach = kernel.approach ? "; " + kernel.approach(problem, device) : "";
   return json_object({{"kernel", json(kernel.name)}, {"reason", json(choice.reason + approach)}});
 }

@@ -33,7 +33,7 @@ BASIC = {
 }
 LADDER = "ladder"
 # The kernels on tensor cores in the ladder, in a dtype that all of them take.
-ON_TENSOR_CORES = ("double_buffered", "tensor_core", "wgmma")
+ON_TENSOR_CORES = ("double_buffered", "tensor_core", "mma", "wgmma")
 
 # Sets of random problems (bench/random_shapes.py): "random", "random:SEED" or "random:SEED:COUNT";
 # the seed "new" is another one every time.

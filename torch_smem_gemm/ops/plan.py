@@ -1,4 +1,4 @@
-"""smem.plan: which kernel ``auto`` runs, and why."""
+"""smem.plan: which kernel runs, and how."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from torch_smem_gemm import _C
 from torch_smem_gemm._kernels import code_capability
 from torch_smem_gemm.ops._arguments import check_tensors
 from torch_smem_gemm.ops._checks import check_gemm, check_transpose
-from torch_smem_gemm.ops._codes import PRECISIONS, precision_code, resolved
+from torch_smem_gemm.ops._codes import AUTO, PRECISIONS, kernel_code, precision_code, resolved
 
 if TYPE_CHECKING:
     from torch_smem_gemm.analysis import Device
@@ -75,6 +75,7 @@ def plan_problem(
     shared_bytes: int = 227 * 1024,
     code: tuple[int, int] | None = None,
     precision: str = "fp32",
+    kernel: str = "auto",
 ) -> Plan:
     """Return the plan for a GEMM on such a GPU (default: H200). Needs no GPU.
 
@@ -85,7 +86,8 @@ def plan_problem(
     numbers = list(chain.from_iterable(nested))
     chip = _chip(capability, sms, shared_bytes, code)
     kept = precision_code("plan", precision) - 1  # C++ has no code for None
-    return Plan(**json.loads(_C.plan_gemm(numbers, chip, _DTYPE_CODES[dtype], kept)))
+    named = kernel_code("gemm", kernel)
+    return Plan(**json.loads(_C.plan_gemm(numbers, chip, _DTYPE_CODES[dtype], kept, named)))
 
 
 def _chip(
@@ -100,12 +102,17 @@ def _chip(
 
 
 def plan(
-    a: Tensor, b: Tensor, *, precision: str | None = None, device: "Device | str | None" = None
+    a: Tensor,
+    b: Tensor,
+    *,
+    precision: str | None = None,
+    kernel: str = "auto",
+    device: "Device | str | None" = None,
 ) -> Plan:
-    """Return what ``smem.gemm(a, b, precision=precision)`` runs.
+    """Return what ``smem.gemm(a, b, precision=precision, kernel=kernel)`` runs.
 
     Args:
-        a, b, precision: as in :func:`torch_smem_gemm.gemm`; the tensors are not read.
+        a, b, precision, kernel: as in :func:`torch_smem_gemm.gemm`; the tensors are not read.
         device: a GPU such as ``"A100"`` (:data:`torch_smem_gemm.analysis.DEVICES`): return what
             would run there, with a build for it, wherever the tensors are. Needs no GPU. Times in
             the reason are those of an H200's clocks with that GPU's number of SMs.
@@ -133,8 +140,11 @@ def plan(
             sms=chip.sms,
             shared_bytes=limits.shared_per_block,
             precision=kept,
+            kernel=kernel,
         )
     if a.is_cpu:
+        if kernel_code("gemm", kernel) != AUTO:
+            return Plan(kernel, "CPU tensors: the emulator runs the kernel that is named")
         return Plan("aten", "CPU tensors: ATen, unless a kernel is named")
     gpu = torch.cuda.get_device_properties(a.device)
     return plan_problem(
@@ -145,6 +155,7 @@ def plan(
         shared_bytes=gpu.shared_memory_per_block_optin,  # type: ignore[attr-defined]
         code=code_capability(a.device),
         precision=kept,
+        kernel=kernel,
     )
 
 

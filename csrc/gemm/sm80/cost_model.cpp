@@ -1,0 +1,91 @@
+#include "gemm/sm80/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "gemm/sm90/batch.h"
+
+namespace smem::gemm::sm80 {
+namespace {
+
+// clang-format off
+constexpr GpuRates RATES[] = {
+    {.capability = 80, .clock = 1.41, .cycles_per_mma = 8, .dram_bytes_per_ns = 1555,
+     .l2_bytes_per_cycle = 40, .shared_bytes_per_sm = 164 * 1024},  // A100
+    {.capability = 86, .clock = 1.70, .cycles_per_mma = 16, .dram_bytes_per_ns = 600,
+     .l2_bytes_per_cycle = 32, .shared_bytes_per_sm = 100 * 1024},  // A10, RTX 30
+    {.capability = 89, .clock = 2.04, .cycles_per_mma = 16, .dram_bytes_per_ns = 300,
+     .l2_bytes_per_cycle = 32, .shared_bytes_per_sm = 100 * 1024},  // L4, RTX 40
+    {.capability = 90, .clock = 1.76, .cycles_per_mma = 6.4, .dram_bytes_per_ns = 4480,
+     .l2_bytes_per_cycle = 28, .shared_bytes_per_sm = 228 * 1024},  // H100, H200
+    {.capability = 120, .clock = 2.4, .cycles_per_mma = 16, .dram_bytes_per_ns = 1792,
+     .l2_bytes_per_cycle = 32, .shared_bytes_per_sm = 100 * 1024},  // RTX 50
+};
+// clang-format on
+
+}  // namespace
+
+const GpuRates& rates_of(const Device& device) {
+  const GpuRates* found = RATES;
+  for (const GpuRates& rates : RATES) {
+    if (rates.capability <= device.capability) found = &rates;
+  }
+  return *found;
+}
+
+int blocks_per_sm(const TileConfig& tile, const GpuRates& rates) {
+  constexpr int RESERVED_BYTES = 1024;  // by CUDA, per block
+  const int fit = rates.shared_bytes_per_sm / (tile.shared_bytes() + RESERVED_BYTES);
+  return std::clamp(fit, 1, tile.min_blocks_per_sm);
+}
+
+double expected_ns(const Problem& problem, const Plan& p, const Device& device) {
+  constexpr CostModel model;
+  const GpuRates& rates = rates_of(device);
+  const TileConfig& tile = TILES[p.tile].config;
+  const auto size = static_cast<double>(size_of(problem.dtype));
+  const auto matrices = static_cast<double>(inner_batch_count(problem));
+  const double tiles =
+      static_cast<double>(ceil_div(problem.M, tile.tile_m) * ceil_div(problem.N, tile.tile_n)) *
+      matrices;
+  const double blocks = tiles * p.split_k_slices;
+  const auto k_tiles = static_cast<double>(
+      ceil_div(std::min(problem.K, p.slice_length), tile.tile_k(size_of(problem.dtype))));
+
+  // Per k-tile of a block, in cycles of the SM. A vec16 along K is half of an mma in any
+  // dtype; an mma of tf32 has half the products, at half the rate.
+  const double k_steps = tile.vecs_k / 2.0, warps = tile.warps_m * tile.warps_n;
+  const double mma = k_steps * tile.tile_m / 16 * tile.tile_n / 8 * rates.cycles_per_mma /
+                     std::min(warps, 4.0) / model.mainloop_share;
+  const double stage = tile.stage_bytes();
+  const double fragments = k_steps * warps * (tile.warp_m() + tile.warp_n()) * 32;
+  const double shared = (stage + fragments) / model.shared_bytes_per_cycle;
+  const double k_tile = std::max({mma, shared, stage / rates.l2_bytes_per_cycle});
+
+  const double store = model.cycles_per_element * tile.tile_m * tile.tile_n;
+  const int resident = blocks_per_sm(tile, rates);
+  const double per_sm = std::ceil(blocks / std::max(1, device.sm_count));
+  const double rounds = std::ceil(per_sm / resident);
+  const double alone = k_tiles * (k_tile + model.cycles_per_k_tile) + store + model.cycles_fill;
+  const double busy = std::max(per_sm * (k_tiles * k_tile + store), rounds * alone) / rates.clock;
+
+  const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
+  const auto K = static_cast<double>(problem.K);
+  const double bytes = size * (static_cast<double>(p.a.batch_count) * M * K +
+                               static_cast<double>(p.b.batch_count) * N * K + matrices * M * N);
+  const double dram = bytes / rates.dram_bytes_per_ns;
+  double others = 0;
+  if (p.split_k_slices > 1) {
+    const double partials = 8 * matrices * p.split_k_slices * M * N;  // written and read
+    others += model.ns_next_launch + partials / rates.dram_bytes_per_ns;
+  }
+  if (p.a.packed || p.b.packed) {
+    const auto packed = static_cast<double>(packed_bytes(problem.dtype, p.a, p.b));
+    others += model.ns_next_launch + 2 * packed / rates.dram_bytes_per_ns;
+  }
+  return model.ns_launch + std::max(busy, dram) + (1 - model.overlap) * std::min(busy, dram) +
+         others;
+}
+
+}  // namespace smem::gemm::sm80

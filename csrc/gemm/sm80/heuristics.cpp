@@ -1,0 +1,115 @@
+#include "gemm/sm80/heuristics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "gemm/accum_interval.h"
+#include "gemm/plan_cache.h"
+#include "gemm/sm80/cost_model.h"
+#include "gemm/sm90/batch.h"
+#include "gemm/sm90/reduce_split_k.h"
+
+namespace smem::gemm::sm80 {
+namespace {
+
+/// The swizzle with which the blocks that run at one time read the fewest rows and columns.
+int swizzle_size_of(const Problem& problem, const TileConfig& tile, const Device& device) {
+  const int64_t at_once = int64_t{device.sm_count} * blocks_per_sm(tile, rates_of(device));
+  const int64_t rows = ceil_div(problem.M, tile.tile_m);
+  const double square =
+      std::sqrt(static_cast<double>(std::max<int64_t>(at_once, 1)) * tile.tile_n / tile.tile_m);
+  return static_cast<int>(std::clamp<int64_t>(std::lround(square), 1, rows));
+}
+
+Plan with_tile(const Problem& problem, const Device& device, Plan plan, int tile) {
+  plan.tile = tile;
+  plan.swizzle_size = swizzle_size_of(problem, TILES[tile].config, device);
+  plan.microseconds = expected_ns(problem, plan, device) / 1000;
+  return plan;
+}
+
+/// The parts of a plan that do not depend on the tile.
+Plan untiled_plan(const Problem& problem) {
+  Plan plan{};
+  plan.a = describe_operand(problem, A);
+  plan.b = describe_operand(problem, B);
+  plan.slice_length = accum_interval_of(problem) * line_elements(problem.dtype);
+  plan.split_k_slices = static_cast<int>(ceil_div(problem.K, plan.slice_length));
+  return plan;
+}
+
+}  // namespace
+
+bool can_implement(const Problem& problem, const Device& device) {
+  // Rows, columns and values of k are counted in 32 bits, up to a tile beyond the last.
+  constexpr int64_t LARGEST = (int64_t{1} << 31) - 1024, MOST_TILES = int64_t{1} << 30;
+  if (problem.dtype == DType::f64 || device.code_capability < 80) return false;
+  if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;
+  if (problem.M >= LARGEST || problem.N >= LARGEST || problem.K >= LARGEST) return false;
+  const Plan plan = untiled_plan(problem);
+  return ceil_div(problem.M, 16) * ceil_div(problem.N, 64) * inner_batch_count(problem) *
+             plan.split_k_slices <
+         MOST_TILES;
+}
+
+bool has_tile(int tile, DType /*dtype*/, const Device& device) {
+  if (device.host) return TILES[tile].on_cpu;
+  return static_cast<size_t>(TILES[tile].config.shared_bytes()) <= device.shared_bytes;
+}
+
+Plan plan(const Problem& problem, const Device& device) {
+  const Plan untiled = untiled_plan(problem);
+  if (problem.variant >= 0) return with_tile(problem, device, untiled, problem.variant);
+  Plan best{};
+  for (int tile = 0; tile < TILE_COUNT; ++tile) {
+    if (!has_tile(tile, problem.dtype, device)) continue;
+    const Plan next = with_tile(problem, device, untiled, tile);
+    if (best.microseconds == 0 || next.microseconds < best.microseconds) best = next;
+  }
+  return best;
+}
+
+const Plan& cached_plan(const Problem& problem, const Device& device) {
+  const Problem& p = problem;
+  PlanKey<16 + 4 * MAX_RANK> key;
+  for (const int64_t number :
+       {p.M, p.N, p.K, int64_t{p.variant}, int64_t{device.sm_count}, int64_t{device.capability},
+        int64_t{device.host}, static_cast<int64_t>(device.shared_bytes),
+        static_cast<int64_t>(size_of(p.dtype))}) {
+    key.push(number);
+  }
+  for (const Operand* operand : {&p.a, &p.b}) {
+    key.push(operand->row_stride);
+    key.push(operand->col_stride);
+    key.push_alignment(operand->data);
+  }
+  for (int d = 0; d < p.batch.rank; ++d) {
+    key.push(p.batch.size[d]);
+    for (const Tensor tensor : {A, B}) key.push(p.batch.stride[tensor][d]);
+  }
+  return cached(key, [&] { return plan(problem, device); });
+}
+
+std::string describe(const Plan& plan) {
+  std::string text = "tiles " + std::string(TILES[plan.tile].name);
+  if (plan.split_k_slices > 1) {
+    text += ", K in " + std::to_string(plan.split_k_slices) + " slices";
+  }
+  if (plan.a.packed || plan.b.packed) {
+    text += plan.a.packed && plan.b.packed ? ", a and b" : plan.a.packed ? ", a" : ", b";
+    text += " packed first";
+  }
+  return text + ": " + std::to_string(std::lround(plan.microseconds)) + " us expected";
+}
+
+size_t workspace_bytes(const Problem& problem, const Plan& plan) {
+  int64_t bytes = packed_bytes(problem.dtype, plan.a, plan.b);
+  if (plan.split_k_slices > 1) {
+    bytes += inner_batch_count(problem) * plan.split_k_slices * problem.M *
+             sm90::partial_pitch(problem.N) * int64_t{sizeof(float)};
+  }
+  return static_cast<size_t>(bytes);
+}
+
+}  // namespace smem::gemm::sm80

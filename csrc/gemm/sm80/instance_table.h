@@ -1,0 +1,29 @@
+// The kernels' instances: mma_f16.cu, mma_bf16.cu and mma_tf32.cu compile those of one dtype each.
+#pragma once
+
+#include "device/major.h"
+#include "device/numeric_types.h"
+#include "gemm/sm80/params.h"
+#include "gemm/sm80/tile_config.h"
+
+namespace smem::gemm::sm80 {
+
+inline namespace SMEM_BUILD {
+
+/// Whether this build has the kernels of TILES[tile].
+constexpr bool is_built(int tile) {
+#ifdef __CUDACC__
+  return tile < TILE_COUNT;
+#else
+  return TILES[tile].on_cpu;
+#endif
+}
+
+using MmaKernel = void (*)(MmaParams);
+
+/// The kernel of TILES[tile]; null if it is not built.
+template <typename T>
+MmaKernel find_kernel(int tile, Major a, Major b);
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm::sm80

@@ -1,0 +1,69 @@
+// The row `mma` of the kernel table: GEMM by mma.sync and cp.async (sm_80 and newer). The kernel
+// itself is in kernel.h.
+//
+// What it adds to tensor_core: tiles for every shape, chosen by a cost model of the GPU; copies
+// spread over the products; rows of any alignment, packed first where vectors cannot reach them; a
+// long K in slices; and an order of the tiles whose rows and columns stay in L2.
+//
+//   kernel.h             the kernel: mainloop and pipeline diagram
+//   load_multistage.h    cp.async of an operand into the stages
+//   epilogue.h           how accumulators are stored
+//   tile_config.h        the table of tiles
+//   heuristics.h, cost_model.h   which tile a problem gets, and why
+//   launch.cu            the launches; packing and the split-K reduction are those of sm90
+//
+// Bits: each element of out is one chain of mma with K ascending by 16 (tf32: by 8), from zero, per
+// accumulation interval (gemm/accum_interval.h), and the intervals are added in order: those of
+// wgmma on the same GPU.
+// Reads: A ceil(N/256) times, B ceil(M/128) times, mostly from L2. Writes: out once.
+#include <string>
+
+#include "gemm/ladder.h"
+#include "gemm/sm80/heuristics.h"
+
+namespace smem::gemm {
+inline namespace SMEM_BUILD {
+
+void launch_mma(const Problem& problem, const Device& device) {
+  // K is 0, or a size is beyond 32 bits.
+  if (!sm80::can_implement(problem, device)) return tensor_core.launch(problem, device);
+  sm80::launch(problem, sm80::cached_plan(problem, device), problem.workspace, device);
+}
+
+size_t mma_workspace_bytes(const Problem& problem, const Device& device) {
+  if (!sm80::can_implement(problem, device)) return 0;
+  return sm80::workspace_bytes(problem, sm80::cached_plan(problem, device));
+}
+
+std::string mma_approach(const Problem& problem, const Device& device) {
+  if (!sm80::can_implement(problem, device)) return "left to tensor_core";
+  return sm80::describe(sm80::plan(problem, device));
+}
+
+/// The kernel of the largest tile for K-major operands.
+const void* mma_function(DType dtype) {
+  sm80::Plan plan{};
+  plan.a.major = plan.b.major = Major::K;
+  return sm80::kernel_function(dtype, plan);
+}
+
+const Kernel mma_row = {
+    .name = "mma",
+    .summary = "mma.sync from 3 to 6 stages of cp.async, five tiles, split-K",
+    .requires_ = "16-bit floats or precision tf32, compute capability 8.0 or newer",
+    .launch = launch_mma,
+    .function = mma_function,
+    .symbol = nullptr,
+    .largest_k = nullptr,
+    .dtypes = dtypes(DType::f32, DType::f16, DType::bf16),
+    .tensor_cores = {.capability = 80},
+    .float32 = Precision::tf32,
+    .workspace_bytes = mma_workspace_bytes,
+    .variants = sm80::TILE_NAMES.data(),
+    .variant_count = sm80::TILE_COUNT,
+    .has_variant = sm80::has_tile,
+    .approach = mma_approach,
+};
+
+}  // namespace SMEM_BUILD
+}  // namespace smem::gemm

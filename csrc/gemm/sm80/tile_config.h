@@ -1,0 +1,101 @@
+// The tile shapes of the mma kernels: one row of TILES per shape.
+//
+// To add a tile, add a row; the static_asserts at the end check it, and instances.h compiles its
+// kernels. The order of the rows has no meaning: between tiles that the cost model expects to be
+// equally fast, heuristics.cpp takes the first.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "device/dtype.h"
+
+namespace smem::gemm::sm80 {
+
+constexpr int VEC_BYTES = 16;  ///< one cp.async, and one row of an ldmatrix
+
+/// The sizes of a tile; a template argument of the kernel.
+struct TileConfig {
+  int tile_m, tile_n;         ///< rows and columns of out that a block computes
+  int vecs_k;                 ///< vectors of 16 bytes along K per stage: 8 are 64 16-bit elements
+  int stages;                 ///< depth of the shared memory pipeline
+  int warps_m, warps_n;       ///< the block's grid of warps
+  int min_blocks_per_sm = 1;  ///< launch bound: limits the registers of a thread
+
+  constexpr int threads() const { return 32 * warps_m * warps_n; }
+  constexpr int warp_m() const { return tile_m / warps_m; }
+  constexpr int warp_n() const { return tile_n / warps_n; }
+  constexpr int a_bytes() const { return tile_m * vecs_k * VEC_BYTES; }
+  constexpr int b_bytes() const { return tile_n * vecs_k * VEC_BYTES; }
+  constexpr int stage_bytes() const { return a_bytes() + b_bytes(); }
+  constexpr int shared_bytes() const { return stages * stage_bytes(); }
+  constexpr int tile_k(size_t element_bytes) const {
+    return vecs_k * VEC_BYTES / static_cast<int>(element_bytes);
+  }
+
+  /// Rows of 16 accumulators that a warp stages at once for its stores: as many as the stages hold.
+  constexpr int staged_fragments() const {
+    int fragments = warp_m() / 16;
+    while (tile_n * warps_m * 16 * fragments * 4 > shared_bytes()) fragments /= 2;
+    return fragments;
+  }
+
+  constexpr bool is_valid() const {
+    const auto is_power_of_2 = [](int x) { return x > 0 && (x & (x - 1)) == 0; };
+    return is_power_of_2(warp_m()) && is_power_of_2(warp_n()) && warp_m() % 16 == 0 &&
+           warp_n() % 16 == 0 && vecs_k % 4 == 0 && stages >= 3 && staged_fragments() >= 1;
+  }
+};
+
+/// A row of TILES.
+struct TileVariant {
+  const char* name;  ///< as in kernel="mma:128x256"
+  TileConfig config;
+  bool on_cpu = false;  ///< also built for the emulator; g++ takes minutes for the largest tiles
+};
+
+// A warp computes 64 x 64 where it can: it then reads 128 bytes of shared memory per mma, which
+// takes a quarter of the SM's cycles that the mma takes on an A100. Two blocks of four such warps
+// fill an SM's registers, as one block of eight does; the latter reads a quarter less from L2, the
+// former computes in one block while the other stores.
+// clang-format off
+inline constexpr TileVariant TILES[] = {
+    {.name = "128x256",
+     .config = {.tile_m = 128, .tile_n = 256, .vecs_k = 8, .stages = 3, .warps_m = 2, .warps_n = 4}},
+    {.name = "128x128",
+     .config = {.tile_m = 128, .tile_n = 128, .vecs_k = 4, .stages = 3, .warps_m = 2, .warps_n = 2,
+                .min_blocks_per_sm = 2}},
+    {.name = "64x128",
+     .config = {.tile_m = 64, .tile_n = 128, .vecs_k = 4, .stages = 4, .warps_m = 2, .warps_n = 2,
+                .min_blocks_per_sm = 3}},
+    {.name = "64x64",
+     .config = {.tile_m = 64, .tile_n = 64, .vecs_k = 8, .stages = 4, .warps_m = 2, .warps_n = 2,
+                .min_blocks_per_sm = 3},
+     .on_cpu = true},
+    {.name = "16x64",
+     .config = {.tile_m = 16, .tile_n = 64, .vecs_k = 8, .stages = 6, .warps_m = 1, .warps_n = 4,
+                .min_blocks_per_sm = 3},
+     .on_cpu = true},
+};
+// clang-format on
+inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
+
+/// The tiles' names, for the kernel table.
+inline constexpr auto TILE_NAMES = []<size_t... TILE>(std::index_sequence<TILE...>) {
+  return std::array<const char*, TILE_COUNT>{TILES[TILE].name...};
+}(std::make_index_sequence<TILE_COUNT>());
+
+constexpr bool tiles_are_valid() {
+  for (const TileVariant& tile : TILES) {
+    if (!tile.config.is_valid()) return false;
+  }
+  return true;
+}
+static_assert(tiles_are_valid(),
+              "warps have whole fragments, whose count is a power of two for the exclusive or of "
+              "their addresses; k-steps alternate between two sets of fragments; and the stages "
+              "hold the accumulators that a warp stores at once");
+
+}  // namespace smem::gemm::sm80
