@@ -21,6 +21,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from torch_smem_gemm._kernels import chip
 from torch_smem_gemm.bench import measure
 
 pytest.register_assert_rewrite("helpers")
@@ -160,7 +161,7 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def hopper() -> None:
     """A GPU that the kernels of compute capability 9.0 run on."""
-    if torch.cuda.get_device_capability() != (9, 0):
+    if chip("cuda").capability != 90:
         pytest.skip("needs a GPU of compute capability 9.0")
 
 

@@ -60,8 +60,8 @@ def test_new_random_jobs_are_others_and_name_their_seed() -> None:
 @pytest.fixture(autouse=True)
 def _an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs for a GPU are made where there is none, too."""
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    monkeypatch.setattr(_kernels, "code_capability", lambda device: (9, 0))
+    h200 = _kernels.Chip(90, 132, 227 * 1024, 90)
+    monkeypatch.setattr(_kernels, "chip", lambda device: h200)
 
 
 def test_what_there_is_not_is_named() -> None:

@@ -81,8 +81,9 @@ def test_tensor_cores_in_the_table() -> None:
 def test_the_gpus_that_a_kernel_takes(
     found: tuple, oldest_taken: bool, alone_taken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: found)
-    monkeypatch.setattr(_kernels, "code_capability", lambda device: found)
+    number = 10 * found[0] + found[1]
+    chip = _kernels.Chip(number, 108, 163 * 1024, number)
+    monkeypatch.setattr(_kernels, "chip", lambda device: chip)
     row = next(row for row in smem.kernels("gemm") if row.name == "tensor_core")
     alone = dataclasses.replace(row, capability_alone=True)
     assert row.takes(torch.float16, "cuda") == oldest_taken
@@ -90,7 +91,7 @@ def test_the_gpus_that_a_kernel_takes(
     assert row.takes(torch.float32, "cuda", "tf32") == oldest_taken
     assert not row.takes(torch.float32, "cuda")
     assert not row.takes(torch.float64, "cuda", "tf32")
-    monkeypatch.setattr(_kernels, "code_capability", lambda device: (7, 5))
+    monkeypatch.setattr(_kernels, "chip", lambda device: chip._replace(code_capability=75))
     assert not row.takes(torch.float16, "cuda")
 
 
@@ -118,6 +119,27 @@ def test_build_info() -> None:
     assert set(info) == {"cuda", "archs", "torch_target", "torch_built", "compiler"}
     assert (info["cuda"] is None) == (info["archs"] == [])
     assert all(info[key] for key in ("torch_target", "torch_built", "compiler"))
+
+
+@pytest.mark.parametrize(
+    ("text", "capability", "kib", "code"),
+    [("8.6", 86, 99, 86), ("80", 80, 163, 80), ("7.5", 75, 64, 75), ("9.0", 90, 227, 90)],
+)
+def test_a_gpu_that_passes_for_an_older_one(
+    text: str, capability: int, kib: int, code: int
+) -> None:
+    h200 = _kernels.Chip(90, 132, 227 * 1024, 90)
+    assumed = _kernels.Chip(*json.loads(_C.assumed_chip(h200, text)))
+    assert assumed == (capability, 132, kib * 1024, code)
+    built_for_75 = h200._replace(code_capability=75)
+    assert json.loads(_C.assumed_chip(built_for_75, text))[3] == 75
+
+
+@pytest.mark.parametrize("text", ["", "7.0", "10.0", "x", "8.6a", "-80", "99999999999"])
+def test_a_gpu_cannot_pass_for_these(text: str) -> None:
+    message = rf"SMEM_CAPABILITY is '{text}', expected a compute capability from 7.5 to .* 9.0"
+    with pytest.raises(RuntimeError, match=message):
+        _C.assumed_chip((90, 132, 227 * 1024, 90), text)
 
 
 SIZES = (1, 16, 100, 1000, 4096, 100_000)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -58,9 +58,10 @@ class KernelInfo:
             return True
         if torch.device(device).type != "cuda":
             return False
+        gpu = chip(device)
         return all(
             found == self.capability if self.capability_alone else found >= self.capability
-            for found in (torch.cuda.get_device_capability(device), code_capability(device))
+            for found in (divmod(gpu.capability, 10), divmod(gpu.code_capability, 10))
         )
 
 
@@ -117,16 +118,26 @@ def build_info() -> dict[str, Any]:
     return info
 
 
-def code_capability(device: torch.device | str | int) -> tuple[int, int]:
-    """Return the compute capability for which the code that a CUDA device runs was compiled.
+class Chip(NamedTuple):
+    """What dispatch knows of a GPU, in the order that C++ takes it.
 
-    It is lower than the device's own if this build has code for older GPUs only, and (0, 0) if it
-    has none for the device.
+    Capabilities are 10 * major + minor. That of the code is lower than the GPU's own if this build
+    has code for older GPUs only, and 0 if it has none for the GPU. ``shared_bytes`` is the most
+    shared memory of a block.
     """
+
+    capability: int
+    sms: int
+    shared_bytes: int
+    code_capability: int
+
+
+def chip(device: torch.device | str | int) -> Chip:
+    """Return the chip of a CUDA device; of the GPU that SMEM_CAPABILITY names, if it is set."""
     index = torch.device(device).index if not isinstance(device, int) else device
     index = torch.cuda.current_device() if index is None else index
     with torch.cuda.device(index):
-        return divmod(json.loads(_C.code_capability(index)), 10)
+        return Chip(*json.loads(_C.chip(index)))
 
 
 def kernel_resources(device: int = 0) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 // The kernel tables and the build, described in JSON.
 #include "bindings/kernel_info.h"
 
+#include <array>
 #include <stdexcept>
 
 #include "bindings/json.h"
@@ -157,10 +158,16 @@ std::string kernel_symbols() {
   return json_array(rows);
 }
 
+std::string chip_of(const Device& device) {
+  return json_numbers(std::array<int64_t, 4>{device.capability, device.sm_count,
+                                             static_cast<int64_t>(device.shared_bytes),
+                                             device.code_capability});
+}
+
 #ifdef SMEM_WITH_CUDA
-int64_t code_capability(int64_t index) {
+std::string chip_at(int64_t index) {
   make_context_current(static_cast<int>(index));
-  return cuda_device(static_cast<int>(index)).code_capability;
+  return chip_of(cuda_device(static_cast<int>(index)));
 }
 
 std::string active_blocks(int64_t op, int64_t kernel, int64_t key, int64_t max_threads,
@@ -197,7 +204,7 @@ std::string kernel_resources() {
   return json_array(rows);
 }
 #else
-int64_t code_capability(int64_t) { return 0; }
+std::string chip_at(int64_t) { return chip_of({}); }
 std::string kernel_resources() {
   throw std::runtime_error("torch_smem_gemm: this build has no CUDA kernels");
 }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "device/launch.h"
+
 namespace smem::bindings {
 
 /// Every kernel of every op: name, summary, requirements, dtypes, variants.
@@ -15,8 +17,11 @@ std::string build_info();
 /// The name of each kernel's function, for each dtype or element size.
 std::string kernel_symbols();
 
-/// 10 * major + minor of the code that GPU `index`, which is the current one, runs of this binary.
-int64_t code_capability(int64_t index);
+/// Capability, SMs, shared memory per block in bytes, and capability of the code, as a list.
+std::string chip_of(const Device& device);
+
+/// The chip of GPU `index`, which is the current one (device/device.h). Zeros without CUDA.
+std::string chip_at(int64_t index);
 
 /// Registers, shared and local memory of every kernel on the current GPU.
 std::string kernel_resources();

@@ -13,6 +13,7 @@
 #include "bindings/raw_kernel.h"
 #include "bindings/trace.h"
 #include "cpu_emulator/interrupt.h"
+#include "device/assumed_capability.h"
 
 namespace smem::bindings {
 namespace {
@@ -93,10 +94,20 @@ PyObject* py_active_blocks(PyObject*, PyObject* arguments) {
   return to_python([&] { return active_blocks(v[0], v[1], v[2], v[3], v[4]); });
 }
 
-PyObject* py_code_capability(PyObject*, PyObject* arguments) {
+PyObject* py_chip(PyObject*, PyObject* arguments) {
   long long index;
   if (!PyArg_ParseTuple(arguments, "L", &index)) return nullptr;
-  return to_python([&] { return json(code_capability(index)); });
+  return to_python([&] { return chip_at(index); });
+}
+
+PyObject* py_assumed_chip(PyObject*, PyObject* arguments) {
+  GpuArguments gpu;
+  const char* text;
+  if (!PyArg_ParseTuple(arguments, "(LLLL)s", &gpu.capability, &gpu.sm_count, &gpu.shared_bytes,
+                        &gpu.code_capability, &text)) {
+    return nullptr;
+  }
+  return to_python([&] { return chip_of(with_capability(gpu.device(), text)); });
 }
 
 PyObject* py_end_trace(PyObject*, PyObject*) { return to_python(end_trace); }
@@ -163,10 +174,12 @@ PyMethodDef methods[] = {
     {"plan_transpose", py_plan_transpose, METH_VARARGS,
      "JSON: the kernel that `auto` chooses for (the numbers of torch.ops.smem._transpose_problem, "
      "(capability, SMs, shared bytes, capability of the code))."},
-    {"code_capability", py_code_capability, METH_VARARGS,
-     "JSON: 10 * major + minor of the code that the current GPU, which has this index, runs of "
-     "this "
-     "binary; 0 if the binary has none for it."},
+    {"chip", py_chip, METH_VARARGS,
+     "JSON: of the current GPU, which has this index, the compute capability (10 * major + minor), "
+     "SMs, shared memory per block, and the capability of the code that it runs of this binary: 0 "
+     "if the binary has none for it."},
+    {"assumed_chip", py_assumed_chip, METH_VARARGS,
+     "JSON: such a chip under SMEM_CAPABILITY, from the chip and the variable's text."},
     {nullptr, nullptr, 0, nullptr},
 };
 

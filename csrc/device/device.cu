@@ -1,9 +1,11 @@
 // Queries of the CUDA runtime and driver about a GPU and about compiled kernels.
 #include <array>
+#include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 
+#include "device/assumed_capability.h"
 #include "device/device.h"
 #include "device/driver.h"
 
@@ -73,6 +75,9 @@ Device cuda_device(int index) {
                       .stream = nullptr,
                       .host = false,
                       .code_capability = current_code_capability()};
+    if (const char* const assumed = std::getenv("SMEM_CAPABILITY")) {
+      devices[index] = with_capability(devices[index], assumed);
+    }
   });
   return devices[index];
 }

@@ -23,7 +23,8 @@ bool has_context_of(int index);
 void make_context_current(int index);
 
 /// The compute capability, SMs and shared memory of GPU `index`, and the capability of the code
-/// that this binary has for it. Read once per device; the device's context must be current.
+/// that this binary has for it; those of the GPU that SMEM_CAPABILITY names, if it is set. Read
+/// once per device; the device's context must be current.
 Device cuda_device(int index);
 
 /// The resources of a compiled kernel, as the driver of the current GPU reports them.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm import _C
-from torch_smem_gemm._kernels import code_capability
+from torch_smem_gemm._kernels import Chip, chip
 from torch_smem_gemm.ops._arguments import check_tensors
 from torch_smem_gemm.ops._checks import check_gemm, check_transpose
 from torch_smem_gemm.ops._codes import AUTO, PRECISIONS, kernel_code, precision_code, resolved
@@ -84,10 +84,10 @@ def plan_problem(
     p = problem
     nested = (p.m, p.n, p.k), *p.strides, p.misaligned, *p.batch
     numbers = list(chain.from_iterable(nested))
-    chip = _chip(capability, sms, shared_bytes, code)
+    gpu = _chip(capability, sms, shared_bytes, code)
     kept = precision_code("plan", precision) - 1  # C++ has no code for None
     named = kernel_code("gemm", kernel)
-    return Plan(**json.loads(_C.plan_gemm(numbers, chip, _DTYPE_CODES[dtype], kept, named)))
+    return Plan(**json.loads(_C.plan_gemm(numbers, gpu, _DTYPE_CODES[dtype], kept, named)))
 
 
 def _chip(
@@ -95,10 +95,9 @@ def _chip(
     sms: int,
     shared_bytes: int,
     code: tuple[int, int] | None = None,
-) -> tuple[int, ...]:
-    """Return the description of a GPU that C++ takes."""
+) -> Chip:
     of_gpu, of_code = (10 * major + minor for major, minor in (capability, code or capability))
-    return of_gpu, sms, shared_bytes, of_code
+    return Chip(of_gpu, sms, shared_bytes, of_code)
 
 
 def plan(
@@ -126,18 +125,18 @@ def plan(
     if device is not None:
         from torch_smem_gemm import analysis  # not imported with the package
 
-        chip = analysis.device(device) if isinstance(device, str) else device
-        limits = analysis.capability(chip)
+        found = analysis.device(device) if isinstance(device, str) else device
+        limits = analysis.capability(found)
         if limits.version < OLDEST_CAPABILITY:
             raise ValueError(
-                f"smem.plan: device is {chip.name}, of compute capability {limits.name}, "
+                f"smem.plan: device is {found.name}, of compute capability {limits.name}, "
                 "expected 7.5 or newer"
             )
         return plan_problem(
             a.dtype,
             gemm_problem(a, b),
-            capability=chip.capability,
-            sms=chip.sms,
+            capability=found.capability,
+            sms=found.sms,
             shared_bytes=limits.shared_per_block,
             precision=kept,
             kernel=kernel,
@@ -146,14 +145,14 @@ def plan(
         if kernel_code("gemm", kernel) != AUTO:
             return Plan(kernel, "CPU tensors: the emulator runs the kernel that is named")
         return Plan("aten", "CPU tensors: ATen, unless a kernel is named")
-    gpu = torch.cuda.get_device_properties(a.device)
+    gpu = chip(a.device)
     return plan_problem(
         a.dtype,
         gemm_problem(a, b),
-        capability=(gpu.major, gpu.minor),
-        sms=gpu.multi_processor_count,
-        shared_bytes=gpu.shared_memory_per_block_optin,  # type: ignore[attr-defined]
-        code=code_capability(a.device),
+        capability=divmod(gpu.capability, 10),
+        sms=gpu.sms,
+        shared_bytes=gpu.shared_bytes,
+        code=divmod(gpu.code_capability, 10),
         precision=kept,
         kernel=kernel,
     )
