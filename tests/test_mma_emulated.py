@@ -72,6 +72,18 @@ def test_a_long_k_in_slices_has_the_bits_of_wgmma(dtype: torch.dtype, tile: str)
             assert same_bits(mma(a[2:3], b, f"mma:{tile}"), whole[2:3])
 
 
+def test_a_tile_that_stages_its_accumulators_in_two_parts() -> None:
+    """128x128 has room for half of them: the others move to the registers of those stored."""
+    a, b = operand(200, 70, torch.bfloat16), operand(70, 136, torch.bfloat16)
+    expected = product(a, b)
+    assert same_bits(mma(a, b, "mma:128x128", out_dtype=torch.float32), expected)
+    launches = smem.trace("gemm", a, b, kernel="mma:128x128").launches
+    assert [launch.kernel for launch in launches] == ["hopper pack", "mma"]  # rows of 70 elements
+    assert not any(launch.faults for launch in launches)
+    with pytest.raises(RuntimeError, match=r"no variant '128x128' for float16 on the CPU"):
+        mma(a.half(), b.half(), "mma:128x128")
+
+
 @every_kernel
 @every_dtype
 def test_epilogue_batches_and_layouts(dtype: torch.dtype, kernel: str) -> None:
@@ -92,7 +104,7 @@ def test_epilogue_batches_and_layouts(dtype: torch.dtype, kernel: str) -> None:
         check_gaps()
 
 
-@pytest.mark.parametrize("kernel", ["tensor_core", "mma", "mma:64x64", "mma:16x64"])
+@pytest.mark.parametrize("kernel", ["tensor_core", "mma", "mma:64x64", "mma:16x64", "mma:128x128"])
 def test_a_row_has_the_same_bits_at_every_number_of_rows(kernel: str) -> None:
     a, b = operand(200, 136, torch.bfloat16), operand(136, 40, torch.bfloat16)
     whole = mma(a, b, kernel)

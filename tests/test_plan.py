@@ -1,10 +1,12 @@
 """The kernel table, and what ``auto`` chooses from it: a pure function, tested without a GPU."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -513,6 +515,25 @@ def test_every_tile_of_mma_is_the_best_for_some_problem() -> None:
         for m, n, k in itertools.product(sizes, sizes, (64, 4096))
     }
     assert chosen == set(tiles)
+
+
+def test_the_table_of_gpus_in_the_documents() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "support.md").read_text()
+    _, table = text.split("## Which kernel a GPU gets")
+    rows = [line for line in table.partition("## Limits")[0].splitlines() if line[:2] == "| "]
+    assert len(rows) == 6
+    empty = functools.partial(torch.empty, 4096, 4096)
+    for row in rows[1:]:
+        devices, _, half, single, tf32 = (cell.strip(" `") for cell in row.split("|")[1:6])
+        for device in devices.split(", "):
+            for dtype, precision, expected in (
+                (torch.float16, None, half),
+                (torch.float32, "fp32", single),
+                (torch.float32, "tf32", tf32),
+            ):
+                a = empty(dtype=dtype)
+                plan = smem.plan(a, a, precision=precision, device=device)
+                assert plan.kernel == expected, (device, dtype, precision)
 
 
 @pytest.mark.parametrize(

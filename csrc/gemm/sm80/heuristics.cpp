@@ -53,8 +53,8 @@ bool can_implement(const Problem& problem, const Device& device) {
          MOST_TILES;
 }
 
-bool has_tile(int tile, DType /*dtype*/, const Device& device) {
-  if (device.host) return TILES[tile].on_cpu;
+bool has_tile(int tile, DType dtype, const Device& device) {
+  if (device.host) return is_on_cpu(tile, dtype);
   return static_cast<size_t>(TILES[tile].config.shared_bytes()) <= device.shared_bytes;
 }
 

@@ -10,12 +10,12 @@ namespace smem::gemm::sm80 {
 
 inline namespace SMEM_BUILD {
 
-/// Whether this build has the kernels of TILES[tile].
-constexpr bool is_built(int tile) {
+/// Whether this build has the kernels of TILES[tile] for a dtype.
+constexpr bool is_built([[maybe_unused]] int tile, [[maybe_unused]] DType dtype) {
 #ifdef __CUDACC__
-  return tile < TILE_COUNT;
+  return true;
 #else
-  return TILES[tile].on_cpu;
+  return is_on_cpu(tile, dtype);
 #endif
 }
 

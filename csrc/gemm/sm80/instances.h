@@ -8,9 +8,14 @@
 namespace smem::gemm::sm80 {
 inline namespace SMEM_BUILD {
 
+template <typename T>
+constexpr DType DTYPE_OF = std::is_same_v<T, float>  ? DType::f32
+                           : std::is_same_v<T, half> ? DType::f16
+                                                     : DType::bf16;
+
 template <typename T, int TILE>
 MmaKernel kernel_for_majors(Major a, Major b) {
-  if constexpr (is_built(TILE)) {
+  if constexpr (is_built(TILE, DTYPE_OF<T>)) {
     const bool a_k_major = a == Major::K, b_k_major = b == Major::K;
     return a_k_major
                ? b_k_major ? mma_kernel<T, TILE, true, true> : mma_kernel<T, TILE, true, false>

@@ -49,11 +49,15 @@ struct TileConfig {
   }
 };
 
+/// The dtypes in which a tile's kernels are also built for the emulator. A kernel takes about 0.6 s
+/// to compile.
+enum class OnCpu : int { none, bf16, all };
+
 /// A row of TILES.
 struct TileVariant {
   const char* name;  ///< as in kernel="mma:128x256"
   TileConfig config;
-  bool on_cpu = false;  ///< also built for the emulator; g++ takes minutes for the largest tiles
+  OnCpu on_cpu = OnCpu::none;
 };
 
 // A warp computes 64 x 64 where it can: it then reads 128 bytes of shared memory per mma, which
@@ -66,18 +70,19 @@ inline constexpr TileVariant TILES[] = {
      .config = {.tile_m = 128, .tile_n = 256, .vecs_k = 8, .stages = 3, .warps_m = 2, .warps_n = 4}},
     {.name = "128x128",
      .config = {.tile_m = 128, .tile_n = 128, .vecs_k = 4, .stages = 3, .warps_m = 2, .warps_n = 2,
-                .min_blocks_per_sm = 2}},
+                .min_blocks_per_sm = 2},
+     .on_cpu = OnCpu::bf16},
     {.name = "64x128",
      .config = {.tile_m = 64, .tile_n = 128, .vecs_k = 4, .stages = 4, .warps_m = 2, .warps_n = 2,
                 .min_blocks_per_sm = 3}},
     {.name = "64x64",
      .config = {.tile_m = 64, .tile_n = 64, .vecs_k = 8, .stages = 4, .warps_m = 2, .warps_n = 2,
                 .min_blocks_per_sm = 3},
-     .on_cpu = true},
+     .on_cpu = OnCpu::all},
     {.name = "16x64",
      .config = {.tile_m = 16, .tile_n = 64, .vecs_k = 8, .stages = 6, .warps_m = 1, .warps_n = 4,
                 .min_blocks_per_sm = 3},
-     .on_cpu = true},
+     .on_cpu = OnCpu::all},
 };
 // clang-format on
 inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
@@ -86,6 +91,11 @@ inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
 inline constexpr auto TILE_NAMES = []<size_t... TILE>(std::index_sequence<TILE...>) {
   return std::array<const char*, TILE_COUNT>{TILES[TILE].name...};
 }(std::make_index_sequence<TILE_COUNT>());
+
+constexpr bool is_on_cpu(int tile, DType dtype) {
+  const OnCpu on_cpu = TILES[tile].on_cpu;
+  return on_cpu == OnCpu::all || (on_cpu == OnCpu::bf16 && dtype == DType::bf16);
+}
 
 constexpr bool tiles_are_valid() {
   for (const TileVariant& tile : TILES) {
