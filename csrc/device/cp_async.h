@@ -5,8 +5,7 @@
 
 #include "device/vector.h"
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// PTX cp.async.cg (16 bytes) or cp.async.ca (4 or 8 bytes), with zero fill. Copies N elements to
 /// shared memory: the first `num_valid` are read, the others become zero. They are visible to the
@@ -78,5 +77,4 @@ __device__ __forceinline__ void cp_async_wait_all() {
 #endif
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD

@@ -9,8 +9,7 @@
 #include "reduce/reduction_tree.h"
 #include "reduce/thread_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// Rows per stage of the pipeline; they belong to neighbouring thread partials. 4 rows of 8 columns
 /// are 32 accumulators per thread.
@@ -120,5 +119,4 @@ using ColumnAccumulators =
                        std::conditional_t<std::is_integral_v<T>, UnorderedAccumulators<T, Op, W>,
                                           OrderedAccumulators<T, Op, W>>>;
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

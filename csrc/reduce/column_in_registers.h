@@ -18,8 +18,7 @@
 #include "reduce/store.h"
 #include "reduce/thread_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int IN_REGISTERS_MAX_ROWS = 1 << FP32_LEVELS, IN_REGISTERS_ROWS_PER_PASS = 8;
 
@@ -131,5 +130,4 @@ inline bool can_store_vectors(const Problem& problem, int width) {
   return vectors;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

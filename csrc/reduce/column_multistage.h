@@ -17,8 +17,7 @@
 #include "reduce/column_accumulators.h"
 #include "reduce/column_thread_map.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// Stages of ROWS_PER_STAGE rows, one of which is being added. By Little's law an SM of an H200
 /// hides the memory latency with 26 to 40 KB in flight; two blocks have 96 KB.
@@ -146,5 +145,4 @@ class AlignedRowLoader {
   int row_count_;
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

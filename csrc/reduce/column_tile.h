@@ -9,8 +9,7 @@
 #include "reduce/reduce.h"
 #include "reduce/reduction_tree.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int PARTIALS_PER_GROUP = 8;  ///< thread partials that a thread accumulates at a time
 /// Bytes in flight per thread. By Little's law an SM of an H200 hides the memory latency with 26 to
@@ -148,5 +147,4 @@ struct ColumnTile {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

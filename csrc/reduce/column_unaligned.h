@@ -19,8 +19,7 @@
 #include "reduce/column_multistage.h"
 #include "reduce/layout.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int SECTOR_BYTES = 32;
 /// Fewest lanes per panel: the two vectors per row that exceed the lanes' own ones are copied by
@@ -248,5 +247,4 @@ class UnalignedRowLoader {
   int column_count_ = 0, panel_bytes_ = 0, access_offset_[ACCESSES] = {};
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

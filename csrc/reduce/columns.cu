@@ -4,8 +4,7 @@
 #include "reduce/columns.h"
 #include "reduce/ladder.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 template void launch_columns<Sum>(const Problem&, const Device&);
 extern template void launch_columns<Max>(const Problem&, const Device&);
@@ -33,5 +32,4 @@ const Kernel columns{.name = "columns",
                        });
                      }};
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -29,8 +29,7 @@
 #include "reduce/store.h"
 #include "reduce/thread_reduce_batched.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// The partials of a block's columns in shared memory: one row per column of a thread's vector. The
 /// pitch is padded so that neighbouring columns are in different banks.
@@ -355,5 +354,4 @@ void launch_columns(const Problem& problem, const Device& device) {
   });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

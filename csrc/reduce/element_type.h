@@ -4,8 +4,7 @@
 #include "reduce/reduce.h"
 #include "reduce/reduction_tree.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// Threads and warps per block of rows and columns.
 constexpr int THREADS = 256, WARPS = THREADS / 32;
@@ -30,5 +29,4 @@ auto with_element_type(DType dtype, F&& f) {
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -18,8 +18,7 @@
 #include "reduce/store.h"
 #include "reduce/thread_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int NARROW_MAX_ROW_BYTES = 128, NARROW_MAX_COLUMNS = 32;  ///< the widest rows
 /// The fewest tiles per column: shorter columns are too little work to divide over blocks by tiles.
@@ -167,5 +166,4 @@ inline NarrowColumnsParams narrow_params(const Problem& problem, const Device& d
   return {problem, columns, tiles_per_block, vectors};
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -13,8 +13,7 @@
 #include "reduce/ladder.h"
 #include "reduce/store.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int MAX_THREADS = 256;
 
@@ -116,5 +115,4 @@ constexpr Kernel make_kernel(const char* summary) {
           }};
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

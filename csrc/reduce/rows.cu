@@ -4,8 +4,7 @@
 #include "reduce/ladder.h"
 #include "reduce/rows.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 template void launch_rows<Sum>(const Problem&, const Device&);
 extern template void launch_rows<Max>(const Problem&, const Device&);
@@ -35,5 +34,4 @@ const Kernel rows{
       });
     }};
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

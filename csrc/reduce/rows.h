@@ -33,8 +33,7 @@
 #include "reduce/store.h"
 #include "reduce/tile_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// The most tiles that one warp reduces in sequence: of elements, and of partials of an earlier
 /// pass. The latter limit is higher because one launch less is worth more than work for every SM.
@@ -332,5 +331,4 @@ void launch_rows(const Problem& problem, const Device& device) {
   });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -9,8 +9,7 @@
 #include "reduce/column_thread_map.h"
 #include "reduce/order_transform.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// The cost model: the cost of starting a block and of a second launch, in units of the time of one
 /// batch. Measured on an H200.
@@ -143,5 +142,4 @@ inline ColumnThreadMap batched_thread_map(const Problem& problem, const Device& 
   return best;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

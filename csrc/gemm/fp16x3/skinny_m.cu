@@ -4,8 +4,7 @@
 #include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/skinny_m_kernel.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 template void launch_skinny_m_layout<KMajor>(const Problem&, const SplitOperand&,
                                              const SplitOperand&, float*, const Device&);
@@ -55,5 +54,4 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
   launch(launch_skinny_m_layout<KMajorUnaligned>);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

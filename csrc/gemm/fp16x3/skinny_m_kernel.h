@@ -37,8 +37,7 @@
 #include "gemm/fp16x3/tensor_map.h"
 #include "gemm/sm90/batch.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {
 
 using namespace skinny_m;
@@ -262,6 +261,4 @@ void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const
   launch(SkinnyMConfig<BLayout, BLayout::IS_MN_MAJOR ? M64_WIDE : M64>{});
 }
 
-}  // namespace SMEM_BUILD
-
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

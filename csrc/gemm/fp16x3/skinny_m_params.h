@@ -8,8 +8,7 @@
 #include "gemm/sm90/epilogue_params.h"
 #include "gemm/sm90/pipeline.h"
 
-namespace smem::gemm::fp16x3::skinny_m {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD {
 
 using sm90::BatchStrides;
 
@@ -164,5 +163,4 @@ __device__ __forceinline__ void for_each_tile(const SkinnyMParams& params,
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::skinny_m
+}  // namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD

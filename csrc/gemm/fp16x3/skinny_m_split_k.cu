@@ -2,8 +2,7 @@
 // to compile.
 #include "gemm/fp16x3/skinny_m_kernel.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 template void launch_skinny_m_layout<WithSplitK<KMajor>>(const Problem&, const SplitOperand&,
                                                          const SplitOperand&, float*,
@@ -12,5 +11,4 @@ template void launch_skinny_m_layout<WithSplitK<MnMajor>>(const Problem&, const 
                                                           const SplitOperand&, float*,
                                                           const Device&);
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

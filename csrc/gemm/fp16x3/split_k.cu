@@ -8,8 +8,7 @@
 #include "gemm/sm90/batch.h"
 #include "gemm/sm90/epilogue_params.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {
 
 /// The widest out for which K is cut, and so the most threads per block, which has whole rows.
@@ -126,5 +125,4 @@ void reduce_split_k(const Problem& problem, const split::SplitOperand& a,
          });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

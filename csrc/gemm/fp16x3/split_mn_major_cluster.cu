@@ -18,8 +18,7 @@
 #include "gemm/fp16x3/split_kernels.h"
 #include "gemm/fp16x3/split_shared_minmax.h"
 
-namespace smem::gemm::fp16x3::split {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::split::inline SMEM_BUILD {
 namespace {
 
 constexpr int MAX_CLUSTER_SIZE = 8;  ///< on any sm_90
@@ -117,5 +116,4 @@ void mn_major_cluster(const SplitOperand& operand, const Device& device, bool la
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::split
+}  // namespace smem::gemm::fp16x3::split::inline SMEM_BUILD

@@ -4,8 +4,7 @@
 #include "device/vector.h"
 #include "gemm/simt/tile_config.h"
 
-namespace smem::gemm::simt {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::simt::inline SMEM_BUILD {
 
 /// The warps of a block form a grid of WARPS_M x WARPS_N, the lanes of a warp a grid of LANES_M x
 /// LANES_N, and each thread computes TM x TN elements. A thread's elements are vectors of at most
@@ -67,5 +66,4 @@ struct ThreadMap {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::simt
+}  // namespace smem::gemm::simt::inline SMEM_BUILD

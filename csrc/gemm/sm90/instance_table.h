@@ -5,8 +5,7 @@
 #include "device/major.h"
 #include "gemm/sm90/tile_config.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// Whether this build has the kernels of TILES[index] for a dtype and an epilogue.
 constexpr bool is_built(int index, DType dtype, EpilogueKind kind) {
@@ -28,5 +27,4 @@ const void* find_kernel(EpilogueKind kind, DType dtype, Major a, Major b);
 template <int INDEX>
 const void* find_kernel_tf32(EpilogueKind kind, Major a);
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -4,8 +4,7 @@
 #include "gemm/sm90/instance_table.h"
 #include "gemm/sm90/kernel.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 template <typename T, int INDEX, EpilogueKind KIND>
 const void* kernel_for_majors(Major a, Major b) {
@@ -42,5 +41,4 @@ const void* find_kernel(EpilogueKind kind, DType dtype, Major a, Major b) {
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -4,8 +4,7 @@
 #include "gemm/sm90/instance_table.h"
 #include "gemm/sm90/mainloop_tf32_rs.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 template <int INDEX, EpilogueKind KIND>
 const void* kernel_for_major(Major a) {
@@ -33,5 +32,4 @@ const void* find_kernel_tf32(EpilogueKind kind, Major a) {
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -13,8 +13,7 @@
 #include "transpose/dispatch.h"
 #include "transpose/transpose.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 namespace {
 
 using Find = const void* (*)(EpilogueKind, DType, Major, Major);
@@ -260,5 +259,4 @@ void launch(const Problem& problem, const Plan& plan, void* workspace, const Dev
   });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -8,8 +8,7 @@
 #include "device/vector.h"
 #include "gemm/sm90/pack.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 namespace {
 
 constexpr int PACK_THREADS = 256, VEC = 8, VECS_PER_THREAD = 2;
@@ -187,5 +186,4 @@ void pack(const PackRequest* requests, int count, DType dtype, const Device& dev
   smem::launch("hopper pack", pack_kernel, Geometry{blocks, dim3(PACK_THREADS)}, device, params);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

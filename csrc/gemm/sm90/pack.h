@@ -4,8 +4,7 @@
 #include "gemm/gemm.h"
 #include "gemm/sm90/heuristics.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// Copies an operand to `to`, in the layout of `desc`. The strides are those of the original.
 struct PackRequest {
@@ -19,5 +18,4 @@ struct PackRequest {
 /// of 1.
 void pack(const PackRequest* requests, int count, DType dtype, const Device& device);
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

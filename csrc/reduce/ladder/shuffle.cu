@@ -6,8 +6,7 @@
 #include "reduce/output_split.h"
 #include "reduce/reduction_tree.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// The sum over the warp, in lane 0. The offsets are 16, 8, 4, 2, 1.
 template <typename Acc>
@@ -43,5 +42,4 @@ struct Shuffle {
 
 const Kernel shuffle = make_kernel<Shuffle>("warp shuffles, one barrier");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD
