@@ -287,6 +287,4 @@ OnDeviceOf::OnDeviceOf(const char* op, const Tensor& tensor) : device_(HOST_DEVI
 #endif
 }
 
-Build OnDeviceOf::build() const { return device_.host ? Build::host : Build::device; }
-
 }  // namespace smem::bindings

@@ -102,8 +102,7 @@ class OnDeviceOf {
  public:
   explicit OnDeviceOf(const char* op, const Tensor& tensor);
   const Device& device() const { return device_; }
-  /// The build whose kernels run there.
-  Build build() const;
+  Build build() const { return device_.build(); }
 
  private:
   std::optional<torch::stable::accelerator::DeviceGuard> guard_;

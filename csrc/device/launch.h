@@ -32,6 +32,8 @@ struct Device {
   /// can run.
   int code_capability = capability;
 
+  /// The build whose kernels run there.
+  constexpr Build build() const { return host ? Build::host : Build::device; }
   /// Whether the GPU runs this binary's code for sm_90a: wgmma, TMA, clusters.
   constexpr bool runs_sm90a() const {
     return !host && capability == 90 && code_capability == capability;

@@ -6,19 +6,11 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-template void launch_skinny_m_layout<KMajor>(const Problem&, const SplitOperand&,
-                                             const SplitOperand&, float*, const Device&);
-template void launch_skinny_m_layout<KMajorUnaligned>(const Problem&, const SplitOperand&,
-                                                      const SplitOperand&, float*, const Device&);
-extern template void launch_skinny_m_layout<MnMajor>(const Problem&, const SplitOperand&,
-                                                     const SplitOperand&, float*, const Device&);
-extern template void launch_skinny_m_layout<WithSplitK<KMajor>>(const Problem&, const SplitOperand&,
-                                                                const SplitOperand&, float*,
-                                                                const Device&);
-extern template void launch_skinny_m_layout<WithSplitK<MnMajor>>(const Problem&,
-                                                                 const SplitOperand&,
-                                                                 const SplitOperand&, float*,
-                                                                 const Device&);
+template LaunchSkinnyM launch_skinny_m_layout<KMajor>;
+template LaunchSkinnyM launch_skinny_m_layout<KMajorUnaligned>;
+extern template LaunchSkinnyM launch_skinny_m_layout<MnMajor>;
+extern template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<KMajor>>;
+extern template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<MnMajor>>;
 
 namespace {
 

@@ -212,6 +212,10 @@ void launch_config(const Problem& problem, const SplitOperand& a, const SplitOpe
 
 }  // namespace
 
+/// launch_skinny_m (skinny_m.h) for one layout of B.
+using LaunchSkinnyM = void(const Problem&, const SplitOperand&, const SplitOperand&, float*,
+                           const Device&);
+
 /// Selects the policy.
 template <typename BLayout>
 void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const SplitOperand& b,

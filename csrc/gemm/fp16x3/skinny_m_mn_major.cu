@@ -4,7 +4,6 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-template void launch_skinny_m_layout<MnMajor>(const Problem&, const SplitOperand&,
-                                              const SplitOperand&, float*, const Device&);
+template LaunchSkinnyM launch_skinny_m_layout<MnMajor>;
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -4,11 +4,7 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-template void launch_skinny_m_layout<WithSplitK<KMajor>>(const Problem&, const SplitOperand&,
-                                                         const SplitOperand&, float*,
-                                                         const Device&);
-template void launch_skinny_m_layout<WithSplitK<MnMajor>>(const Problem&, const SplitOperand&,
-                                                          const SplitOperand&, float*,
-                                                          const Device&);
+template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<KMajor>>;
+template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<MnMajor>>;
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -29,16 +29,9 @@ const void* kernel_for_dtype(DType dtype, Major a, Major b) {
 
 template <int INDEX>
 const void* find_kernel(EpilogueKind kind, DType dtype, Major a, Major b) {
-  switch (kind) {
-    case EpilogueKind::tma:
-      return kernel_for_dtype<INDEX, EpilogueKind::tma>(dtype, a, b);
-    case EpilogueKind::direct:
-      return kernel_for_dtype<INDEX, EpilogueKind::direct>(dtype, a, b);
-    case EpilogueKind::splitk_partials:
-      return kernel_for_dtype<INDEX, EpilogueKind::splitk_partials>(dtype, a, b);
-    default:
-      return kernel_for_dtype<INDEX, EpilogueKind::any>(dtype, a, b);
-  }
+  return with_epilogue_kind(kind, [&](auto constant) {
+    return kernel_for_dtype<INDEX, decltype(constant)::value>(dtype, a, b);
+  });
 }
 
 }  // namespace smem::gemm::sm90::inline SMEM_BUILD

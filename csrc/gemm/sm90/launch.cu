@@ -16,37 +16,25 @@
 namespace smem::gemm::sm90::inline SMEM_BUILD {
 namespace {
 
-using Find = const void* (*)(EpilogueKind, DType, Major, Major);
-using FindTf32 = const void* (*)(EpilogueKind, Major);
-
-/// Every tile of a build has one of these epilogues.
-template <int INDEX>
-constexpr bool has_kernel(DType dtype) {
-  return is_built(INDEX, dtype, EpilogueKind::tma) || is_built(INDEX, dtype, EpilogueKind::any);
-}
-template <int INDEX>
-constexpr Find find() {
-  if constexpr (has_kernel<INDEX>(DType::bf16)) {
-    return find_kernel<INDEX>;
-  } else {
+/// Null if this build has no kernel for the tile. Every tile of a build has one of these epilogues.
+template <int INDEX, DType DTYPE>
+constexpr FindKernel* find() {
+  if constexpr (!is_built(INDEX, DTYPE, EpilogueKind::tma) &&
+                !is_built(INDEX, DTYPE, EpilogueKind::any)) {
     return nullptr;
-  }
-}
-template <int INDEX>
-constexpr FindTf32 find_tf32() {
-  if constexpr (has_kernel<INDEX>(DType::f32)) {
+  } else if constexpr (DTYPE == DType::f32) {
     return find_kernel_tf32<INDEX>;
   } else {
-    return nullptr;
+    return find_kernel<INDEX>;
   }
 }
 
 template <int... INDEX>
 const void* kernel_of(const Plan& plan, DType dtype, std::integer_sequence<int, INDEX...>) {
-  constexpr Find FIND[] = {find<INDEX>()...};
-  constexpr FindTf32 FIND_TF32[] = {find_tf32<INDEX>()...};
-  return dtype == DType::f32 ? FIND_TF32[plan.tile](plan.epilogue, plan.a.major)
-                             : FIND[plan.tile](plan.epilogue, dtype, plan.a.major, plan.b.major);
+  constexpr FindKernel* FIND[] = {find<INDEX, DType::bf16>()...};
+  constexpr FindKernel* FIND_TF32[] = {find<INDEX, DType::f32>()...};
+  return (dtype == DType::f32 ? FIND_TF32 : FIND)[plan.tile](plan.epilogue, dtype, plan.a.major,
+                                                             plan.b.major);
 }
 
 struct WorkspaceAllocator {
@@ -202,8 +190,7 @@ void pack_by_transpose(const PackRequest& request, const Device& device) {
     problem.batch.stride[transpose::OUT][0] = desc.batch_stride;
   }
   const int kernel = transpose::choose(problem, device).kernel;
-  const Build build = device.host ? Build::host : Build::device;
-  transpose::kernels(build).kernels[kernel]->launch(problem, device);
+  transpose::kernels(device.build()).kernels[kernel]->launch(problem, device);
 }
 
 /// Launches a problem with at most one batch dimension.
