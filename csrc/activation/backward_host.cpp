@@ -3,8 +3,6 @@
 
 namespace smem::activation {
 
-const Backward& backward(Build build) {
-  return *of_build<&device_backward, &host_backward>(build);
-}
+const Backward& backward(Build build) { return *of_build<&device_backward, &host_backward>(build); }
 
 }  // namespace smem::activation

@@ -40,6 +40,6 @@ struct Shuffle {
   }
 };
 
-const Kernel shuffle = make_kernel<Shuffle>("warp shuffles, one barrier");
+const Kernel shuffle = make_ladder_kernel<Shuffle>("warp shuffles, one barrier");
 
 }  // namespace smem::reduce::inline SMEM_BUILD

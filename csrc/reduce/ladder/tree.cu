@@ -31,6 +31,6 @@ struct Tree {
   }
 };
 
-const Kernel tree = make_kernel<Tree>("a tree in shared memory, a barrier each round");
+const Kernel tree = make_ladder_kernel<Tree>("a tree in shared memory, a barrier each round");
 
 }  // namespace smem::reduce::inline SMEM_BUILD
