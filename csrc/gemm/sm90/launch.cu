@@ -68,56 +68,24 @@ void make_operand_maps(CUtensorMap (&maps)[2], const OperandDesc& desc, DType dt
   }
 }
 
-#ifdef __CUDACC__
-
 /// `launch_with_pdl`: the kernel may begin while the kernel before still runs (device/pdl.h).
 template <typename T>
-void launch_kernel(const void* kernel, const Plan& plan, GemmParams<T>& params,
-                   bool launch_with_pdl, const Device& device) {
+void launch_tile(const void* kernel, const Plan& plan, const GemmParams<T>& params,
+                 bool launch_with_pdl, const Device& device) {
   const TileConfig& tile = TILES[plan.tile].config;
-  check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(tile.shared_bytes())),
-               "hopper");
-  if (tile.min_blocks_per_sm > 1) {
-    check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                      cudaSharedmemCarveoutMaxShared),
-                 "hopper");
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(plan.clusters * tile.cluster_m);
-  config.blockDim = dim3(tile.threads());
-  config.dynamicSmemBytes = tile.shared_bytes();
-  config.stream = static_cast<cudaStream_t>(device.stream);
-  cudaLaunchAttribute attributes[2]{};
-  config.attrs = attributes;
-  if (tile.cluster_m > 1) {
-    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {static_cast<unsigned>(tile.cluster_m), 1, 1};
-  }
-  if (launch_with_pdl) {
-    cudaLaunchAttribute& pdl = attributes[config.numAttrs++];
-    pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    pdl.val.programmaticStreamSerializationAllowed = 1;
-  }
-  void* arguments[] = {&params};
-  check_launch(cudaLaunchKernelExC(&config, kernel, arguments), "hopper");
-}
-
+  const Geometry geometry{.blocks = int64_t{plan.clusters} * tile.cluster_m,
+                          .threads = {static_cast<unsigned>(tile.threads())},
+                          .dynamic_shared_bytes = tile.shared_bytes(),
+                          .launch_with_pdl = launch_with_pdl,
+                          .cluster_size = static_cast<unsigned>(tile.cluster_m)};
+#ifdef __CUDACC__
+  opt_in_to_shared_bytes("hopper", kernel, tile.shared_bytes(), tile.min_blocks_per_sm > 1);
+  smem::launch_kernel("hopper", kernel, geometry, device, &params);
 #else
-
-template <typename T>
-void launch_kernel(const void* kernel, const Plan& plan, GemmParams<T>& params,
-                   bool /*launch_with_pdl*/, const Device& /*device*/) {
-  const TileConfig& tile = TILES[plan.tile].config;
-  const auto cluster_m = static_cast<unsigned>(tile.cluster_m);
-  cpu_emulator::launch(
-      "wgmma", reinterpret_cast<void (*)(GemmParams<T>)>(const_cast<void*>(kernel)),
-      {static_cast<unsigned>(plan.clusters) * cluster_m}, {static_cast<unsigned>(tile.threads())},
-      tile.shared_bytes(), params, cluster_m);
-}
-
+  smem::launch("wgmma", reinterpret_cast<void (*)(GemmParams<T>)>(const_cast<void*>(kernel)),
+               geometry, device, params);
 #endif
+}
 
 template <typename T>
 void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const void* b,
@@ -173,7 +141,7 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
   params.a_batched = plan.a.batched;
   params.b_batched = plan.b.batched;
 
-  launch_kernel(kernel_function(problem.dtype, plan), plan, params, launch_with_pdl, device);
+  launch_tile(kernel_function(problem.dtype, plan), plan, params, launch_with_pdl, device);
 }
 
 /// Packs a float32 operand that is not contiguous along K: tf32 is always packed K-major.
