@@ -3,17 +3,12 @@
 import copy
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
+import bank_rule
 import pytest
+from needs_bench import BENCH
 from compile_kernels import CSRC, PROGRAMS, compile_object, link, run
-
-BENCH = Path(__file__).resolve().parent.parent / "bench"
-if not BENCH.exists():
-    pytest.skip("bench/ is not in source packages", allow_module_level=True)
-
-import bank_rule  # noqa: E402
 
 RESULTS = BENCH / "results" / "bank-rule-h200.json"
 Lanes = Sequence[int | None]
