@@ -14,6 +14,8 @@ import torch_smem_gemm as smem
 from torch_smem_gemm.ops._schema import arguments_type
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+COMPLEX = (torch.complex64, torch.complex128)
 
 
 def by_sweep(values: Iterable[Any], *kept: Any) -> list:
@@ -105,6 +107,19 @@ def bits(x: Tensor) -> Tensor:
     """The bytes of a tensor's elements, in the order of its dimensions."""
     flat = x.clone(memory_format=torch.contiguous_format).reshape(-1)
     return flat.view(torch.uint8)
+
+
+def captured(run: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    """The call as a graph, captured after it has run once; what it returned."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = run()
+    return graph, result
 
 
 def same_bits(x: Tensor, y: Tensor) -> bool:
