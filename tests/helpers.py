@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 import torch_smem_gemm as smem
@@ -107,6 +108,21 @@ def bits(x: Tensor) -> Tensor:
     """The bytes of a tensor's elements, in the order of its dimensions."""
     flat = x.clone(memory_format=torch.contiguous_format).reshape(-1)
     return flat.view(torch.uint8)
+
+
+def check_error_on_fake_tensors(op: str, call: Callable[..., tuple], device: str) -> None:
+    """The op refuses the arguments of ``call(make)`` with the same text on fake tensors."""
+
+    def error() -> str:
+        given = call(lambda *s, **k: torch.zeros(s, device=device, **k))
+        with pytest.raises(RuntimeError) as caught:
+            getattr(torch.ops.smem, op)(*given)
+        return str(caught.value)
+
+    with FakeTensorMode():
+        of_fake = error()
+    assert error() == of_fake
+    assert of_fake.startswith(f"smem.{op}: ")
 
 
 def captured(run: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
