@@ -12,6 +12,7 @@
 namespace smem {
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t value, int64_t unit) { return ceil_div(value, unit) * unit; }
 
 /// The dynamic shared memory that a block can have without opting in to more.
 constexpr size_t DEFAULT_SHARED_BYTES = 48 * 1024;

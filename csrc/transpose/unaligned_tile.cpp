@@ -26,8 +26,6 @@ constexpr int64_t flat_output_max_row_bytes(int64_t element_bytes) {
   return element_bytes == 16 ? 256 : element_bytes == 8 ? 512 : 384;
 }
 
-int64_t round_up(int64_t count, int64_t multiple) { return ceil_div(count, multiple) * multiple; }
-
 int log2_round_up(int64_t count) {
   return std::bit_width(static_cast<uint64_t>(std::max<int64_t>(count, 1) - 1));
 }

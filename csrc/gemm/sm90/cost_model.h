@@ -57,8 +57,6 @@ int64_t work_tiles_of(const Problem& problem, const Plan& plan);
 /// The packed copies of both operands, each aligned to 256 bytes.
 int64_t packed_bytes(const Problem& problem, const Plan& plan);
 
-inline int64_t round_up(int64_t value, int64_t unit) { return ceil_div(value, unit) * unit; }
-
 /// The expected time. A cluster computes `rounds` work tiles one after the other; the k-tiles of
 /// each take as long as their wgmmas or their loads; the epilogue, DRAM and further launches add
 /// up.

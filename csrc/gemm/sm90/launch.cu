@@ -42,7 +42,7 @@ struct WorkspaceAllocator {
 
   void* allocate(int64_t bytes) {
     void* allocated = next;
-    next += ceil_div(bytes, 256) * 256;
+    next += round_up(bytes, 256);
     return allocated;
   }
 };
@@ -101,8 +101,7 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
   };
   // In a cluster some blocks may have no rows of A at all, so all of them load whole tiles.
   params.a_extent = extent_of(
-      tile.cluster_m > 1 ? tile.tile_m
-                         : std::min<int64_t>(ceil_div(problem.M, unit) * unit, tile.tile_m),
+      tile.cluster_m > 1 ? tile.tile_m : std::min<int64_t>(round_up(problem.M, unit), tile.tile_m),
       problem.M);
   params.b_extent = extent_of(plan.tile_n, problem.N);
   make_operand_maps(params.a, plan.a, problem.dtype, a, params.a_extent.size, 1);

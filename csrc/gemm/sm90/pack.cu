@@ -5,6 +5,7 @@
 // at the end of the operand's memory, it reads element by element.
 #include "device/fast_divmod.h"
 #include "device/pdl.h"
+#include "device/target.h"
 #include "device/vector.h"
 #include "gemm/sm90/pack.h"
 
@@ -13,11 +14,7 @@ namespace {
 
 constexpr int PACK_THREADS = 256, VEC = 8, VECS_PER_THREAD = 2;
 /// With fewer blocks, and so more registers, nvcc makes the loads of a thread wait for each other.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr int MIN_BLOCKS_PER_SM = 1024 / PACK_THREADS;
-#else
-constexpr int MIN_BLOCKS_PER_SM = 1536 / PACK_THREADS;
-#endif
+constexpr int MIN_BLOCKS_PER_SM = BOUND_THREADS_PER_SM / PACK_THREADS;
 
 /// One operand, in two-byte elements. A "row" is contiguous in the copy.
 struct PackedOperand {
