@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 import torch_smem_gemm as smem
+from torch_smem_gemm.cli import main
 from torch_smem_gemm.ops._schema import arguments_type
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -108,6 +109,14 @@ def bits(x: Tensor) -> Tensor:
     """The bytes of a tensor's elements, in the order of its dimensions."""
     flat = x.clone(memory_format=torch.contiguous_format).reshape(-1)
     return flat.view(torch.uint8)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What the command says to arguments that it refuses; its exit status is 2."""
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    assert stop.value.code == 2
+    return capsys.readouterr().err
 
 
 def check_error_on_fake_tensors(op: str, call: Callable[..., tuple], device: str) -> None:
