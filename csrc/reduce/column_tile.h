@@ -52,11 +52,7 @@ struct ColumnTile {
                                          ThreadPartial<T> (&partials)[VEC]) const {
     ThreadPartial<T> thread_partials[VEC][PARTIALS_PER_GROUP];
 #pragma unroll
-    for (int v = 0; v < VEC; ++v) {
-#pragma unroll
-      for (int g = 0; g < PARTIALS_PER_GROUP; ++g)
-        thread_partials[v][g] = Op::template identity<ThreadPartial<T>>();
-    }
+    for (int v = 0; v < VEC; ++v) set_to_identity<Op>(thread_partials[v]);
     const int64_t first = first_element(problem, first_partial);
     // The rounds in which all thread partials of the tile have an element, and those in which at
     // least one has. Both are the same for all threads that share the tile.

@@ -150,22 +150,10 @@ class UnalignedRowLoader {
     const auto row_stride = static_cast<uint32_t>(row_stride_);
     const auto begin = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(begin_)) +
                        static_cast<uint32_t>(row) * row_stride;
-    const auto load_row = [&](int r) {
+    add_stage<T>(accum, row, row_count_, [&](int r) {
       return load_at(smem_offset(stage, r),
                      static_cast<int>((begin + r * row_stride) % SECTOR_BYTES));
-    };
-    if (row + ROWS_PER_STAGE <= row_count_) {
-      RowVector<T> loaded[ROWS_PER_STAGE];
-#pragma unroll
-      for (int r = 0; r < ROWS_PER_STAGE; ++r) loaded[r] = load_row(r);
-#pragma unroll
-      for (int r = 0; r < ROWS_PER_STAGE; ++r) accum.add(r, loaded[r]);
-      return;
-    }
-#pragma unroll
-    for (int r = 0; r < ROWS_PER_STAGE - 1; ++r) {
-      if (row + r < row_count_) accum.add(r, load_row(r));
-    }
+    });
   }
 
  private:

@@ -81,8 +81,7 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
       if (r * round + W <= left) loaded[r] = load_words<W>(in + r * round);
     }
     ThreadPartial<T> accum[W];
-#pragma unroll
-    for (int v = 0; v < W; ++v) accum[v] = Op::template identity<ThreadPartial<T>>();
+    set_to_identity<Op>(accum);
 #pragma unroll
     for (int r = 0; r < ELEMENTS_PER_PARTIAL; ++r) {
       const Vector<T, W> vector = loaded[r].elements();

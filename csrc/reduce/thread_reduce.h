@@ -30,10 +30,7 @@ struct ThreadPartials {
 
   ThreadPartial<T> partial[COUNT];
 
-  __device__ __forceinline__ ThreadPartials() {
-#pragma unroll
-    for (int l = 0; l < COUNT; ++l) partial[l] = Op::template identity<ThreadPartial<T>>();
-  }
+  __device__ __forceinline__ ThreadPartials() { set_to_identity<Op>(partial); }
 
   __device__ __forceinline__ void add(const Vector<T, VEC>& elements,
                                       const OrderTransform<T, Op>& transform) {
