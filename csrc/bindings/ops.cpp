@@ -58,17 +58,17 @@ void implement(torch::stable::detail::StableLibrary& m, const std::string& prefi
   impl("gemm_with_preactivation", TORCH_BOX(&gemm_with_preactivation));
   impl("linear_with_preactivation", TORCH_BOX(&linear_with_preactivation));
   impl("transpose", TORCH_BOX(&transpose));
-  impl("sum", TORCH_BOX(&sum_op<SUM>));
-  impl("mean", TORCH_BOX(&sum_op<MEAN>));
-  impl("amax", TORCH_BOX(&extremum_op<AMAX>));
-  impl("amin", TORCH_BOX(&extremum_op<AMIN>));
+  impl("sum", TORCH_BOX(&sum_op<&SUM>));
+  impl("mean", TORCH_BOX(&sum_op<&MEAN>));
+  impl("amax", TORCH_BOX(&extremum_op<&AMAX>));
+  impl("amin", TORCH_BOX(&extremum_op<&AMIN>));
   impl("gemm.out", TORCH_BOX(&gemm_out));
   impl("linear.out", TORCH_BOX(&linear_out));
   impl("transpose.out", TORCH_BOX(&transpose_out));
-  impl("sum.out", TORCH_BOX(&sum_op_out<SUM>));
-  impl("mean.out", TORCH_BOX(&sum_op_out<MEAN>));
-  impl("amax.out", TORCH_BOX(&extremum_op_out<AMAX>));
-  impl("amin.out", TORCH_BOX(&extremum_op_out<AMIN>));
+  impl("sum.out", TORCH_BOX(&sum_op_out<&SUM>));
+  impl("mean.out", TORCH_BOX(&sum_op_out<&MEAN>));
+  impl("amax.out", TORCH_BOX(&extremum_op_out<&AMAX>));
+  impl("amin.out", TORCH_BOX(&extremum_op_out<&AMIN>));
 }
 
 void implement_private(torch::stable::detail::StableLibrary& m) {

@@ -29,26 +29,26 @@ void reduce_out(const Reduction& reduction, const Tensor& x, const OptionalDims&
                 const OptionalType& dtype, int64_t kernel, const Tensor& out);
 
 /// The op `REDUCTION` with a dtype: sum and mean.
-template <const Reduction& REDUCTION>
+template <const Reduction* REDUCTION>
 Tensor sum_op(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
               int64_t kernel) {
-  return reduce(REDUCTION, x, dim, keepdim, dtype, kernel);
+  return reduce(*REDUCTION, x, dim, keepdim, dtype, kernel);
 }
-template <const Reduction& REDUCTION>
+template <const Reduction* REDUCTION>
 void sum_op_out(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
                 int64_t kernel, const Tensor& out) {
-  reduce_out(REDUCTION, x, dim, keepdim, dtype, kernel, out);
+  reduce_out(*REDUCTION, x, dim, keepdim, dtype, kernel, out);
 }
 
 /// The op `REDUCTION` without a dtype: amax and amin.
-template <const Reduction& REDUCTION>
+template <const Reduction* REDUCTION>
 Tensor extremum_op(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel) {
-  return reduce(REDUCTION, x, dim, keepdim, {}, kernel);
+  return reduce(*REDUCTION, x, dim, keepdim, {}, kernel);
 }
-template <const Reduction& REDUCTION>
+template <const Reduction* REDUCTION>
 void extremum_op_out(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel,
                      const Tensor& out) {
-  reduce_out(REDUCTION, x, dim, keepdim, {}, kernel, out);
+  reduce_out(*REDUCTION, x, dim, keepdim, {}, kernel, out);
 }
 
 }  // namespace smem::bindings
