@@ -5,12 +5,12 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import needs_bench
 import bank_rule
 import pytest
-from needs_bench import BENCH
 from compile_kernels import CSRC, PROGRAMS, compile_object, link, run
 
-RESULTS = BENCH / "results" / "bank-rule-h200.json"
+RESULTS = needs_bench.BENCH / "results" / "bank-rule-h200.json"
 Lanes = Sequence[int | None]
 Measured = dict[str, Any]
 Rule = Callable[[Sequence[tuple[Any, ...]]], list[list[int]]]

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import needs_bench
 import pictures
 import pytest
 import svg
-from needs_bench import BENCH
 
 
 def test_pictures_are_up_to_date() -> None:
@@ -24,7 +24,8 @@ def test_writes_and_checks(tmp_path: Path) -> None:
 
 
 def test_they_are_well_formed_and_shown() -> None:
-    pages = [BENCH.parent / "README.md", *(BENCH.parent / "docs").glob("*.md")]
+    checkout = needs_bench.BENCH.parent
+    pages = [checkout / "README.md", *(checkout / "docs").glob("*.md")]
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     for picture in pictures.FOLDER.glob("*.svg"):
         root = ElementTree.parse(picture).getroot()

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import needs_bench
 import ncu
 import public_random
 import public_vs_ncu
@@ -15,10 +16,9 @@ import pytest
 import sass
 import torch
 import trace_vs_ncu
-from needs_bench import BENCH
 from public_case import Case, difference_of, kernel_of
 
-ROOT = BENCH.parent
+ROOT = needs_bench.BENCH.parent
 FOLDER = Path(__file__).parent / "raw_kernels"
 
 

@@ -4,14 +4,14 @@ import json
 import math
 from typing import Any
 
+import needs_bench
 import pytest
 import trace_vs_ncu
-from needs_bench import BENCH
 from known_differences import REASONS, TOLERANCE, difference, reason
 
 import torch_smem_gemm as smem
 
-RESULTS = BENCH / "results" / "trace-vs-ncu-h200.json"
+RESULTS = needs_bench.BENCH / "results" / "trace-vs-ncu-h200.json"
 ROWS = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if RESULTS.exists() else []
 
 
