@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +67,5 @@ def document(text: str, found: Mapping[str, Any]) -> str:
     return between(text, "cost", table(found))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, rewrite or check; returns the exit status."""
-    return command(
-        argv, __doc__, document=DOCUMENT, results=RESULTS, measure=measure, shown=document
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, document=DOCUMENT, results=RESULTS, measure=measure, shown=document))

@@ -15,7 +15,7 @@ import contextlib
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -231,11 +231,11 @@ def headline(text: str, found: Mapping[str, Any]) -> str:
     return between(text, "mode", figure)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Measure, rewrite or check; returns the exit status."""
     measured = functools.cache(measure)
     return max(
-        command(argv, __doc__, document=path, results=RESULTS, measure=measured, shown=shown)
+        command(__doc__, document=path, results=RESULTS, measure=measured, shown=shown)
         for path, shown in ((DOCUMENT, document), (README, headline))
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from torch_smem_gemm.bench.report import write_or_check
 
 
 def command(
-    argv: Sequence[str] | None,
     description: str,
     *,
     document: Path,
@@ -23,7 +22,6 @@ def command(
     """Measure, rewrite or check; returns the exit status.
 
     Args:
-        argv: the command line's arguments; None for the program's own.
         description: what the program does; its first line is shown.
         document: the file that has the tables.
         results: what they are made from.
@@ -33,7 +31,7 @@ def command(
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--out", type=Path, help="measure, and write the results there, as JSON")
     parser.add_argument("--check", action="store_true", help="only say if it is up to date")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     if args.out:
         args.out.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
         return 0

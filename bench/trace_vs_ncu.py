@@ -66,89 +66,41 @@ def arithmetic(name: str) -> Counter:
     return lambda trace, _: sum(getattr(launch, name) for launch in trace.launches)
 
 
-# What is compared: a counter of ours, and the ncu metrics that add up to it.
+INSTRUCTIONS = f"{SASS}inst_executed_op_"
+BYTES = f"{SASS}data_bytes_mem_"
+SECTORS = f"{L1}t_sectors_pipe_lsu_mem_global_op_"
+WAVEFRONTS = f"{L1}data_pipe_lsu_wavefronts_mem_shared_op_"
+CONFLICTS = "data_bank_conflicts_pipe_lsu_mem_shared_op_"
+# What is compared: a counter of ours (what is added up, memory, action), and ncu's metric.
+LINES = (
+    ("global load requests", "requests", "global", "load", f"{INSTRUCTIONS}global_ld"),
+    ("global load bytes", "distinct_bytes", "global", "load", f"{BYTES}global_op_ld"),
+    ("global load sectors", "sectors", "global", "load", f"{SECTORS}ld"),
+    ("global store requests", "requests", "global", "store", f"{INSTRUCTIONS}global_st"),
+    ("global store bytes", "distinct_bytes", "global", "store", f"{BYTES}global_op_st"),
+    ("global store sectors", "sectors", "global", "store", f"{SECTORS}st"),
+    ("copy requests", "requests", "shared", "copy_to", f"{INSTRUCTIONS}ldgsts"),
+    ("copy sectors", "sectors", "global", "copy_from", f"{SECTORS}ldgsts"),
+    ("copy wavefronts", "wavefronts", "shared", "copy_to", f"{WAVEFRONTS}ldgsts"),
+    ("copy conflicts", "conflicts", "shared", "copy_to", f"{L1}{CONFLICTS}ldgsts"),
+    ("shared load requests", "requests", "shared", "load", f"{INSTRUCTIONS}shared_ld"),
+    ("shared load bytes", "distinct_bytes", "shared", "load", f"{BYTES}shared_op_ld"),
+    ("shared load wavefronts", "wavefronts", "shared", "load", f"{WAVEFRONTS}ld"),
+    ("shared load conflicts", "conflicts", "shared", "load", f"l1tex__{CONFLICTS}ld"),
+    ("shared store requests", "requests", "shared", "store", f"{INSTRUCTIONS}shared_st"),
+    ("shared store bytes", "distinct_bytes", "shared", "store", f"{BYTES}shared_op_st"),
+    ("shared store wavefronts", "wavefronts", "shared", "store", f"{WAVEFRONTS}st"),
+    ("shared store conflicts", "conflicts", "shared", "store", f"l1tex__{CONFLICTS}st"),
+)
+# Each counter, and the metrics that add up to it.
 COUNTERS: dict[str, tuple[Counter, tuple[str, ...]]] = {
-    "global load requests": (
-        lines("requests", "global", "load"),
-        (f"{SASS}inst_executed_op_global_ld",),
-    ),
-    "global load bytes": (
-        lines("distinct_bytes", "global", "load"),
-        (f"{SASS}data_bytes_mem_global_op_ld",),
-    ),
-    "global load sectors": (
-        lines("sectors", "global", "load"),
-        (f"{L1}t_sectors_pipe_lsu_mem_global_op_ld",),
-    ),
-    "global store requests": (
-        lines("requests", "global", "store"),
-        (f"{SASS}inst_executed_op_global_st",),
-    ),
-    "global store bytes": (
-        lines("distinct_bytes", "global", "store"),
-        (f"{SASS}data_bytes_mem_global_op_st",),
-    ),
-    "global store sectors": (
-        lines("sectors", "global", "store"),
-        (f"{L1}t_sectors_pipe_lsu_mem_global_op_st",),
-    ),
-    "copy requests": (lines("requests", "shared", "copy_to"), (f"{SASS}inst_executed_op_ldgsts",)),
-    "copy sectors": (
-        lines("sectors", "global", "copy_from"),
-        (f"{L1}t_sectors_pipe_lsu_mem_global_op_ldgsts",),
-    ),
-    "copy wavefronts": (
-        lines("wavefronts", "shared", "copy_to"),
-        (f"{L1}data_pipe_lsu_wavefronts_mem_shared_op_ldgsts",),
-    ),
-    "copy conflicts": (
-        lines("conflicts", "shared", "copy_to"),
-        (f"{L1}data_bank_conflicts_pipe_lsu_mem_shared_op_ldgsts",),
-    ),
-    "shared load requests": (
-        lines("requests", "shared", "load"),
-        (f"{SASS}inst_executed_op_shared_ld",),
-    ),
-    "shared load bytes": (
-        lines("distinct_bytes", "shared", "load"),
-        (f"{SASS}data_bytes_mem_shared_op_ld",),
-    ),
-    "shared load wavefronts": (
-        lines("wavefronts", "shared", "load"),
-        (f"{L1}data_pipe_lsu_wavefronts_mem_shared_op_ld",),
-    ),
-    "shared load conflicts": (
-        lines("conflicts", "shared", "load"),
-        ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld",),
-    ),
-    "shared store requests": (
-        lines("requests", "shared", "store"),
-        (f"{SASS}inst_executed_op_shared_st",),
-    ),
-    "shared store bytes": (
-        lines("distinct_bytes", "shared", "store"),
-        (f"{SASS}data_bytes_mem_shared_op_st",),
-    ),
-    "shared store wavefronts": (
-        lines("wavefronts", "shared", "store"),
-        (f"{L1}data_pipe_lsu_wavefronts_mem_shared_op_st",),
-    ),
-    "shared store conflicts": (
-        lines("conflicts", "shared", "store"),
-        ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st",),
-    ),
-    "fma": (
-        arithmetic("fma"),
-        tuple(f"{SASS}thread_inst_executed_op_{t}fma_pred_on" for t in "fd"),
-    ),
-    "add": (
-        arithmetic("add"),
-        tuple(f"{SASS}thread_inst_executed_op_{t}add_pred_on" for t in "fd"),
-    ),
-    "multiply": (
-        arithmetic("multiply"),
-        tuple(f"{SASS}thread_inst_executed_op_{t}mul_pred_on" for t in "fd"),
-    ),
+    name: (lines(what, memory, action), (metric,)) for name, what, memory, action, metric in LINES
+} | {
+    name: (
+        arithmetic(name),
+        tuple(f"{SASS}thread_inst_executed_op_{t}{op}_pred_on" for t in "fd"),
+    )
+    for name, op in (("fma", "fma"), ("add", "add"), ("multiply", "mul"))
 }
 # Instructions that ncu counts by opcode.
 BARRIERS = lines("requests", "", "barrier")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -126,12 +126,5 @@ def document(text: str, found: Mapping[str, Any]) -> str:
     return between(text, "training", tables(found))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, rewrite or check; returns the exit status."""
-    return command(
-        argv, __doc__, document=DOCUMENT, results=RESULTS, measure=measure, shown=document
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, document=DOCUMENT, results=RESULTS, measure=measure, shown=document))

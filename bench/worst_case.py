@@ -124,12 +124,5 @@ def document(text: str, found: Mapping[str, Any]) -> str:
     return between(between(text, "bounds", bounds_table()), "worst", table(found))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, rewrite or check; returns the exit status."""
-    return command(
-        argv, __doc__, document=DOCUMENT, results=RESULTS, measure=measure, shown=document
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, document=DOCUMENT, results=RESULTS, measure=measure, shown=document))

@@ -19,12 +19,12 @@ import torch_smem_gemm as smem
 
 PICTURE = Path(__file__).resolve().parent / "pictures" / "trace.png"
 SIZE = (1240, 1350)
-LINE = "transpose/ladder/tiled.cu:52.1"
+LINE = "transpose/ladder/tiled.cu:51.1"
 SCRIPT = f'document.getElementById("{LINE}").querySelector("details").open = true;'
 # Only the source, from the kernel's first line on.
 STYLE = """
 section:not(:has(.source)), nav, .skip, footer, #source ~ p { display: none; }
-.quiet:first-of-type tr:nth-child(-n + 33), .busy ~ .quiet tr:nth-child(n + 4) { display: none; }
+.quiet:first-of-type tr:nth-child(-n + 32), .busy ~ .quiet tr:nth-child(n + 4) { display: none; }
 """
 
 

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, settings
 from torch_smem_gemm._kernels import chip
 from torch_smem_gemm.bench import measure
 
-pytest.register_assert_rewrite("helpers")
+pytest.register_assert_rewrite("helpers", "fp16x3_checks")
 
 from helpers import TENSOR_CORE_GEMMS, floats_of  # noqa: E402
 

@@ -8,12 +8,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 import torch_smem_gemm as smem
+from torch_smem_gemm.cli import main
 from torch_smem_gemm.ops._schema import arguments_type
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+COMPLEX = (torch.complex64, torch.complex128)
 
 
 def by_sweep(values: Iterable[Any], *kept: Any) -> list:
@@ -105,6 +109,42 @@ def bits(x: Tensor) -> Tensor:
     """The bytes of a tensor's elements, in the order of its dimensions."""
     flat = x.clone(memory_format=torch.contiguous_format).reshape(-1)
     return flat.view(torch.uint8)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What the command says to arguments that it refuses; its exit status is 2."""
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    assert stop.value.code == 2
+    return capsys.readouterr().err
+
+
+def check_error_on_fake_tensors(op: str, call: Callable[..., tuple], device: str) -> None:
+    """The op refuses the arguments of ``call(make)`` with the same text on fake tensors."""
+
+    def error() -> str:
+        given = call(lambda *s, **k: torch.zeros(s, device=device, **k))
+        with pytest.raises(RuntimeError) as caught:
+            getattr(torch.ops.smem, op)(*given)
+        return str(caught.value)
+
+    with FakeTensorMode():
+        of_fake = error()
+    assert error() == of_fake
+    assert of_fake.startswith(f"smem.{op}: ")
+
+
+def captured(run: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    """The call as a graph, captured after it has run once; what it returned."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = run()
+    return graph, result
 
 
 def same_bits(x: Tensor, y: Tensor) -> bool:

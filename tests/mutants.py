@@ -1,9 +1,10 @@
 """Mutants: kernels that ship with one thing changed, and what the emulator says about them."""
 
+import functools
 from pathlib import Path
 from typing import NamedTuple
 
-from compile_kernels import CSRC, folder
+from compile_kernels import CSRC, KERNEL_FLAGS, PROGRAMS, compile_object, folder, link, run, runtime
 
 
 class Mutant(NamedTuple):
@@ -31,9 +32,23 @@ class Mutant(NamedTuple):
         return overlay
 
 
-def stem_of(prefix: str, name: str) -> str:
-    """Return a file's name for a mutant."""
-    return prefix + "_" + "".join(letter if letter.isalnum() else "_" for letter in name)
+@functools.cache
+def host_objects(program: str, sources: tuple[str, ...]) -> list[Path]:
+    """What a program needs beside the kernels: its harness, ``sources``, and the emulator."""
+    paths = [PROGRAMS / f"{program}.cpp", *(CSRC / source for source in sources)]
+    own = [compile_object(path, name=f"{program}_{path.stem}") for path in paths]
+    return own + [path for stem, path in runtime().items() if stem != "report"]
+
+
+def found_in(
+    program: str, sources: tuple[str, ...], name: str = "shipped", mutant: Mutant | None = None
+) -> str:
+    """What the emulator finds in a program's kernels, or in the mutant of that name."""
+    stem = f"{program}_" + "".join(letter if letter.isalnum() else "_" for letter in name)
+    overlay = mutant.write(stem) if mutant else None
+    source = PROGRAMS / f"{program}_kernels.cpp"
+    kernels = compile_object(source, flags=KERNEL_FLAGS, overlay=overlay, name=stem)
+    return run(link(f"{stem}_program", [kernels, *host_objects(program, sources)]))["found"]
 
 
 WRONG, DEADLOCK = "wrong result", "deadlock"

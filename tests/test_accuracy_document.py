@@ -1,17 +1,12 @@
 """docs/accuracy.md shows what bench/accuracy.py measured, and what it says of that is so."""
 
 import json
-from pathlib import Path
 
+import needs_bench  # noqa: F401
+import accuracy
 import pytest
 
 from torch_smem_gemm.bench.bounds import bound
-
-BENCH = Path(__file__).resolve().parent.parent / "bench"
-if not BENCH.exists():
-    pytest.skip("bench/ is not in source packages", allow_module_level=True)
-
-import accuracy  # noqa: E402
 
 FOUND = json.loads(accuracy.RESULTS.read_text(encoding="utf-8"))
 

@@ -10,6 +10,7 @@ from helpers import (
     ACTIVATION_CODES,
     ACTIVATIONS,
     assert_accurate,
+    check_error_on_fake_tensors,
     every_activation,
     every_float,
     laid_out,
@@ -18,7 +19,6 @@ from helpers import (
     short,
 )
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
 from trace_lines import record
 
@@ -154,15 +154,7 @@ BAD = [
 
 @pytest.mark.parametrize("call", BAD, ids=range(len(BAD)))
 def test_errors_are_the_same_on_fake_tensors(call: Callable, device: str) -> None:
-    def error() -> str:
-        with pytest.raises(RuntimeError) as caught:
-            OPS._activation_backward(*call(lambda *s, **k: torch.zeros(s, device=device, **k)))
-        return str(caught.value)
-
-    with FakeTensorMode():
-        of_fake = error()
-    assert error() == of_fake
-    assert of_fake.startswith("smem._activation_backward: ")
+    check_error_on_fake_tensors("_activation_backward", call, device)
 
 
 def test_opcheck(device: str) -> None:

@@ -3,19 +3,14 @@
 import copy
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
+import needs_bench
+import bank_rule
 import pytest
 from compile_kernels import CSRC, PROGRAMS, compile_object, link, run
 
-BENCH = Path(__file__).resolve().parent.parent / "bench"
-if not BENCH.exists():
-    pytest.skip("bench/ is not in source packages", allow_module_level=True)
-
-import bank_rule  # noqa: E402
-
-RESULTS = BENCH / "results" / "bank-rule-h200.json"
+RESULTS = needs_bench.BENCH / "results" / "bank-rule-h200.json"
 Lanes = Sequence[int | None]
 Measured = dict[str, Any]
 Rule = Callable[[Sequence[tuple[Any, ...]]], list[list[int]]]

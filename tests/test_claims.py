@@ -10,21 +10,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import needs_bench  # noqa: F401
+import claims
 import pytest
+from teaching import global_memory, resources, shared_memory, speed
+from teaching.agreement import agreement
+from teaching.claim import CORRECTED, OPEN, TRUE, WRONG, Claim, Part, table
+from teaching.evidence import GEMM, Evidence
 
 import torch_smem_gemm as smem
 from torch_smem_gemm import Trace, analysis
 from torch_smem_gemm.trace_report import Line
-
-ROOT = Path(__file__).resolve().parent.parent
-if not (ROOT / "bench").exists():
-    pytest.skip("bench/ is not in source packages", allow_module_level=True)
-
-import claims  # noqa: E402
-from teaching import global_memory, resources, shared_memory, speed  # noqa: E402
-from teaching.agreement import agreement  # noqa: E402
-from teaching.claim import CORRECTED, OPEN, TRUE, WRONG, Claim, Part, table  # noqa: E402
-from teaching.evidence import GEMM, Evidence  # noqa: E402
 
 Change = Callable[[Evidence], Evidence]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from helpers import EVERY_KERNEL, SUMS, TENSOR_CORE_GEMMS, Call, poisoned
+from helpers import EVERY_KERNEL, SUMS, TENSOR_CORE_GEMMS, Call, captured, poisoned
 from torch import Tensor
 
 import torch_smem_gemm as smem
@@ -90,19 +90,6 @@ def test_operands_on_two_gpus() -> None:
 
 
 # ---------------------------------------------------------------------------------------- graphs
-
-
-def captured(run: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-    """The call as a graph, captured after it has run once; what it returned."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        run()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = run()
-    return graph, result
 
 
 @every_kernel

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from explain_command import LADDERS, SMALL, every_kernel, report, text
-from helpers import GEMMS, SUMS
+from helpers import GEMMS, SUMS, refusal
 from trace_lines import lines
 
 import torch_smem_gemm as smem
@@ -257,10 +257,7 @@ def test_other_errors_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wrong_arguments_are_named(
     arguments: list[str], texts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["explain", *arguments])
-    assert exit_.value.code == 2
-    said = capsys.readouterr().err
+    said = refusal(capsys, "explain", *arguments)
     for word in texts:
         assert word in said
 
@@ -280,10 +277,7 @@ def test_wrong_arguments_are_named(
 def test_a_problem_that_takes_too_long(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["explain", *arguments])
-    assert exit_.value.code == 2
-    said = capsys.readouterr().err
+    said = refusal(capsys, "explain", *arguments)
     assert "accesses of threads, the limit is 5e+08" in said
     assert "--force" in said
 

@@ -4,18 +4,14 @@ import math
 
 import pytest
 import torch
+from fp16x3_checks import assert_within_bound, fp16x3, set_extremes
 from helpers import laid_out, normal, poisoned_out, same_bits, short
-from torch import Tensor
 
 import torch_smem_gemm as smem
-from torch_smem_gemm.bench.bounds import ULP, bound, least_step
+from torch_smem_gemm.bench.bounds import ULP
 from torch_smem_gemm.bench.numbers import DATA, errors
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("hopper")]
-
-
-def fp16x3(a: Tensor, b: Tensor, **options: object) -> Tensor:
-    return smem.gemm(a, b, kernel="fp16x3", **options)
 
 
 @pytest.mark.parametrize("k", [16, 100, 513, 1024, 4096, 16384, 65536])
@@ -76,13 +72,9 @@ def test_fallback_with_split_k(side: str) -> None:
             lines[line, at] = number
     c, bias = normal(m, n, device="cuda"), normal(n, device="cuda")
     options = {"c": c, "alpha": 0.5, "beta": 2.0, "bias": bias}
-    plain, result, expected = fp16x3(a, b), fp16x3(a, b, **options), a @ b
-    assert torch.equal(plain.isnan(), expected.isnan())
-    assert torch.equal(plain.isinf(), expected.isinf())
-    finite = expected.isfinite()
-    magnitude = a.double().abs() @ b.double().abs()
-    off = (plain.double() - a.double() @ b.double()).abs()[finite]
-    assert (off <= bound("fp16x3", n, k) * ULP * magnitude[finite]).all()
+    plain, result = fp16x3(a, b), fp16x3(a, b, **options)
+    assert_within_bound(plain, a, b)
+    finite = (a @ b).isfinite()
     wanted = (0.5 * plain + 2.0 * c + bias)[finite]
     torch.testing.assert_close(result[finite], wanted, rtol=1e-5, atol=1e-4)
     assert same_bits(fp16x3(a, b, **(options | {"out": c})), result)
@@ -162,21 +154,8 @@ def test_outliers_of_a_row_and_a_column_may_meet(n: int, k: int) -> None:
 
 def test_numbers_that_are_not_finite_and_the_ends_of_the_range() -> None:
     a, b = normal(200, 300, device="cuda"), normal(300, 210, device="cuda")
-    a[0, 0], a[1, 1], a[2, 2], b[5, 7], b[6, 8] = math.inf, -math.inf, math.nan, math.inf, math.nan
-    a[10] = 0
-    a[11] *= 2.0**-140
-    a[12] *= 2.0**120
-    b[:, 20] *= 2.0**-120
-    b[:, 21] = 0
-    b[:, 22] *= 2.0**-60
-    result, expected = fp16x3(a, b), a @ b
-    assert torch.equal(result.isnan(), expected.isnan())
-    assert torch.equal(result.isinf(), expected.isinf())
-    finite = expected.isfinite()
-    magnitude = a.double().abs() @ b.double().abs()
-    off = (result.double() - a.double() @ b.double()).abs()[finite]
-    limit = bound("fp16x3", 210, 300) * ULP * magnitude[finite] + least_step(300)
-    assert (off <= limit).all()
+    set_extremes(a, b)
+    assert_within_bound(fp16x3(a, b), a, b)
 
 
 EPILOGUES = {

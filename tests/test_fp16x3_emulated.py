@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from fp16x3_checks import assert_within_bound, fp16x3, set_extremes
 from helpers import ACTIVATIONS, laid_out, normal, poisoned_out, same_bits, short
 from torch import Tensor
 
 import torch_smem_gemm as smem
-from torch_smem_gemm.bench.bounds import ULP, bound, least_step
+from torch_smem_gemm.bench.bounds import ULP
 from torch_smem_gemm.bench.numbers import DATA
 
 sys.path.append(str(Path(__file__).parent.parent / "bench"))
@@ -39,24 +40,8 @@ SPLIT_K = [
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
 
-def fp16x3(a: Tensor, b: Tensor, **options: object) -> Tensor:
-    return smem.gemm(a, b, kernel="fp16x3", **options)
-
-
 def in_layout(x: Tensor, way: str) -> Tensor:
     return x.mT.contiguous().mT if way == "t" else x
-
-
-def assert_within_bound(result: Tensor, a: Tensor, b: Tensor) -> None:
-    """What docs/accuracy.md promises, where the exact result is finite."""
-    (k, n), exact = b.shape, a.double() @ b.double()
-    finite = exact.isfinite()
-    magnitude = a.double().abs() @ b.double().abs()
-    off = (result.double() - exact).abs()[finite]
-    limit = bound("fp16x3", n, k) * ULP * magnitude[finite] + least_step(k)
-    assert (off <= limit).all()
-    assert torch.equal(result.isnan(), (a @ b).isnan())
-    assert torch.equal(result.isinf(), (a @ b).isinf())
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=short)
@@ -142,13 +127,7 @@ def test_outliers_of_a_row_and_a_column_may_meet(n: int, k: int) -> None:
 @pytest.mark.parametrize("m", [20, 130])
 def test_numbers_that_are_not_finite_and_the_ends_of_the_range(m: int) -> None:
     a, b = normal(m, 300), normal(300, 60)
-    a[0, 0], a[1, 1], a[2, 2], b[5, 7], b[6, 8] = math.inf, -math.inf, math.nan, math.inf, math.nan
-    a[10] = 0
-    a[11] *= 2.0**-140
-    a[12] *= 2.0**120
-    b[:, 20] *= 2.0**-120
-    b[:, 21] = 0
-    b[:, 22] *= 2.0**-60
+    set_extremes(a, b)
     assert_within_bound(fp16x3(a, b), a, b)
 
 

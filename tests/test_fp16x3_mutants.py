@@ -4,11 +4,10 @@ As test_sm90_mutants.py; tests/cpu_emulator/fp16x3.cpp runs them.
 """
 
 import functools
-from pathlib import Path
 
+import mutants
 import pytest
-from compile_kernels import CSRC, KERNEL_FLAGS, PROGRAMS, compile_object, link, run, runtime
-from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant, stem_of
+from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant
 
 GEMM, PARAMS, EPILOGUE, METADATA, SPLIT, SKINNY, MMA, PRODUCER, SCALE = (
     f"gemm/fp16x3/{name}"
@@ -129,30 +128,17 @@ MUTANTS = {
 }
 
 
-@functools.cache
-def host_objects() -> list[Path]:
-    """What a program needs beside the kernels: the harness, the dispatch, and the emulator."""
-    sources = [PROGRAMS / "fp16x3.cpp", CSRC / "gemm/fp16x3/split_dispatch.cpp"]
-    own = [compile_object(source, name=f"fp16x3_{source.stem}") for source in sources]
-    return own + [path for stem, path in runtime().items() if stem != "report"]
-
-
-def found_in(name: str, overlay: Path | None = None) -> str:
-    """What the emulator finds in the kernels, perhaps mutated."""
-    source = PROGRAMS / "fp16x3_kernels.cpp"
-    kernels = compile_object(source, flags=KERNEL_FLAGS, overlay=overlay, name=name)
-    return run(link(f"{name}_program", [kernels, *host_objects()]))["found"]
+found_in = functools.partial(mutants.found_in, "fp16x3", ("gemm/fp16x3/split_dispatch.cpp",))
 
 
 @pytest.mark.sweep
 def test_nothing_is_found_in_the_kernels_that_ship() -> None:
-    assert found_in("fp16x3_shipped") == ""
+    assert found_in() == ""
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_found(name: str) -> None:
-    stem = stem_of("fp16x3", name)
-    found = found_in(stem, MUTANTS[name].write(stem))
+    found = found_in(name, MUTANTS[name])
     assert found
     assert MUTANTS[name].found in found

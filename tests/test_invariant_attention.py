@@ -261,17 +261,10 @@ def test_cuda_graph(queries: int) -> None:
 
 
 @pytest.mark.gpu
-def test_more_queries_than_keys() -> None:
-    q, k, v = inputs(3, HEADS["gpt2"], (50, 20), torch.bfloat16)
-    sees = torch.ones(50, 20, dtype=torch.bool, device="cuda").tril()
-    with smem.batch_invariant():
-        check_values(attention(q, k, v, is_causal=True), exact(q, k, v, sees), torch.bfloat16)
-
-
-@pytest.mark.gpu
-def test_fewer_causal_queries_than_keys() -> None:
-    q, k, v = inputs(3, HEADS["gpt2"], (20, 50), torch.bfloat16)
-    sees = torch.ones(20, 50, dtype=torch.bool, device="cuda").tril()
+@pytest.mark.parametrize(("queries", "keys"), [(50, 20), (20, 50)])
+def test_causal_queries_and_keys_of_different_numbers(queries: int, keys: int) -> None:
+    q, k, v = inputs(3, HEADS["gpt2"], (queries, keys), torch.bfloat16)
+    sees = torch.ones(queries, keys, dtype=torch.bool, device="cuda").tril()
     with smem.batch_invariant():
         check_values(attention(q, k, v, is_causal=True), exact(q, k, v, sees), torch.bfloat16)
 

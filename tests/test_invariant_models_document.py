@@ -4,13 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import needs_bench  # noqa: F401
+import invariant_models
 import pytest
-
-BENCH = Path(__file__).resolve().parent.parent / "bench"
-if not BENCH.exists():
-    pytest.skip("bench/ is not in source packages", allow_module_level=True)
-
-import invariant_models  # noqa: E402
 
 
 @pytest.fixture

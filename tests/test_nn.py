@@ -12,20 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers import ACTIVATIONS
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import torch_smem_gemm as smem
 
 module_of_convert = sys.modules["torch_smem_gemm.convert"]
-
-FUNCTIONS: dict[str | None, Callable[[Tensor], Tensor]] = {
-    None: lambda x: x,
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "silu": F.silu,
-}
 
 
 def mlp() -> nn.Sequential:
@@ -49,12 +42,12 @@ class Shared(nn.Module):
 # --- Linear
 
 
-@pytest.mark.parametrize("activation", FUNCTIONS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_forward_and_gradients_match_torch(activation: str | None, bias: bool) -> None:
     ours = smem.Linear(7, 5, bias=bias, activation=activation, dtype=torch.float64)
     x = torch.randn(2, 3, 7, dtype=torch.float64, requires_grad=True)
-    expected = FUNCTIONS[activation](F.linear(x, ours.weight, ours.bias))
+    expected = ACTIVATIONS[activation](F.linear(x, ours.weight, ours.bias))
     inputs = (x, *ours.parameters())
     grad = torch.randn_like(expected)
     torch.testing.assert_close(ours(x), expected)

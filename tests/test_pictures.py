@@ -4,14 +4,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import needs_bench
+import pictures
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
-if not (ROOT / "bench").exists():
-    pytest.skip("bench/ is not in source packages", allow_module_level=True)
-
-import pictures  # noqa: E402
-import svg  # noqa: E402
+import svg
 
 
 def test_pictures_are_up_to_date() -> None:
@@ -28,7 +24,8 @@ def test_writes_and_checks(tmp_path: Path) -> None:
 
 
 def test_they_are_well_formed_and_shown() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    checkout = needs_bench.BENCH.parent
+    pages = [checkout / "README.md", *(checkout / "docs").glob("*.md")]
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     for picture in pictures.FOLDER.glob("*.svg"):
         root = ElementTree.parse(picture).getroot()

@@ -14,6 +14,7 @@ from helpers import (
     GEMMS,
     SMOOTH_ACTIVATIONS,
     assert_accurate,
+    captured,
     every_activation,
     every_float,
     laid_out,
@@ -302,14 +303,7 @@ def test_graph_of_a_training_step(activation: str) -> None:
         loss = smem.linear(x, w.mT, bias, activation=activation).float().square().sum()
         return torch.cat([g.flatten() for g in torch.autograd.grad(loss, (x, w, bias))])
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = step()
+    graph, result = captured(step)
     with torch.no_grad():
         x.normal_()
     result.fill_(math.nan)

@@ -8,21 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import needs_bench
+import ncu
+import public_random
+import public_vs_ncu
 import pytest
+import sass
 import torch
+import trace_vs_ncu
+from public_case import Case, difference_of, kernel_of
 
-BENCH = Path(__file__).resolve().parent.parent / "bench"
-if not BENCH.exists():
-    pytest.skip("bench/ is not in source packages", allow_module_level=True)
-
-import ncu  # noqa: E402
-import public_random  # noqa: E402
-import public_vs_ncu  # noqa: E402
-import sass  # noqa: E402
-import trace_vs_ncu  # noqa: E402
-from public_case import Case, difference_of, kernel_of  # noqa: E402
-
-ROOT = BENCH.parent
+ROOT = needs_bench.BENCH.parent
 FOLDER = Path(__file__).parent / "raw_kernels"
 
 

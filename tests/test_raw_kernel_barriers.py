@@ -84,6 +84,14 @@ def test_pipelines_of_warps() -> None:
     torch.testing.assert_close(out, x.sum(0).view(2, 32).flip(1).reshape(-1))
 
 
+def check_fault(kernel: str, fault: str, args: tuple, kind: str, detail: str) -> None:
+    """The fault is found at the line that has its mark."""
+    faults = smem.RawKernel(FOLDER / FILE, f"{kernel}<{fault}>").trace(1, 64, args).faults
+    found = next(found for found in faults if found.line == MARKS[fault])
+    assert found.kind == kind
+    assert detail in found.detail
+
+
 @pytest.mark.parametrize(
     ("fault", "kind", "detail"),
     [
@@ -97,11 +105,7 @@ def test_pipelines_of_warps() -> None:
     ],
 )
 def test_faults_of_a_barrier(fault: str, kind: str, detail: str) -> None:
-    kernel = smem.RawKernel(FOLDER / FILE, f"faulty_barrier<{fault}>")
-    faults = kernel.trace(1, 64, (torch.randn(64), torch.empty(128))).faults
-    found = next(found for found in faults if found.line == MARKS[fault])
-    assert found.kind == kind
-    assert detail in found.detail
+    check_fault("faulty_barrier", fault, (torch.randn(64), torch.empty(128)), kind, detail)
 
 
 @pytest.mark.parametrize(
@@ -113,11 +117,7 @@ def test_faults_of_a_barrier(fault: str, kind: str, detail: str) -> None:
     ],
 )
 def test_faults_of_a_pipeline(fault: str, kind: str, detail: str) -> None:
-    kernel = smem.RawKernel(FOLDER / FILE, f"faulty_pipeline<{fault}>")
-    faults = kernel.trace(1, 64, (7, torch.randn(7, 32), torch.empty(32))).faults
-    found = next(found for found in faults if found.line == MARKS[fault])
-    assert found.kind == kind
-    assert detail in found.detail
+    check_fault("faulty_pipeline", fault, (7, torch.randn(7, 32), torch.empty(32)), kind, detail)
 
 
 def test_their_twins_are_clean() -> None:

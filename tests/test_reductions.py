@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 from helpers import (
+    COMPLEX,
     FLOATS,
     FLOATS_BUT_TWO_BY_SWEEP,
+    INTEGERS,
     LAYOUTS,
     any_bits,
     assert_accurate,
@@ -27,8 +29,6 @@ from torch.autograd import gradcheck, gradgradcheck
 import torch_smem_gemm as smem
 
 OPS = torch.ops.smem
-INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
-COMPLEX = (torch.complex64, torch.complex128)
 # Those that any reduction can be done with. The bare ops choose on CPU tensors as on CUDA's.
 KERNELS = [row.name for row in smem.kernels("sum") if row.any_operator]
 NAMES = ("mean", "amax", "amin")

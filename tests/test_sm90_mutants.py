@@ -6,11 +6,10 @@ asynchronous as late and as early as possible.
 """
 
 import functools
-from pathlib import Path
 
+import mutants
 import pytest
-from compile_kernels import CSRC, KERNEL_FLAGS, PROGRAMS, compile_object, link, run, runtime
-from mutants import DEADLOCK, FENCE, IN_USE, TOO_EARLY, WRONG, Mutant, stem_of
+from mutants import DEADLOCK, FENCE, IN_USE, TOO_EARLY, WRONG, Mutant
 
 KERNEL, PIPELINE = "gemm/sm90/kernel.h", "gemm/sm90/pipeline.h"
 PRODUCER, WGMMA = "gemm/sm90/producer.h", "device/wgmma.h"
@@ -148,24 +147,13 @@ MUTANTS = {
 BY_DEFAULT = ("consumer does not wait for full",)
 
 
-@functools.cache
-def host_objects() -> list[Path]:
-    """What a program needs beside the kernels: the harness, the plans, and the emulator."""
-    sources = [PROGRAMS / "sm90.cpp", CSRC / "gemm/sm90/heuristics.cpp"]
-    sources += [CSRC / "gemm/sm90/cost_model.cpp"]
-    own = [compile_object(source, name=f"sm90_{source.stem}") for source in sources]
-    return own + [path for stem, path in runtime().items() if stem != "report"]
-
-
-def found_in(name: str, overlay: Path | None = None) -> str:
-    """What the emulator finds in the kernels, perhaps mutated."""
-    source = PROGRAMS / "sm90_kernels.cpp"
-    kernels = compile_object(source, flags=KERNEL_FLAGS, overlay=overlay, name=name)
-    return run(link(f"{name}_program", [kernels, *host_objects()]))["found"]
+found_in = functools.partial(
+    mutants.found_in, "sm90", ("gemm/sm90/heuristics.cpp", "gemm/sm90/cost_model.cpp")
+)
 
 
 def test_nothing_is_found_in_the_kernel_that_ships() -> None:
-    assert found_in("sm90_shipped") == ""
+    assert found_in() == ""
 
 
 @pytest.mark.parametrize(
@@ -173,7 +161,6 @@ def test_nothing_is_found_in_the_kernel_that_ships() -> None:
     [pytest.param(x, marks=[] if x in BY_DEFAULT else [pytest.mark.sweep]) for x in MUTANTS],
 )
 def test_mutant_is_found(name: str) -> None:
-    stem = stem_of("sm90", name)
-    found = found_in(stem, MUTANTS[name].write(stem))
+    found = found_in(name, MUTANTS[name])
     assert found
     assert MUTANTS[name].found in found

@@ -6,9 +6,17 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from helpers import LAYOUTS, any_bits, laid_out, normal, poisoned, same_bits, short
+from helpers import (
+    LAYOUTS,
+    any_bits,
+    check_error_on_fake_tensors,
+    laid_out,
+    normal,
+    poisoned,
+    same_bits,
+    short,
+)
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
 from trace_lines import record
 
@@ -397,15 +405,7 @@ BAD = [
 
 @pytest.mark.parametrize("call", BAD, ids=range(len(BAD)))
 def test_errors_are_the_same_on_fake_tensors(call: Callable, device: str) -> None:
-    def error() -> str:
-        with pytest.raises(RuntimeError) as caught:
-            OPS._split(*call(lambda *s, **k: torch.zeros(s, device=device, **k)))
-        return str(caught.value)
-
-    with FakeTensorMode():
-        of_fake = error()
-    assert error() == of_fake
-    assert of_fake.startswith("smem._split: ")
+    check_error_on_fake_tensors("_split", call, device)
 
 
 def test_opcheck(device: str) -> None:

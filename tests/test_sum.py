@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 from helpers import (
+    COMPLEX,
     FLOATS,
+    INTEGERS,
     LAYOUTS,
     SUMS,
     any_bits,
@@ -26,13 +28,11 @@ from torch import Tensor
 
 import torch_smem_gemm as smem
 
-INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 pytestmark = [
     pytest.mark.filterwarnings("ignore:ComplexHalf"),
     pytest.mark.filterwarnings("ignore:Casting complex values to real"),
 ]
 
-COMPLEX = (torch.complex64, torch.complex128)
 every_kernel = pytest.mark.parametrize("kernel", ["auto", *SUMS])
 every_float = pytest.mark.parametrize("dtype", FLOATS, ids=short)
 

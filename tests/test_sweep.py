@@ -3,17 +3,13 @@
 import json
 from pathlib import Path
 
+import needs_bench  # noqa: F401
 import pytest
+import sweep
 import torch
+from gemm_kernels import takes
 
-BENCH = Path(__file__).resolve().parent.parent / "bench"
-if not BENCH.exists():
-    pytest.skip("bench/ is not in source packages", allow_module_level=True)
-
-import sweep  # noqa: E402
-from gemm_kernels import takes  # noqa: E402
-
-from torch_smem_gemm.bench.shapes import GemmShape  # noqa: E402
+from torch_smem_gemm.bench.shapes import GemmShape
 
 CPU = torch.device("cpu")
 

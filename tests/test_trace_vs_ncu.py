@@ -2,21 +2,16 @@
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
+import needs_bench
 import pytest
+import trace_vs_ncu
+from known_differences import REASONS, TOLERANCE, difference, reason
 
 import torch_smem_gemm as smem
 
-BENCH = Path(__file__).resolve().parent.parent / "bench"
-if not BENCH.exists():
-    pytest.skip("bench/ is not in source packages", allow_module_level=True)
-
-import trace_vs_ncu  # noqa: E402
-from known_differences import REASONS, TOLERANCE, difference, reason  # noqa: E402
-
-RESULTS = BENCH / "results" / "trace-vs-ncu-h200.json"
+RESULTS = needs_bench.BENCH / "results" / "trace-vs-ncu-h200.json"
 ROWS = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if RESULTS.exists() else []
 
 

@@ -2,18 +2,13 @@
 
 import copy
 import json
-from pathlib import Path
 
+import needs_bench  # noqa: F401
 import pytest
 import torch
+import training
 
-BENCH = Path(__file__).resolve().parent.parent / "bench"
-if not BENCH.exists():
-    pytest.skip("bench/ is not in source packages", allow_module_level=True)
-
-import training  # noqa: E402
-
-import torch_smem_gemm as smem  # noqa: E402
+import torch_smem_gemm as smem
 
 FOUND = json.loads(training.RESULTS.read_text(encoding="utf-8"))
 

@@ -1,25 +1,20 @@
 """float32's proven bounds (docs/accuracy.md), held against the worst data that is known."""
 
 import json
-from pathlib import Path
 from typing import Any
 
+import needs_bench  # noqa: F401
+import fp16x3_model
 import pytest
 import torch
+import worst_case
 from helpers import same_bits
 from torch import Tensor
+from worst_data import SERIES, Product, climb, element_errors
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench.bounds import ULP, bound, least_step, simt_additions, slice_of_k
 from torch_smem_gemm.bench.numbers import DATA
-
-BENCH = Path(__file__).resolve().parent.parent / "bench"
-if not BENCH.exists():
-    pytest.skip("bench/ is not in source packages", allow_module_level=True)
-
-import fp16x3_model  # noqa: E402
-import worst_case  # noqa: E402
-from worst_data import SERIES, Product, climb, element_errors  # noqa: E402
 
 
 def ieee(a: Tensor, b: Tensor) -> Tensor:

@@ -3,11 +3,6 @@
 
 namespace smem::activation {
 
-const Backward& backward([[maybe_unused]] Build build) {
-#ifdef SMEM_WITH_CUDA
-  if (build == Build::device) return device_backward;
-#endif
-  return host_backward;
-}
+const Backward& backward(Build build) { return *of_build<&device_backward, &host_backward>(build); }
 
 }  // namespace smem::activation

@@ -3,8 +3,7 @@
 
 #include "gemm/activation.h"
 
-namespace smem::activation {
-inline namespace SMEM_BUILD {
+namespace smem::activation::inline SMEM_BUILD {
 
 /// dy times the derivative at z. APPROXIMATE: the result is rounded to two bytes, so it uses the
 /// same approximations as gemm::activate_approximate.
@@ -49,5 +48,4 @@ __device__ __forceinline__ Acc gradient(gemm::Activation activation, Acc dy, Acc
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::activation
+}  // namespace smem::activation::inline SMEM_BUILD

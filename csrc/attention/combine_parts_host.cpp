@@ -3,11 +3,6 @@
 
 namespace smem::attention {
 
-Combine combine([[maybe_unused]] Build build) {
-#ifdef SMEM_WITH_CUDA
-  if (build == Build::device) return device_combine;
-#endif
-  return host_combine;
-}
+Combine combine(Build build) { return *of_build<&device_combine, &host_combine>(build); }
 
 }  // namespace smem::attention

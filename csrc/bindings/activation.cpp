@@ -17,12 +17,12 @@ constexpr const char* OP = "_activation_backward";
 void check(const Tensor& grad, const Tensor& z, int64_t activation) {
   check_code(OP, "activation", activation, static_cast<int64_t>(Activation::silu));
   const Sizes sizes = sizes_of(z);
-  if (sizes.count < 1) fail(std::string("smem.") + OP + ": z is scalar, expected a dimension");
+  if (sizes.count < 1) fail(OP, "z is scalar, expected a dimension");
   check_gemm_dtype(OP, "z", z);
   check_like(OP, "grad", grad, "z", z);
   if (!(sizes_of(grad) == sizes)) {
-    fail(std::string("smem.") + OP + ": grad is " + shape_text(sizes_of(grad)) + ", expected " +
-         shape_text(sizes) + " as z is");
+    fail(OP,
+         "grad is " + shape_text(sizes_of(grad)) + ", expected " + shape_text(sizes) + " as z is");
   }
 }
 

@@ -9,8 +9,8 @@ constexpr const char* OP = "_combine_parts";
 
 void expect(bool holds, const char* name, const Tensor& tensor, const std::string& expected) {
   if (holds) return;
-  fail(std::string("smem.") + OP + ": " + name + " is " + shape_text(sizes_of(tensor)) + " of " +
-       dtype_text(tensor.scalar_type()) + ", expected " + expected);
+  fail(OP, std::string(name) + " is " + shape_text(sizes_of(tensor)) + " of " +
+               dtype_text(tensor.scalar_type()) + ", expected " + expected);
 }
 
 void check(const Tensor& parts_out, const Tensor& logsumexp, const Tensor& lengths, int64_t parts,
@@ -19,8 +19,8 @@ void check(const Tensor& parts_out, const Tensor& logsumexp, const Tensor& lengt
   const bool is_served =
       type == ScalarType::Float || type == ScalarType::Half || type == ScalarType::BFloat16;
   if (parts < 1 || group < 1) {
-    fail(std::string("smem.") + OP + ": parts is " + std::to_string(parts) + " and group " +
-         std::to_string(group) + ", expected at least 1");
+    fail(OP, "parts is " + std::to_string(parts) + " and group " + std::to_string(group) +
+                 ", expected at least 1");
   }
   expect(is_served && parts_out.dim() == 3 && parts_out.is_contiguous() &&
              parts_out.size(0) % (parts * group) == 0,

@@ -10,13 +10,13 @@ void ffma(const Tensor& out, int64_t rounds) {
   constexpr int64_t THREADS = ceilings::FFMA_THREADS;
   if (out.scalar_type() != ScalarType::Float || !out.is_contiguous() ||
       out.numel() % THREADS != 0) {
-    fail("smem._ffma: out is " + shape_text(sizes_of(out)) + " of " +
-         dtype_text(out.scalar_type()) + ", expected contiguous float32, a multiple of " +
-         std::to_string(THREADS) + " elements");
+    fail("_ffma", "out is " + shape_text(sizes_of(out)) + " of " + dtype_text(out.scalar_type()) +
+                      ", expected contiguous float32, a multiple of " + std::to_string(THREADS) +
+                      " elements");
   }
   if (rounds < 1 || rounds >= INT32_MAX) {
-    fail("smem._ffma: rounds is " + std::to_string(rounds) + ", expected 1 to " +
-         std::to_string(INT32_MAX - 1));
+    fail("_ffma", "rounds is " + std::to_string(rounds) + ", expected 1 to " +
+                      std::to_string(INT32_MAX - 1));
   }
   const OnDeviceOf on_device("_ffma", out);
   ceilings::launch_ffma(
@@ -24,7 +24,7 @@ void ffma(const Tensor& out, int64_t rounds) {
       on_device.device());
 }
 #else
-void ffma(const Tensor&, int64_t) { fail("smem._ffma: this build has no CUDA kernels"); }
+void ffma(const Tensor&, int64_t) { fail("_ffma", "this build has no CUDA kernels"); }
 #endif
 
 }  // namespace smem::bindings

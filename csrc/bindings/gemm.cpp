@@ -100,8 +100,9 @@ BatchedProblem build_problem(const GemmArguments& args, const MatrixView& out) {
 int variant_of(const GemmArguments& args, const gemm::Kernel& kernel) {
   const int64_t variant = args.kernel / VARIANT_STEP - 1;
   if (variant >= kernel.variant_count) {
-    fail(std::string("smem.") + args.op + ": kernel '" + kernel.name + "' has " +
-         std::to_string(kernel.variant_count) + " variants, got number " + std::to_string(variant));
+    fail(args.op, std::string("kernel '") + kernel.name + "' has " +
+                      std::to_string(kernel.variant_count) + " variants, got number " +
+                      std::to_string(variant));
   }
   return static_cast<int>(variant);
 }

@@ -25,6 +25,7 @@ inline std::string json(const std::string& text) {
 }
 inline std::string json(const char* text) { return json(std::string(text)); }
 inline std::string json(int64_t number) { return std::to_string(number); }
+inline std::string json(bool value) { return value ? "true" : "false"; }
 
 using JsonField = std::pair<const char*, std::string>;
 

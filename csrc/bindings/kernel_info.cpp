@@ -16,31 +16,26 @@ namespace {
 
 constexpr DType GEMM_DTYPES[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
 
-bool takes_any_k(const gemm::Kernel& kernel) { return !kernel.largest_k; }
-bool takes_any_k(const transpose::Kernel&) { return true; }
-bool takes_any_k(const reduce::Kernel&) { return true; }
+/// What the rows of one op's table have and those of the others do not.
+struct Properties {
+  std::vector<std::string> variants;
+  gemm::TensorCores tensor_cores;
+  const char* float32 = "ieee";
+  bool any_k = true, any_operator = true;
+};
 
-bool takes_any_operator(const gemm::Kernel&) { return true; }
-bool takes_any_operator(const transpose::Kernel&) { return true; }
-bool takes_any_operator(const reduce::Kernel& kernel) { return kernel.any_operator; }
-
-const char* float32_precision_of(const gemm::Kernel& kernel) {
-  return gemm::name_of(kernel.float32);
-}
-const char* float32_precision_of(const transpose::Kernel&) { return "ieee"; }
-const char* float32_precision_of(const reduce::Kernel&) { return "ieee"; }
-
-gemm::TensorCores tensor_cores_of(const gemm::Kernel& kernel) { return kernel.tensor_cores; }
-gemm::TensorCores tensor_cores_of(const transpose::Kernel&) { return {}; }
-gemm::TensorCores tensor_cores_of(const reduce::Kernel&) { return {}; }
-
-std::vector<std::string> variants_of(const gemm::Kernel& kernel) {
+Properties properties_of(const gemm::Kernel& kernel) {
   std::vector<std::string> names;
   for (int i = 0; i < kernel.variant_count; ++i) names.push_back(json(kernel.variants[i]));
-  return names;
+  return {.variants = names,
+          .tensor_cores = kernel.tensor_cores,
+          .float32 = gemm::name_of(kernel.float32),
+          .any_k = !kernel.largest_k};
 }
-std::vector<std::string> variants_of(const transpose::Kernel&) { return {}; }
-std::vector<std::string> variants_of(const reduce::Kernel&) { return {}; }
+Properties properties_of(const transpose::Kernel& /*kernel*/) { return {}; }
+Properties properties_of(const reduce::Kernel& kernel) {
+  return {.any_operator = kernel.any_operator};
+}
 
 /// The dtypes (or element sizes) that a kernel is compiled for: the name of each, and the key that
 /// the kernel's `function` and `symbol` take for it.
@@ -76,19 +71,19 @@ void describe(const char* op, const Table& table, std::vector<std::string>& rows
     const auto& kernel = *table.kernels[i];
     std::vector<std::string> dtypes;
     for (const auto& [name, key] : instances(kernel)) dtypes.push_back(json(name));
-    const auto [capability, alone] = tensor_cores_of(kernel);
+    const Properties properties = properties_of(kernel);
     rows.push_back(json_object({{"op", json(op)},
                                 {"name", json(kernel.name)},
                                 {"summary", json(kernel.summary)},
                                 {"requires", json(kernel.requires_)},
                                 {"dtypes", json_array(dtypes)},
-                                {"variants", json_array(variants_of(kernel))},
-                                {"capability", json(int64_t{capability})},
-                                {"capability_alone", alone ? "true" : "false"},
-                                {"float32_precision", json(float32_precision_of(kernel))},
-                                {"any_k", takes_any_k(kernel) ? "true" : "false"},
-                                {"any_operator", takes_any_operator(kernel) ? "true" : "false"},
-                                {"emulated", kernel.launch ? "true" : "false"}}));
+                                {"variants", json_array(properties.variants)},
+                                {"capability", json(int64_t{properties.tensor_cores.capability})},
+                                {"capability_alone", json(properties.tensor_cores.alone)},
+                                {"float32_precision", json(properties.float32)},
+                                {"any_k", json(properties.any_k)},
+                                {"any_operator", json(properties.any_operator)},
+                                {"emulated", json(kernel.launch != nullptr)}}));
   }
 }
 

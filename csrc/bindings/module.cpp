@@ -10,6 +10,7 @@
 #include "bindings/kernel_info.h"
 #include "bindings/op_call.h"
 #include "bindings/plan.h"
+#include "bindings/python_ref.h"
 #include "bindings/raw_kernel.h"
 #include "bindings/trace.h"
 #include "cpu_emulator/interrupt.h"
@@ -123,14 +124,8 @@ bool run_signal_handlers() {
   const PyGILState_STATE state = PyGILState_Ensure();
   const bool raised = PyErr_CheckSignals() != 0;
   if (raised) {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback) PyException_SetTraceback(value, traceback);
-    Py_XDECREF(type);
-    Py_XDECREF(traceback);
     Py_XDECREF(interruption);
-    interruption = value;
+    interruption = take_error();
   }
   PyGILState_Release(state);
   return raised;

@@ -119,13 +119,7 @@ PythonRef call_op(const OpCall& self, PyObject* args) {
     return PythonRef::owned(result);
   }
   if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) throw PythonError{};
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (traceback) PyException_SetTraceback(value, traceback);
-  Py_XDECREF(type);
-  Py_XDECREF(traceback);
-  const PythonRef error = PythonRef::owned(value);
+  const PythonRef error = PythonRef::owned(take_error());
   const PythonRef first = PythonRef::owned(PyTuple_Pack(1, error.get()));
   return call(self.parts[RECOVER], concatenated(first.get(), args).get());
 }

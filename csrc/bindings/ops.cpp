@@ -58,17 +58,26 @@ void implement(torch::stable::detail::StableLibrary& m, const std::string& prefi
   impl("gemm_with_preactivation", TORCH_BOX(&gemm_with_preactivation));
   impl("linear_with_preactivation", TORCH_BOX(&linear_with_preactivation));
   impl("transpose", TORCH_BOX(&transpose));
-  impl("sum", TORCH_BOX(&sum));
-  impl("mean", TORCH_BOX(&mean));
-  impl("amax", TORCH_BOX(&amax));
-  impl("amin", TORCH_BOX(&amin));
+  impl("sum", TORCH_BOX(&sum_op<&SUM>));
+  impl("mean", TORCH_BOX(&sum_op<&MEAN>));
+  impl("amax", TORCH_BOX(&extremum_op<&AMAX>));
+  impl("amin", TORCH_BOX(&extremum_op<&AMIN>));
   impl("gemm.out", TORCH_BOX(&gemm_out));
   impl("linear.out", TORCH_BOX(&linear_out));
   impl("transpose.out", TORCH_BOX(&transpose_out));
-  impl("sum.out", TORCH_BOX(&sum_out));
-  impl("mean.out", TORCH_BOX(&mean_out));
-  impl("amax.out", TORCH_BOX(&amax_out));
-  impl("amin.out", TORCH_BOX(&amin_out));
+  impl("sum.out", TORCH_BOX(&sum_op_out<&SUM>));
+  impl("mean.out", TORCH_BOX(&sum_op_out<&MEAN>));
+  impl("amax.out", TORCH_BOX(&extremum_op_out<&AMAX>));
+  impl("amin.out", TORCH_BOX(&extremum_op_out<&AMIN>));
+}
+
+void implement_private(torch::stable::detail::StableLibrary& m) {
+  implement(m, "_");
+  m.impl("_activation_backward", TORCH_BOX(&activation_backward));
+  m.impl("_combine_parts", TORCH_BOX(&combine_parts));
+  m.impl("_split", TORCH_BOX(&split));
+  m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
+  m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
 }
 
 }  // namespace
@@ -97,22 +106,10 @@ STABLE_TORCH_LIBRARY(smem, m) {
 
 STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
   implement(m, "");
-  implement(m, "_");
-  m.impl("_activation_backward", TORCH_BOX(&activation_backward));
-  m.impl("_combine_parts", TORCH_BOX(&combine_parts));
-  m.impl("_split", TORCH_BOX(&split));
-  m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
-  m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
+  implement_private(m);
   m.impl("_ffma", TORCH_BOX(&ffma));
 }
 
-STABLE_TORCH_LIBRARY_IMPL(smem, CPU, m) {
-  implement(m, "_");
-  m.impl("_activation_backward", TORCH_BOX(&activation_backward));
-  m.impl("_combine_parts", TORCH_BOX(&combine_parts));
-  m.impl("_split", TORCH_BOX(&split));
-  m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
-  m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
-}
+STABLE_TORCH_LIBRARY_IMPL(smem, CPU, m) { implement_private(m); }
 
 }  // namespace smem::bindings

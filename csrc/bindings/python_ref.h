@@ -13,6 +13,17 @@ struct PythonError : std::exception {
   const char* what() const noexcept override { return "a Python error is set"; }
 };
 
+/// Takes the current error, with its traceback: a new reference.
+inline PyObject* take_error() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return value;
+}
+
 /// Owns a reference to a Python object.
 class PythonRef {
  public:

@@ -12,22 +12,6 @@
 namespace smem::bindings {
 namespace {
 
-/// One of the ops: its name for error messages, and what it computes.
-struct Reduction {
-  const char* name;
-  reduce::Operator op;
-  bool divides;
-
-  [[noreturn]] void fail(const std::string& message) const {
-    bindings::fail(std::string("smem.") + name + ": " + message);
-  }
-};
-
-constexpr Reduction SUM{.name = "sum", .op = reduce::Operator::sum, .divides = false};
-constexpr Reduction MEAN{.name = "mean", .op = reduce::Operator::sum, .divides = true};
-constexpr Reduction AMAX{.name = "amax", .op = reduce::Operator::max, .divides = false};
-constexpr Reduction AMIN{.name = "amin", .op = reduce::Operator::min, .divides = false};
-
 bool is_complex(ScalarType type) {
   return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat ||
          type == ScalarType::ComplexDouble;
@@ -52,17 +36,17 @@ void check_dtypes(const Reduction& reduction, ScalarType in, const OptionalType&
   const auto check = [&](const std::string& subject, ScalarType type) {
     const bool known = dtype_of(real_of(type)).has_value();
     if (reduction.op == reduce::Operator::sum ? known : known && !is_complex(type)) return;
-    reduction.fail(subject + dtype_text(type) + ", expected a float, " +
-                   (reduction.op == reduce::Operator::sum ? "complex, " : "") +
-                   "bool, uint8 or signed integer dtype of torch." + reduction.name);
+    fail(reduction.name, subject + dtype_text(type) + ", expected a float, " +
+                             (reduction.op == reduce::Operator::sum ? "complex, " : "") +
+                             "bool, uint8 or signed integer dtype of torch." + reduction.name);
   };
   check("x has dtype ", in);
   if (asked) check("dtype is ", *asked);
   if (reduction.divides && *dtype_of(real_of(asked.value_or(in))) >= DType::i64) {
-    reduction.fail(std::string(asked ? "dtype is " : "x has dtype ") +
-                   dtype_text(asked.value_or(in)) +
-                   (asked ? ", expected a float or complex dtype"
-                          : ", expected a float or complex dtype, or one as dtype"));
+    fail(reduction.name, std::string(asked ? "dtype is " : "x has dtype ") +
+                             dtype_text(asked.value_or(in)) +
+                             (asked ? ", expected a float or complex dtype"
+                                    : ", expected a float or complex dtype, or one as dtype"));
   }
 }
 
@@ -95,20 +79,20 @@ struct ReducedDims {
     std::array<bool, MAX_DIMS> seen{};
     for (int64_t d : all ? std::vector<int64_t>{} : *dim) {
       if (d < -limit || d >= limit) {
-        reduction.fail("dim holds " + std::to_string(d) + ", expected " + std::to_string(-limit) +
-                       " to " + std::to_string(limit - 1));
+        fail(reduction.name, "dim holds " + std::to_string(d) + ", expected " +
+                                 std::to_string(-limit) + " to " + std::to_string(limit - 1));
       }
       const int64_t wrapped = d < 0 ? d + limit : d;
       if (seen[wrapped]) {
-        reduction.fail("dim holds dimension " + std::to_string(wrapped) + " more than once");
+        fail(reduction.name, "dim holds dimension " + std::to_string(wrapped) + " more than once");
       }
       seen[wrapped] = true;
       reduced[wrapped] = true;
     }
     for (int d = 0; d < sizes.count; ++d) {
       if (reduced[d] && sizes.at[d] == 0 && reduction.op != reduce::Operator::sum) {
-        reduction.fail("x is " + shape_text(sizes) + ", expected elements along dimension " +
-                       std::to_string(d) + ", which is reduced");
+        fail(reduction.name, "x is " + shape_text(sizes) + ", expected elements along dimension " +
+                                 std::to_string(d) + ", which is reduced");
       }
       if (!reduced[d]) {
         result.push(sizes.at[d]);
@@ -207,7 +191,7 @@ void reduce_into(const Reduction& reduction, const Tensor& x, const ReducedDims&
   const int index = kernel_index(reduction.name, kernel_code, table.count, -1);
   const reduce::Kernel* const named = index < 0 ? nullptr : table.kernels[index];
   if (named && !named->any_operator && (reduction.divides || reduction.op != SUM.op)) {
-    reduction.fail(std::string("kernel '") + named->name + "' only sums");
+    fail(reduction.name, std::string("kernel '") + named->name + "' only sums");
   }
   trace_tensor("x", x);
   trace_tensor("out", out);
@@ -237,6 +221,8 @@ Tensor converted(const Tensor& x, ScalarType type) {
   return sums_directly(x.scalar_type(), type) ? x : torch::stable::to(x, type);
 }
 
+}  // namespace
+
 Tensor reduce(const Reduction& reduction, const Tensor& x, const OptionalDims& dim, bool keepdim,
               const OptionalType& dtype, int64_t kernel) {
   check_dtypes(reduction, x.scalar_type(), dtype);
@@ -256,42 +242,6 @@ void reduce_out(const Reduction& reduction, const Tensor& x, const OptionalDims&
   write_out(reduction.name, out, may_overlap(x, out), [&](const Tensor& target) {
     reduce_into(reduction, converted(x, type), dims, kernel, target);
   });
-}
-
-}  // namespace
-
-Tensor sum(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
-           int64_t kernel) {
-  return reduce(SUM, x, dim, keepdim, dtype, kernel);
-}
-void sum_out(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
-             int64_t kernel, const Tensor& out) {
-  reduce_out(SUM, x, dim, keepdim, dtype, kernel, out);
-}
-
-Tensor mean(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
-            int64_t kernel) {
-  return reduce(MEAN, x, dim, keepdim, dtype, kernel);
-}
-void mean_out(const Tensor& x, const OptionalDims& dim, bool keepdim, const OptionalType& dtype,
-              int64_t kernel, const Tensor& out) {
-  reduce_out(MEAN, x, dim, keepdim, dtype, kernel, out);
-}
-
-Tensor amax(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel) {
-  return reduce(AMAX, x, dim, keepdim, {}, kernel);
-}
-void amax_out(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel,
-              const Tensor& out) {
-  reduce_out(AMAX, x, dim, keepdim, {}, kernel, out);
-}
-
-Tensor amin(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel) {
-  return reduce(AMIN, x, dim, keepdim, {}, kernel);
-}
-void amin_out(const Tensor& x, const OptionalDims& dim, bool keepdim, int64_t kernel,
-              const Tensor& out) {
-  reduce_out(AMIN, x, dim, keepdim, {}, kernel, out);
 }
 
 }  // namespace smem::bindings

@@ -13,16 +13,14 @@ constexpr const char* OP = "_split";
 
 void check(const Tensor& x, int64_t part_length) {
   if (x.dim() < 2) {
-    fail(std::string("smem.") + OP + ": x is " + shape_text(sizes_of(x)) +
-         ", expected at least 2 dimensions");
+    fail(OP, "x is " + shape_text(sizes_of(x)) + ", expected at least 2 dimensions");
   }
   if (x.scalar_type() != ScalarType::Float) {
-    fail(std::string("smem.") + OP + ": x has dtype " + dtype_text(x.scalar_type()) +
-         ", expected float32");
+    fail(OP, "x has dtype " + dtype_text(x.scalar_type()) + ", expected float32");
   }
   if (part_length < 0 || part_length % K_BLOCK != 0) {
-    fail(std::string("smem.") + OP + ": part_length is " + std::to_string(part_length) +
-         ", expected a multiple of " + std::to_string(K_BLOCK));
+    fail(OP, "part_length is " + std::to_string(part_length) + ", expected a multiple of " +
+                 std::to_string(K_BLOCK));
   }
 }
 

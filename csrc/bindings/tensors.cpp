@@ -56,7 +56,7 @@ std::string device_text(const Tensor& tensor) {
   return "another device";
 }
 
-const char* dtype_text(ScalarType type) {
+std::string dtype_text(ScalarType type) {
   switch (type) {
     case ScalarType::Byte:
       return "uint8";
@@ -106,6 +106,9 @@ const char* dtype_text(ScalarType type) {
 }
 
 void fail(const std::string& message) { throw std::runtime_error(message); }
+void fail(const char* op, const std::string& message) {
+  fail(std::string("smem.") + op + ": " + message);
+}
 
 std::optional<DType> dtype_of(ScalarType type) {
   switch (type) {
@@ -136,10 +139,6 @@ std::optional<DType> dtype_of(ScalarType type) {
 
 namespace {
 
-std::string named(const char* op, const char* name) {
-  return std::string("smem.") + op + ": " + name;
-}
-
 bool same_device(const Tensor& a, const Tensor& b) {
   return a.is_cuda() == b.is_cuda() && a.get_device_index() == b.get_device_index();
 }
@@ -148,23 +147,23 @@ bool same_device(const Tensor& a, const Tensor& b) {
 
 void check_code(const char* op, const char* name, int64_t code, int64_t last) {
   if (code >= 0 && code <= last) return;
-  fail(named(op, name) + " " + std::to_string(code) + " is unknown, expected 0 to " +
-       std::to_string(last));
+  fail(op, name + std::string(" ") + std::to_string(code) + " is unknown, expected 0 to " +
+               std::to_string(last));
 }
 
 void check_gemm_dtype(const char* op, const char* name, const Tensor& tensor) {
   const auto dtype = dtype_of(tensor.scalar_type());
   if (!dtype || *dtype > DType::bf16) {
-    fail(named(op, name) + " has dtype " + dtype_text(tensor.scalar_type()) +
-         ", expected float64, float32, float16 or bfloat16");
+    fail(op, name + std::string(" has dtype ") + dtype_text(tensor.scalar_type()) +
+                 ", expected float64, float32, float16 or bfloat16");
   }
 }
 
 void check_like(const char* op, const char* name, const Tensor& tensor, const char* like_name,
                 const Tensor& like) {
   if (tensor.scalar_type() != like.scalar_type()) {
-    fail(named(op, name) + " has dtype " + dtype_text(tensor.scalar_type()) + ", expected " +
-         dtype_text(like.scalar_type()) + " as " + like_name + " has");
+    fail(op, name + std::string(" has dtype ") + dtype_text(tensor.scalar_type()) + ", expected " +
+                 dtype_text(like.scalar_type()) + " as " + like_name + " has");
   }
   check_device(op, name, tensor, like_name, like);
 }
@@ -172,8 +171,8 @@ void check_like(const char* op, const char* name, const Tensor& tensor, const ch
 void check_device(const char* op, const char* name, const Tensor& tensor, const char* like_name,
                   const Tensor& like) {
   if (!same_device(tensor, like)) {
-    fail(named(op, name) + " is on " + device_text(tensor) + ", expected " + device_text(like) +
-         " where " + like_name + " is");
+    fail(op, name + std::string(" is on ") + device_text(tensor) + ", expected " +
+                 device_text(like) + " where " + like_name + " is");
   }
 }
 
@@ -181,18 +180,17 @@ void check_out(const char* op, const Tensor& out, const Sizes& sizes, ScalarType
                const Tensor& like) {
   const Sizes out_sizes = sizes_of(out), strides = strides_of(out);
   if (!(out_sizes == sizes)) {
-    fail(named(op, "out") + " is " + shape_text(out_sizes) + ", expected " + shape_text(sizes));
+    fail(op, "out is " + shape_text(out_sizes) + ", expected " + shape_text(sizes));
   }
   if (out.scalar_type() != type) {
-    fail(named(op, "out") + " has dtype " + dtype_text(out.scalar_type()) + ", expected " +
-         dtype_text(type));
+    fail(op, "out has dtype " + dtype_text(out.scalar_type()) + ", expected " + dtype_text(type));
   }
   if (!same_device(out, like)) {
-    fail(named(op, "out") + " is on " + device_text(out) + ", expected " + device_text(like));
+    fail(op, "out is on " + device_text(out) + ", expected " + device_text(like));
   }
   for (int i = 0; i < out_sizes.count; ++i) {
     if (out_sizes.at[i] > 1 && strides.at[i] == 0) {
-      fail(named(op, "out") + " is expanded: several of its elements share memory");
+      fail(op, "out is expanded: several of its elements share memory");
     }
   }
 }
@@ -206,8 +204,8 @@ Tensor empty(const char* op, const Sizes& sizes, ScalarType type, const Tensor& 
       like.is_cuda() ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu(),
       like.get_device_index(), &handle);
   if (code != AOTI_TORCH_SUCCESS) {
-    fail(std::string("smem.") + op + ": out of memory: allocating " + shape_text(sizes) + " of " +
-         dtype_text(type) + " failed");
+    fail(op,
+         "out of memory: allocating " + shape_text(sizes) + " of " + dtype_text(type) + " failed");
   }
   return Tensor(handle);
 }
@@ -233,8 +231,8 @@ bool may_overlap(const Tensor& a, const Tensor& b) {
 
 int kernel_index(const char* op, int64_t kernel_id, int kernels, int automatic) {
   if (kernel_id < 0 || kernel_id > kernels) {
-    fail(std::string("smem.") + op + ": kernel " + std::to_string(kernel_id) +
-         " is unknown, expected 0 (auto) to " + std::to_string(kernels));
+    fail(op, "kernel " + std::to_string(kernel_id) + " is unknown, expected 0 (auto) to " +
+                 std::to_string(kernels));
   }
   return kernel_id == 0 ? automatic : static_cast<int>(kernel_id) - 1;
 }
@@ -281,12 +279,10 @@ OnDeviceOf::OnDeviceOf(const char* op, const Tensor& tensor) : device_(HOST_DEVI
   device_ = cuda_device(index);
   device_.stream = current_stream(index);
 #else
-  fail(std::string("smem.") + op +
-       ": this build has no CUDA kernels; with nvcc on PATH, rebuild it by "
+  fail(op,
+       "this build has no CUDA kernels; with nvcc on PATH, rebuild it by "
        "`pip install --no-build-isolation .`");
 #endif
 }
-
-Build OnDeviceOf::build() const { return device_.host ? Build::host : Build::device; }
 
 }  // namespace smem::bindings

@@ -45,9 +45,11 @@ Sizes contiguous_strides(const Sizes& sizes);
 /// "2x3x4", or "scalar" if there are no dimensions.
 std::string shape_text(const Sizes& sizes);
 std::string device_text(const Tensor& tensor);
-const char* dtype_text(ScalarType type);
+std::string dtype_text(ScalarType type);
 
 [[noreturn]] void fail(const std::string& message);
+/// The message begins with the name of the op.
+[[noreturn]] void fail(const char* op, const std::string& message);
 
 /// The kernels' DType for a torch dtype; nothing if they have none.
 std::optional<DType> dtype_of(ScalarType type);
@@ -102,8 +104,7 @@ class OnDeviceOf {
  public:
   explicit OnDeviceOf(const char* op, const Tensor& tensor);
   const Device& device() const { return device_; }
-  /// The build whose kernels run there.
-  Build build() const;
+  Build build() const { return device_.build(); }
 
  private:
   std::optional<torch::stable::accelerator::DeviceGuard> guard_;

@@ -13,8 +13,8 @@ int wrap_dim(const char* name, int64_t dim, int dims) {
   const int64_t limit =
       std::max(dims, 1);  // as torch, which accepts dimensions 0 and -1 of a scalar
   if (dim < -limit || dim >= limit) {
-    fail(std::string("smem.transpose: ") + name + " is " + std::to_string(dim) + ", expected " +
-         std::to_string(-limit) + " to " + std::to_string(limit - 1));
+    fail(OP, std::string(name) + " is " + std::to_string(dim) + ", expected " +
+                 std::to_string(-limit) + " to " + std::to_string(limit - 1));
   }
   return static_cast<int>(dim < 0 ? dim + limit : dim);
 }
@@ -30,8 +30,7 @@ struct TransposedView {
     std::swap(strides.at[i], strides.at[j]);
     const size_t bytes = x.element_size();
     if (bytes > 16 || (bytes & (bytes - 1)) != 0) {
-      fail("smem.transpose: x has elements of " + std::to_string(bytes) +
-           " bytes, expected 1, 2, 4, 8 or 16");
+      fail(OP, "x has elements of " + std::to_string(bytes) + " bytes, expected 1, 2, 4, 8 or 16");
     }
   }
 };

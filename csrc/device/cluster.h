@@ -10,8 +10,7 @@
 #include "cpu_emulator/device/cluster.h"
 #else
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// PTX %cluster_ctarank; cute::block_rank_in_cluster.
 __device__ __forceinline__ uint32_t block_rank_in_cluster() {
@@ -27,7 +26,6 @@ __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD
 
 #endif

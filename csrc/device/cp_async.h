@@ -5,8 +5,7 @@
 
 #include "device/vector.h"
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// PTX cp.async.cg (16 bytes) or cp.async.ca (4 or 8 bytes), with zero fill: copies the first
 /// `bytes_read` of BYTES bytes to shared memory; the others become zero. They are visible to the
@@ -86,5 +85,4 @@ __device__ __forceinline__ void cp_async_wait_all() {
 #endif
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD

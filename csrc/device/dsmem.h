@@ -10,8 +10,7 @@
 #include "cpu_emulator/device/cluster.h"
 #else
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// PTX mapa; cooperative_groups' map_shared_rank. The address in block `rank` of the cluster that
 /// corresponds to `shared` in this block.
@@ -33,7 +32,6 @@ __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD
 
 #endif

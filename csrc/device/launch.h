@@ -33,6 +33,8 @@ struct Device {
   /// can run.
   int code_capability = capability;
 
+  /// The build whose kernels run there.
+  constexpr Build build() const { return host ? Build::host : Build::device; }
   /// Whether the GPU runs this binary's code for sm_90a: wgmma, TMA, clusters.
   constexpr bool runs_sm90a() const {
     return !host && capability == 90 && code_capability == capability;
@@ -57,6 +59,7 @@ struct Geometry {
   size_t dynamic_shared_bytes = 0;
   /// Programmatic dependent launch: the kernel itself waits for the one before (device/pdl.h).
   bool launch_with_pdl = false;
+  unsigned cluster_size = 1;  ///< blocks per cluster
 };
 
 #ifdef __CUDACC__
@@ -67,40 +70,62 @@ inline void check_launch(cudaError_t error, const char* kernel) {
       kernel, cudaGetErrorString(error),
       error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion);
 }
+
+/// Lets a block of the kernel have this much dynamic shared memory. `fits_several`: several blocks
+/// of this size fit on an SM, if all of its memory is shared memory.
+inline void opt_in_to_shared_bytes(const char* name, const void* kernel, size_t bytes,
+                                   bool fits_several) {
+  check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(bytes)),
+               name);
+  if (!fits_several) return;
+  check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                    cudaSharedmemCarveoutMaxShared),
+               name);
+}
+
+/// Wraps cudaLaunchKernelExC. `argument` points to the kernel's only parameter.
+inline void launch_kernel(const char* name, const void* kernel, const Geometry& geometry,
+                          const Device& device, const void* argument) {
+  cudaLaunchAttribute attributes[2]{};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(geometry.blocks));
+  config.blockDim = geometry.threads;
+  config.dynamicSmemBytes = geometry.dynamic_shared_bytes;
+  config.stream = static_cast<cudaStream_t>(device.stream);
+  config.attrs = attributes;
+  // Code compiled for older GPUs has no griddepcontrol.wait, so it must not be launched early.
+  if (geometry.launch_with_pdl && device.code_capability >= 90) {
+    cudaLaunchAttribute& pdl = attributes[config.numAttrs++];
+    pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    pdl.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (geometry.cluster_size > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {geometry.cluster_size, 1, 1};
+  }
+  void* arguments[] = {const_cast<void*>(argument)};
+  check_launch(cudaLaunchKernelExC(&config, kernel, arguments), name);
+}
 #endif
 
-/// Wraps cudaLaunchKernelEx. An empty grid launches nothing.
+/// Launches a kernel. An empty grid launches nothing.
 template <typename Argument>
 void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry,
             const Device& device, const Argument& argument) {
   if (geometry.blocks == 0) return;
   if (geometry.blocks > MAX_BLOCKS) throw_grid_too_large(name, geometry.blocks);
 #ifdef __CUDACC__
+  const auto* const function = reinterpret_cast<const void*>(kernel);
   if (geometry.dynamic_shared_bytes > DEFAULT_SHARED_BYTES) {
-    const auto* function = reinterpret_cast<const void*>(kernel);
-    check_launch(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(geometry.dynamic_shared_bytes)),
-                 name);
-    check_launch(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                      cudaSharedmemCarveoutMaxShared),
-                 name);
+    opt_in_to_shared_bytes(name, function, geometry.dynamic_shared_bytes, /*fits_several=*/true);
   }
-  cudaLaunchAttribute pdl{};
-  pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  pdl.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(geometry.blocks));
-  config.blockDim = geometry.threads;
-  config.dynamicSmemBytes = geometry.dynamic_shared_bytes;
-  config.stream = static_cast<cudaStream_t>(device.stream);
-  config.attrs = &pdl;
-  // Code compiled for older GPUs has no griddepcontrol.wait, so it must not be launched early.
-  config.numAttrs = geometry.launch_with_pdl && device.code_capability >= 90 ? 1 : 0;
-  check_launch(cudaLaunchKernelEx(&config, kernel, argument), name);
+  launch_kernel(name, function, geometry, device, &argument);
 #else
   (void)device;
   cpu_emulator::launch(name, kernel, {static_cast<unsigned>(geometry.blocks)}, geometry.threads,
-                       geometry.dynamic_shared_bytes, argument);
+                       geometry.dynamic_shared_bytes, argument, geometry.cluster_size);
 #endif
 }
 

@@ -11,8 +11,7 @@
 #include "cpu_emulator/device/mbarrier.h"
 #else
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// The address of an object in the shared state space (PTX cvta.to.shared);
 /// cute::cast_smem_ptr_to_uint.
@@ -88,7 +87,6 @@ __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD
 
 #endif

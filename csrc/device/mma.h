@@ -18,8 +18,7 @@
 #include "cpu_emulator/device/mma.h"
 #else
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// PTX ldmatrix.x4, or ldmatrix.x4.trans if TRANSPOSE (2-byte elements only). fragment[i] is the
 /// 8 x 8 matrix whose 8 rows are at the shared memory addresses that lanes 8 * i to 8 * i + 7 pass.
@@ -88,7 +87,6 @@ __device__ __forceinline__ void mma_sync(float (&accum)[4], const unsigned (&a)[
 #endif
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD
 
 #endif

@@ -19,8 +19,7 @@
 #include "cpu_emulator/device/half2.h"
 #endif
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 #ifdef __CUDACC__
 using half = __half;
@@ -148,5 +147,4 @@ auto with_float_type(DType dtype, F&& f) {
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD

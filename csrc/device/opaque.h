@@ -7,8 +7,7 @@
 
 #include "device/platform.h"
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 template <typename T>
 __device__ __forceinline__ void opaque(T& value) {
@@ -27,5 +26,4 @@ __device__ __forceinline__ void opaque(T& value) {
 #endif
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD

@@ -10,8 +10,7 @@
 
 #include "device/platform.h"
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// PTX griddepcontrol.launch_dependents; cutlass::arch::launch_dependent_grids. The next kernel may
 /// begin once all blocks of this one have called it.
@@ -29,5 +28,4 @@ __device__ __forceinline__ void wait_on_dependent_grids() {
 #endif
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD

@@ -29,4 +29,14 @@ namespace smem {
 /// The two builds; each has its own kernel tables.
 enum class Build { device, host };
 
+/// The one of two values, or functions, that belongs to a build. Without CUDA there is none for the
+/// device.
+template <auto DEVICE, auto HOST>
+constexpr auto of_build([[maybe_unused]] Build build) {
+#ifdef SMEM_WITH_CUDA
+  if (build == Build::device) return DEVICE;
+#endif
+  return HOST;
+}
+
 }  // namespace smem

@@ -6,8 +6,7 @@
 
 #include "device/platform.h"
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// Reads one word of each cache line of a parameter (an empty asm statement uses it), so that all
 /// lines are fetched at the same time. A line that is fetched at its first use costs about 300
@@ -22,5 +21,4 @@ __device__ __forceinline__ void prefetch_param(const Parameter& parameter) {
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD

@@ -7,8 +7,7 @@
 #include "cpu_emulator/device/speculative_load.h"
 #else
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// *from, in shared memory, which may not have been stored yet.
 template <typename T>
@@ -16,7 +15,6 @@ __device__ __forceinline__ T speculative_load(const T* from) {
   return *from;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD
 
 #endif

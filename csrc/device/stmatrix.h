@@ -9,8 +9,7 @@
 #include "cpu_emulator/device/stmatrix.h"
 #else
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// PTX stmatrix.x4; cute::SM90_U32x4_STSM_N. Lane 8i + r passes the shared memory address of row r
 /// of matrix i, 16 bytes at a multiple of 16. matrix0 to matrix3 are the lane's registers of the
@@ -22,7 +21,6 @@ __device__ __forceinline__ void stmatrix_x4(uint32_t row, uint32_t matrix0, uint
                : "memory");
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD
 
 #endif

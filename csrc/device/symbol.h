@@ -3,8 +3,7 @@
 
 #include "device/platform.h"
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// A text in which the name follows "KERNEL = ", such as
 /// "smem::gemm::device_build::tiled_kernel<float, 32, 0>". The reader extracts the name
@@ -15,5 +14,4 @@ constexpr const char* symbol_of() {
   return __PRETTY_FUNCTION__;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD

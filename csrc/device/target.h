@@ -14,6 +14,10 @@ constexpr bool TARGET_HAS_SM80 = false;
 constexpr bool TARGET_HAS_SM80 = true;
 #endif
 
+/// The threads per SM that a launch bound may ask for and still leave each at least 40 registers.
+/// An SM before sm_80 has no more than 1024.
+constexpr int BOUND_THREADS_PER_SM = TARGET_HAS_SM80 ? 1536 : 1024;
+
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 constexpr bool TARGET_HAS_SM90A = false;
 #else

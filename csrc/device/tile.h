@@ -10,8 +10,7 @@
 #include "cpu_emulator/launch.h"
 #endif
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// ROWS x PITCH elements in shared memory. Each row begins (PITCH * sizeof(T) / 4) mod 32 banks
 /// after the row before; columns above those in use are padding. A trivial type, as `__shared__`
@@ -63,5 +62,4 @@ __device__ __forceinline__ T* dynamic_shared() {
 #endif
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD

@@ -6,8 +6,7 @@
 
 #include "device/tile.h"
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 template <typename T, int N>
 struct alignas(N * sizeof(T)) SMEM_MAY_ALIAS Vector {
@@ -111,5 +110,4 @@ __device__ __forceinline__ void store_row_run(const Matrix<T>& matrix, int64_t r
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD

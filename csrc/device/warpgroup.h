@@ -7,8 +7,7 @@
 #include "cpu_emulator/device/warpgroup.h"
 #else
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 constexpr int WARP = 32, WARPGROUP = 128;
 
@@ -51,7 +50,6 @@ __device__ __forceinline__ bool elect_one() {
   return elected != 0;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD
 
 #endif

@@ -16,8 +16,7 @@
 #include "device/mbarrier.h"
 #include "device/numeric_types.h"
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// The shared memory matrix descriptor of wgmma has two 32-bit words. The low word holds the tile's
 /// address in units of 16 bytes; adding to it moves the tile. K-major (2-byte elements): a row of
@@ -41,15 +40,13 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t low) {
 template <Major MAJOR>
 constexpr uint32_t K16_STEP = descriptor_units(MAJOR == Major::K ? 32 : 2048);
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD
 
 #ifndef __CUDACC__
 #include "cpu_emulator/device/wgmma.h"
 #else
 
-namespace smem {
-inline namespace SMEM_BUILD {
+namespace smem::inline SMEM_BUILD {
 
 /// PTX redux.sync.or, for a value that all lanes have: the result is in a uniform register, from
 /// which wgmma takes descriptors. Otherwise the compiler moves four words to uniform registers for
@@ -221,7 +218,6 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const uint32_t (&a)[
 
 #undef SMEM_WGMMA
 
-}  // namespace SMEM_BUILD
-}  // namespace smem
+}  // namespace smem::inline SMEM_BUILD
 
 #endif

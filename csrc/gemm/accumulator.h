@@ -4,8 +4,7 @@
 #include "device/numeric_types.h"
 #include "gemm/accumulation_order.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 /// The accumulators of intervals and superblocks of a thread that computes COUNT elements of C. The
 /// accumulators of the current interval, `accum`, are the kernel's.
@@ -45,5 +44,4 @@ struct SuperblockAccum {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

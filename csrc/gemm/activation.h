@@ -4,8 +4,7 @@
 #include "device/numeric_types.h"
 #include "gemm/gemm.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 /// activation(z), to the precision of Acc.
 template <typename Acc>
@@ -68,5 +67,4 @@ __device__ __forceinline__ Acc activate_approximate(Activation activation, Acc z
 template <typename T>
 using Unrounded = std::conditional_t<sizeof(T) == 2, float, T>;
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

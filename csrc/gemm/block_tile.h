@@ -4,8 +4,7 @@
 #include "gemm/epilogue.h"
 #include "gemm/gemm.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 /// Views of A, B and out for one matrix of the batch, and the coordinate of one tile of out.
 template <typename T>
@@ -68,5 +67,4 @@ struct BlockTile {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

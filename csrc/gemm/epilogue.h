@@ -5,8 +5,7 @@
 #include "device/vector.h"
 #include "gemm/activation.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 /// Makes elements of out from accumulators, and stores them.
 template <typename T>
@@ -104,5 +103,4 @@ struct Epilogue {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

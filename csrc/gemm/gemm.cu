@@ -1,10 +1,8 @@
 // The kernel table of the CUDA build.
-#include <iterator>
-
 #include "gemm/ladder.h"
 
 namespace smem::gemm {
 
-KernelTable device_kernels() { return {KERNELS, static_cast<int>(std::size(KERNELS))}; }
+KernelTable device_kernels() { return KERNELS; }
 
 }  // namespace smem::gemm

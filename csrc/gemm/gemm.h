@@ -8,6 +8,7 @@
 #include <iosfwd>
 
 #include "device/dtype.h"
+#include "device/kernel_table.h"
 #include "device/launch.h"
 #include "device/offset_calculator.h"
 
@@ -103,10 +104,7 @@ struct Kernel {
   }
 };
 
-struct KernelTable {
-  const Kernel* const* kernels;
-  int count;
-};
+using KernelTable = smem::KernelTable<Kernel>;
 
 /// The tables of the two builds hold the same rows, in the order of the ladder. A build without
 /// CUDA has no device table.

@@ -1,7 +1,5 @@
 // The kernel table, and the kernels that have no such file of their own, compiled for the CPU
 // emulator.
-#include <iterator>
-
 #include "gemm/fp16x3/fp16x3.cu"
 #include "gemm/ladder/double_buffered.cu"
 #include "gemm/ladder/naive.cu"
@@ -13,13 +11,8 @@
 
 namespace smem::gemm {
 
-KernelTable host_kernels() { return {KERNELS, static_cast<int>(std::size(KERNELS))}; }
+KernelTable host_kernels() { return KERNELS; }
 
-KernelTable kernels([[maybe_unused]] Build build) {
-#ifdef SMEM_WITH_CUDA
-  if (build == Build::device) return device_kernels();
-#endif
-  return host_kernels();
-}
+KernelTable kernels(Build build) { return of_build<device_kernels, host_kernels>(build)(); }
 
 }  // namespace smem::gemm

@@ -6,8 +6,7 @@
 #include "gemm/block_tile.h"
 #include "gemm/ladder.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 /// The launch with one block of `threads` per tile of out, through the whole batch.
 inline Geometry grid_of_tiles(const Problem& problem, int tile_m, int tile_n, dim3 threads,
@@ -50,5 +49,4 @@ constexpr Kernel make_kernel(const char* name, const char* summary,
   };
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

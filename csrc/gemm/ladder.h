@@ -6,8 +6,7 @@
 
 #include "gemm/gemm.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 extern const Kernel naive, panel, tiled16, tiled32, tiled32_padded, vectorized, register_tiled,
     double_buffered, simt_row, tensor_core, mma_row, wgmma_row, fp16x3_row;
@@ -18,5 +17,4 @@ inline constexpr const Kernel* KERNELS[] = {
     &mma_row,    &wgmma_row,      &fp16x3_row,
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

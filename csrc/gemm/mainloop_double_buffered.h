@@ -7,8 +7,7 @@
 
 #include "gemm/thread_tile.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 /// Accumulates the products of the block's rows of A and columns of B into `tile`. One barrier per
 /// step is enough: after it, the copies into the stage to read have landed for all threads, and all
@@ -38,5 +37,4 @@ __device__ __forceinline__ void mainloop_double_buffered(const BlockTile<T>& blo
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

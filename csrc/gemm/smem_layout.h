@@ -10,8 +10,7 @@
 #include "device/mma.h"
 #include "device/opaque.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 /// The layout of MN x DEPTH elements X(mn, k) in shared memory, which is that of global memory:
 /// rows along k if K_MAJOR, else rows along mn. The vec16s of a row are permuted (swizzled) by XOR
@@ -223,5 +222,4 @@ class FragmentReader {
   unsigned row_bytes_, vec_;
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

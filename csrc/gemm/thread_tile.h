@@ -14,8 +14,7 @@
 #include "gemm/accumulator.h"
 #include "gemm/block_tile.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 template <typename T>
 struct ThreadTile {
@@ -232,5 +231,4 @@ struct StageLoader {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

@@ -3,8 +3,7 @@
 
 #include "gemm/smem_layout.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 /// The accumulators of one warp: 16 x 8 tiles in the register layout of mma. `Shape` gives the
 /// sizes of the block's tile and of its grid of warps; a stage holds A's tile, then B's from
@@ -52,5 +51,4 @@ struct WarpMma {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

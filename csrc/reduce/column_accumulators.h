@@ -9,8 +9,7 @@
 #include "reduce/reduction_tree.h"
 #include "reduce/thread_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// Rows per stage of the pipeline; they belong to neighbouring thread partials. 4 rows of 8 columns
 /// are 32 accumulators per thread.
@@ -27,11 +26,7 @@ class OrderedAccumulators {
       : transform_(transform) {}
   __device__ __forceinline__ void begin_group() {
 #pragma unroll
-    for (int c = 0; c < W; ++c) {
-#pragma unroll
-      for (int r = 0; r < ROWS_PER_STAGE; ++r)
-        thread_partials_[c][r] = Op::template identity<ThreadPartial<T>>();
-    }
+    for (int c = 0; c < W; ++c) set_to_identity<Op>(thread_partials_[c]);
   }
   /// Adds a row to thread partial r of the current group.
   __device__ __forceinline__ void add(int r, const RowVector<T, W>& row) {
@@ -61,8 +56,7 @@ class UnorderedAccumulators {
  public:
   __device__ __forceinline__ explicit UnorderedAccumulators(const OrderTransform<T, Op>& transform)
       : transform_(transform) {
-#pragma unroll
-    for (int c = 0; c < W; ++c) partial_[c] = Op::template identity<ThreadPartial<T>>();
+    set_to_identity<Op>(partial_);
   }
   __device__ __forceinline__ void begin_group() {}
   __device__ __forceinline__ void add(int, const RowVector<T, W>& row) {
@@ -120,5 +114,4 @@ using ColumnAccumulators =
                        std::conditional_t<std::is_integral_v<T>, UnorderedAccumulators<T, Op, W>,
                                           OrderedAccumulators<T, Op, W>>>;
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

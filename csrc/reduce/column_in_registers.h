@@ -13,13 +13,13 @@
 #include <algorithm>
 
 #include "device/pdl.h"
+#include "device/target.h"
 #include "reduce/column_accumulators.h"
 #include "reduce/column_thread_map.h"
 #include "reduce/store.h"
 #include "reduce/thread_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int IN_REGISTERS_MAX_ROWS = 1 << FP32_LEVELS, IN_REGISTERS_ROWS_PER_PASS = 8;
 
@@ -56,15 +56,10 @@ __device__ __forceinline__ ColumnAccumulators<T, Op, W> reduce_in_registers(
   return accum;
 }
 
-/// Launch bound: as many blocks per SM as the registers of a thread allow. Before sm_80 an SM has
-/// 1024 threads.
+/// Launch bound: as many blocks per SM as the registers of a thread allow.
 template <typename T, typename Op, int W, bool SINGLE_PASS>
 constexpr int in_registers_min_blocks_per_sm() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-  constexpr int MAX_BLOCKS_PER_SM = 1024 / THREADS;
-#else
-  constexpr int MAX_BLOCKS_PER_SM = 6;
-#endif
+  constexpr int MAX_BLOCKS_PER_SM = BOUND_THREADS_PER_SM / THREADS;
   if (W == 1) return MAX_BLOCKS_PER_SM;
   if (!SINGLE_PASS) return 3;
   const bool fits_five = std::is_same_v<Op, Sum> && (!std::is_integral_v<T> || sizeof(T) == 1);
@@ -131,5 +126,4 @@ inline bool can_store_vectors(const Problem& problem, int width) {
   return vectors;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

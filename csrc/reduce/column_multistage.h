@@ -17,8 +17,7 @@
 #include "reduce/column_accumulators.h"
 #include "reduce/column_thread_map.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// Stages of ROWS_PER_STAGE rows, one of which is being added. By Little's law an SM of an H200
 /// hides the memory latency with 26 to 40 KB in flight; two blocks have 96 KB.
@@ -96,6 +95,24 @@ __device__ __forceinline__ int rows_left(int64_t first, int64_t rows) {
   return static_cast<int>(std::clamp<int64_t>(rows - first, 0, MAX_ROWS_PER_THREAD));
 }
 
+/// Adds the rows of a stage from `row` on, below `row_count`. load_row(r) reads the stage's row r.
+template <typename T, typename Accum, typename LoadRow>
+__device__ __forceinline__ void add_stage(Accum& accum, int row, int row_count,
+                                          const LoadRow& load_row) {
+  if (row + ROWS_PER_STAGE <= row_count) {
+    RowVector<T> loaded[ROWS_PER_STAGE];
+#pragma unroll
+    for (int r = 0; r < ROWS_PER_STAGE; ++r) loaded[r] = load_row(r);
+#pragma unroll
+    for (int r = 0; r < ROWS_PER_STAGE; ++r) accum.add(r, loaded[r]);
+    return;
+  }
+#pragma unroll
+  for (int r = 0; r < ROWS_PER_STAGE - 1; ++r) {
+    if (row + r < row_count) accum.add(r, load_row(r));
+  }
+}
+
 /// The rows of a thread whose columns are one aligned vector. It reads only what it copied itself.
 template <typename T>
 class AlignedRowLoader {
@@ -121,18 +138,7 @@ class AlignedRowLoader {
   }
   template <typename Accum>
   __device__ __forceinline__ void add(Accum& accum, int row, int stage) const {
-    if (row + ROWS_PER_STAGE <= row_count_) {
-      RowVector<T> loaded[ROWS_PER_STAGE];
-#pragma unroll
-      for (int r = 0; r < ROWS_PER_STAGE; ++r) loaded[r] = load_words<W>(smem_at(stage, r));
-#pragma unroll
-      for (int r = 0; r < ROWS_PER_STAGE; ++r) accum.add(r, loaded[r]);
-      return;
-    }
-#pragma unroll
-    for (int r = 0; r < ROWS_PER_STAGE - 1; ++r) {
-      if (row + r < row_count_) accum.add(r, load_words<W>(smem_at(stage, r)));
-    }
+    add_stage<T>(accum, row, row_count_, [&](int r) { return load_words<W>(smem_at(stage, r)); });
   }
 
  private:
@@ -146,5 +152,4 @@ class AlignedRowLoader {
   int row_count_;
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

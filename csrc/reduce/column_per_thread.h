@@ -18,8 +18,7 @@
 #include "reduce/store.h"
 #include "reduce/thread_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int FP32_PARTIALS = 1 << FP32_LEVELS;
 /// The most rows for which this kernel is taken, and the fewest threads per SM; twice as many if
@@ -211,5 +210,4 @@ __global__ void __launch_bounds__(THREADS, 3)
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -15,8 +15,7 @@
 #include "reduce/column_tile.h"
 #include "reduce/element_type.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int MAX_GROUPS_LOG2 = 2;  ///< log2 of the most groups per thread
 constexpr int MAX_PARTIALS_PER_THREAD = PARTIALS_PER_GROUP << MAX_GROUPS_LOG2;
@@ -165,5 +164,4 @@ struct ColumnThread {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -9,8 +9,7 @@
 #include "reduce/reduce.h"
 #include "reduce/reduction_tree.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int PARTIALS_PER_GROUP = 8;  ///< thread partials that a thread accumulates at a time
 /// Bytes in flight per thread. By Little's law an SM of an H200 hides the memory latency with 26 to
@@ -53,11 +52,7 @@ struct ColumnTile {
                                          ThreadPartial<T> (&partials)[VEC]) const {
     ThreadPartial<T> thread_partials[VEC][PARTIALS_PER_GROUP];
 #pragma unroll
-    for (int v = 0; v < VEC; ++v) {
-#pragma unroll
-      for (int g = 0; g < PARTIALS_PER_GROUP; ++g)
-        thread_partials[v][g] = Op::template identity<ThreadPartial<T>>();
-    }
+    for (int v = 0; v < VEC; ++v) set_to_identity<Op>(thread_partials[v]);
     const int64_t first = first_element(problem, first_partial);
     // The rounds in which all thread partials of the tile have an element, and those in which at
     // least one has. Both are the same for all threads that share the tile.
@@ -148,5 +143,4 @@ struct ColumnTile {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -19,8 +19,7 @@
 #include "reduce/column_multistage.h"
 #include "reduce/layout.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int SECTOR_BYTES = 32;
 /// Fewest lanes per panel: the two vectors per row that exceed the lanes' own ones are copied by
@@ -151,22 +150,10 @@ class UnalignedRowLoader {
     const auto row_stride = static_cast<uint32_t>(row_stride_);
     const auto begin = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(begin_)) +
                        static_cast<uint32_t>(row) * row_stride;
-    const auto load_row = [&](int r) {
+    add_stage<T>(accum, row, row_count_, [&](int r) {
       return load_at(smem_offset(stage, r),
                      static_cast<int>((begin + r * row_stride) % SECTOR_BYTES));
-    };
-    if (row + ROWS_PER_STAGE <= row_count_) {
-      RowVector<T> loaded[ROWS_PER_STAGE];
-#pragma unroll
-      for (int r = 0; r < ROWS_PER_STAGE; ++r) loaded[r] = load_row(r);
-#pragma unroll
-      for (int r = 0; r < ROWS_PER_STAGE; ++r) accum.add(r, loaded[r]);
-      return;
-    }
-#pragma unroll
-    for (int r = 0; r < ROWS_PER_STAGE - 1; ++r) {
-      if (row + r < row_count_) accum.add(r, load_row(r));
-    }
+    });
   }
 
  private:
@@ -248,5 +235,4 @@ class UnalignedRowLoader {
   int column_count_ = 0, panel_bytes_ = 0, access_offset_[ACCESSES] = {};
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -29,8 +29,7 @@
 #include "reduce/store.h"
 #include "reduce/thread_reduce_batched.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// The partials of a block's columns in shared memory: one row per column of a thread's vector. The
 /// pitch is padded so that neighbouring columns are in different banks.
@@ -249,52 +248,40 @@ int64_t splits_of(const Problem& problem, const Device& device) {
 template <typename T, typename Op>
 void launch_aligned(const Problem& problem, const Device& device) {
   const ColumnThreadMap map = aligned_thread_map(problem, device);
-  launch("columns", aligned_columns_kernel<T, Op>,
-         {.blocks = map.blocks(),
-          .threads = {THREADS},
-          .dynamic_shared_bytes = shared_bytes<T, Op>(AlignedRowLoader<T>::SHARED_BYTES),
-          .launch_with_pdl = problem.launch_with_pdl},
-         device, ColumnsParams{problem, map});
+  launch_blocks("columns", aligned_columns_kernel<T, Op>, map.blocks(), device,
+                ColumnsParams{problem, map},
+                shared_bytes<T, Op>(AlignedRowLoader<T>::SHARED_BYTES));
 }
 
 template <typename T, typename Op>
 void launch_unaligned(const Problem& problem, const Device& device) {
   const UnalignedThreadMap map = unaligned_thread_map(problem, device);
-  launch("columns", unaligned_columns_kernel<T, Op>,
-         {.blocks = map.block.blocks(),
-          .threads = {THREADS},
-          .dynamic_shared_bytes = shared_bytes<T, Op>(map.shared_bytes()),
-          .launch_with_pdl = problem.launch_with_pdl},
-         device, UnalignedColumnsParams{problem, map});
+  launch_blocks("columns", unaligned_columns_kernel<T, Op>, map.block.blocks(), device,
+                UnalignedColumnsParams{problem, map}, shared_bytes<T, Op>(map.shared_bytes()));
 }
 
 template <typename T, typename Op, int W>
 void launch_per_thread(const Problem& problem, const Device& device) {
-  launch("columns", column_per_thread_kernel<T, Op, W>,
-         {.blocks = ceil_div(problem.output_count, THREADS * W),
-          .threads = {THREADS},
-          .launch_with_pdl = problem.launch_with_pdl},
-         device, ColumnPerThreadParams{problem, can_store_vectors(problem, W)});
+  launch_blocks("columns", column_per_thread_kernel<T, Op, W>,
+                ceil_div(problem.output_count, THREADS * W), device,
+                ColumnPerThreadParams{problem, can_store_vectors(problem, W)});
 }
 
 template <typename T, typename Op>
 void launch_pairs(const Problem& problem, const Device& device) {
-  launch("columns", column_pair_per_thread_kernel<T, Op>,
-         {.blocks = ceil_div(problem.output_count, 2 * PAIRS_PER_WARP * WARPS),
-          .threads = {THREADS},
-          .launch_with_pdl = problem.launch_with_pdl},
-         device, ColumnPerThreadParams{problem, false});
+  launch_blocks("columns", column_pair_per_thread_kernel<T, Op>,
+                ceil_div(problem.output_count, 2 * PAIRS_PER_WARP * WARPS), device,
+                ColumnPerThreadParams{problem, false});
 }
 
 template <typename T, typename Op, int W>
 void launch_in_registers(const Problem& problem, const Device& device) {
-  launch("columns",
-         problem.count <= IN_REGISTERS_ROWS_PER_PASS ? column_in_registers_kernel<T, Op, W, true>
-                                                     : column_in_registers_kernel<T, Op, W, false>,
-         {.blocks = ceil_div(problem.output_count, THREADS * W),
-          .threads = {THREADS},
-          .launch_with_pdl = problem.launch_with_pdl},
-         device, ColumnInRegistersParams{problem, can_store_vectors(problem, W)});
+  launch_blocks("columns",
+                problem.count <= IN_REGISTERS_ROWS_PER_PASS
+                    ? column_in_registers_kernel<T, Op, W, true>
+                    : column_in_registers_kernel<T, Op, W, false>,
+                ceil_div(problem.output_count, THREADS * W), device,
+                ColumnInRegistersParams{problem, can_store_vectors(problem, W)});
 }
 
 template <typename T, typename Op>
@@ -314,20 +301,15 @@ template <typename T, typename Op>
 void launch_narrow(const Problem& problem, const Device& device) {
   const NarrowColumnsParams narrow = narrow_params(problem, device);
   const int thread_partials = narrow.tiles * PARTIALS_PER_TILE * narrow.columns;
-  launch("columns", narrow_columns_kernel<T, Op>,
-         {.blocks = narrow.blocks(),
-          .threads = {THREADS},
-          .dynamic_shared_bytes = narrow_smem_offset<T>(thread_partials) * sizeof(ThreadPartial<T>),
-          .launch_with_pdl = problem.launch_with_pdl},
-         device, narrow);
+  launch_blocks("columns", narrow_columns_kernel<T, Op>, narrow.blocks(), device, narrow,
+                narrow_smem_offset<T>(thread_partials) * sizeof(ThreadPartial<T>));
 }
 
 template <typename T, typename Op>
 void launch_batched(const Problem& problem, const Device& device) {
   const ColumnThreadMap map = batched_thread_map(problem, device);
-  launch("columns", batched_columns_kernel<T, Op>,
-         {.blocks = map.blocks(), .threads = {THREADS}, .launch_with_pdl = problem.launch_with_pdl},
-         device, ColumnsParams{problem, map});
+  launch_blocks("columns", batched_columns_kernel<T, Op>, map.blocks(), device,
+                ColumnsParams{problem, map});
 }
 
 }  // namespace
@@ -355,5 +337,4 @@ void launch_columns(const Problem& problem, const Device& device) {
   });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -4,12 +4,10 @@
 
 #include "reduce/reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 extern const Kernel tree, shuffle, rows, columns;
 
 inline constexpr const Kernel* KERNELS[] = {&tree, &shuffle, &rows, &columns};
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -4,8 +4,7 @@
 #include "device/platform.h"
 #include "reduce/reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 inline bool is_aligned(const Problem& problem, int width) {
   return reinterpret_cast<uintptr_t>(problem.in) % (width * size_of(problem.in_dtype)) == 0;
@@ -47,5 +46,4 @@ inline bool columns_are_vectors(const Problem& problem, int width) {
          strides_are_multiples(problem.reduced, problem.reduced.rank, width);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -18,8 +18,7 @@
 #include "reduce/store.h"
 #include "reduce/thread_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int NARROW_MAX_ROW_BYTES = 128, NARROW_MAX_COLUMNS = 32;  ///< the widest rows
 /// The fewest tiles per column: shorter columns are too little work to divide over blocks by tiles.
@@ -82,8 +81,7 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
       if (r * round + W <= left) loaded[r] = load_words<W>(in + r * round);
     }
     ThreadPartial<T> accum[W];
-#pragma unroll
-    for (int v = 0; v < W; ++v) accum[v] = Op::template identity<ThreadPartial<T>>();
+    set_to_identity<Op>(accum);
 #pragma unroll
     for (int r = 0; r < ELEMENTS_PER_PARTIAL; ++r) {
       const Vector<T, W> vector = loaded[r].elements();
@@ -167,5 +165,4 @@ inline NarrowColumnsParams narrow_params(const Problem& problem, const Device& d
   return {problem, columns, tiles_per_block, vectors};
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -10,8 +10,7 @@
 #include "reduce/reduce.h"
 #include "reduce/reduction_tree.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 template <size_t BYTES>
 using Bits = std::conditional_t<
@@ -99,5 +98,4 @@ class OrderTransform {
   uint32_t flip_mask_ = 0;  ///< all bits are set for a minimum, none otherwise
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -6,15 +6,15 @@
 // ELEMENTS_PER_SPLIT and threads_for must not depend on anything else.
 #pragma once
 
+#include <algorithm>
+
 #include "device/numeric_types.h"
-#include "device/symbol.h"
 #include "device/tile.h"
 #include "reduce/element_type.h"
 #include "reduce/ladder.h"
 #include "reduce/store.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int MAX_THREADS = 256;
 
@@ -70,51 +70,35 @@ struct OutputSplit {
   }
 };
 
+/// What the ladder's rows of the kernel table share. `LadderKernel` has NAME and `kernel<T>()`.
+template <typename LadderKernel>
+struct LadderRung : LadderKernel {
+  static int64_t splits(const Problem& problem, const Device& /*device*/) {
+    return problem.count <= ELEMENTS_PER_SPLIT ? 1 : ceil_div(problem.count, ELEMENTS_PER_SPLIT);
+  }
+  static void launch(const Problem& problem, const Device& device) {
+    const int64_t outputs = problem.output_count;
+    const int64_t outputs_per_launch = MAX_BLOCKS / problem.splits;
+    Problem launch_problem = problem;
+    for (; launch_problem.first_output < outputs;
+         launch_problem.first_output += outputs_per_launch) {
+      const int64_t left = outputs - launch_problem.first_output;
+      const Geometry geometry{.blocks = std::min(left, outputs_per_launch) * problem.splits,
+                              .threads = {threads_for(problem.count)}};
+      with_element_type(problem.in_dtype, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        smem::launch(LadderKernel::NAME, LadderKernel::template kernel<T>(), geometry, device,
+                     launch_problem);
+      });
+    }
+  }
+};
+
 /// A row of the kernel table for a type that provides NAME and `kernel<T>()`.
 template <typename LadderKernel>
-constexpr Kernel make_kernel(const char* summary) {
-  return {.name = LadderKernel::NAME,
-          .summary = summary,
-          .requires_ = "any shape, any strides; sums only",
-          .any_operator = false,
-          .splits =
-              [](const Problem& problem, const Device&) {
-                return problem.count <= ELEMENTS_PER_SPLIT
-                           ? 1
-                           : ceil_div(problem.count, ELEMENTS_PER_SPLIT);
-              },
-          .launch =
-              [](const Problem& problem, const Device& device) {
-                const int64_t outputs = problem.output_count;
-                const int64_t outputs_per_launch = MAX_BLOCKS / problem.splits;
-                Problem launch_problem = problem;
-                for (; launch_problem.first_output < outputs;
-                     launch_problem.first_output += outputs_per_launch) {
-                  const int64_t left = outputs - launch_problem.first_output;
-                  const Geometry geometry{
-                      .blocks =
-                          (left < outputs_per_launch ? left : outputs_per_launch) * problem.splits,
-                      .threads = {threads_for(problem.count)}};
-                  with_element_type(problem.in_dtype, [&](auto tag) {
-                    using T = typename decltype(tag)::type;
-                    launch(LadderKernel::NAME, LadderKernel::template kernel<T>(), geometry, device,
-                           launch_problem);
-                  });
-                }
-              },
-          .function = [](DType in_dtype) -> const void* {
-            return with_element_type(in_dtype, [](auto tag) {
-              using T = typename decltype(tag)::type;
-              return reinterpret_cast<const void*>(LadderKernel::template kernel<T>());
-            });
-          },
-          .symbol = [](DType in_dtype) -> const char* {
-            return with_element_type(in_dtype, [](auto tag) {
-              using T = typename decltype(tag)::type;
-              return symbol_of<LadderKernel::template kernel<T>()>();
-            });
-          }};
+constexpr Kernel make_ladder_kernel(const char* summary) {
+  return make_kernel<LadderRung<LadderKernel>>(summary, "any shape, any strides; sums only",
+                                               /*any_operator=*/false);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

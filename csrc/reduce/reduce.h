@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "device/dtype.h"
+#include "device/kernel_table.h"
 #include "device/launch.h"
 #include "device/offset_calculator.h"
 
@@ -53,10 +54,7 @@ struct Kernel {
   const char* (*symbol)(DType in_dtype);    ///< symbol_of that instance (device/symbol.h)
 };
 
-struct KernelTable {
-  const Kernel* const* kernels;
-  int count;
-};
+using KernelTable = smem::KernelTable<Kernel>;
 
 /// The tables of the two builds hold the same rows: the ladder's kernels, then rows and columns.
 /// There is no table for the device in a build without CUDA.

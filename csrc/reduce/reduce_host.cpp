@@ -1,6 +1,4 @@
 // All kernels but columns, and the kernel table, compiled for the CPU emulator.
-#include <iterator>
-
 #include "reduce/ladder/shuffle.cu"
 #include "reduce/ladder/tree.cu"
 #include "reduce/rows.cu"
@@ -8,13 +6,8 @@
 
 namespace smem::reduce {
 
-KernelTable host_kernels() { return {KERNELS, static_cast<int>(std::size(KERNELS))}; }
+KernelTable host_kernels() { return KERNELS; }
 
-KernelTable kernels([[maybe_unused]] Build build) {
-#ifdef SMEM_WITH_CUDA
-  if (build == Build::device) return device_kernels();
-#endif
-  return host_kernels();
-}
+KernelTable kernels(Build build) { return of_build<device_kernels, host_kernels>(build)(); }
 
 }  // namespace smem::reduce

@@ -106,6 +106,12 @@ template <typename Op, typename T>
 using Partial = std::conditional_t<Op::WIDENS && std::is_same_v<Accumulator<T>, Accumulator<float>>,
                                    Accumulator<double>, Accumulator<T>>;
 
+template <typename Op, typename Acc, int N>
+__device__ __forceinline__ void set_to_identity(Acc (&partials)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) partials[i] = Op::template identity<Acc>();
+}
+
 /// The partial above N neighbouring partials; N is a power of two. Overwrites `partials`.
 template <typename Op, typename Acc, int N>
 __device__ __forceinline__ Acc tree_reduce(Acc (&partials)[N]) {

@@ -21,8 +21,7 @@
 #include "reduce/store.h"
 #include "reduce/tile_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// The vectors per lane for which this kernel is compiled, by element size; 0: no instances.
 template <typename T>
@@ -148,5 +147,4 @@ __global__ void __launch_bounds__(THREADS, ROW_PER_WARP_MIN_BLOCKS_PER_SM)
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

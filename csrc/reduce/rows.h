@@ -33,8 +33,7 @@
 #include "reduce/store.h"
 #include "reduce/tile_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// The most tiles that one warp reduces in sequence: of elements, and of partials of an earlier
 /// pass. The latter limit is higher because one launch less is worth more than work for every SM.
@@ -219,11 +218,9 @@ struct RowsLauncher {
         2 * problem.count <=
         int64_t{PARTIALS_PER_TILE} * tile_length_factor(sizeof(T)) * problem.elements_per_partial;
     const int rounds = half_tile && problem.output_count >= 2 * enough_rows ? 2 : 1;
-    launch(NAME, tiled_row_per_warp_kernel<T, Op>,
-           {.blocks = ceil_div(problem.output_count, WARPS * rounds),
-            .threads = {THREADS},
-            .launch_with_pdl = problem.launch_with_pdl},
-           device, TiledRowPerWarpParams{problem, map.tiles_per_warp, rounds});
+    launch_blocks(NAME, tiled_row_per_warp_kernel<T, Op>,
+                  ceil_div(problem.output_count, WARPS * rounds), device,
+                  TiledRowPerWarpParams{problem, map.tiles_per_warp, rounds});
   }
 
   template <typename T, typename Op, RowLayout LAYOUT>
@@ -233,11 +230,9 @@ struct RowsLauncher {
       if (map.warps_per_row == 1 && map.splits == 1)
         return launch_tiled_row_per_warp<T, Op>(problem, device, map);
     }
-    launch(NAME, rows_kernel<T, Op, int(LAYOUT)>,
-           {.blocks = map.blocks, .threads = {THREADS}, .launch_with_pdl = problem.launch_with_pdl},
-           device,
-           RowsParams{problem, std::countr_zero(static_cast<unsigned>(map.warps_per_row)),
-                      map.tiles_per_warp});
+    launch_blocks(NAME, rows_kernel<T, Op, int(LAYOUT)>, map.blocks, device,
+                  RowsParams{problem, std::countr_zero(static_cast<unsigned>(map.warps_per_row)),
+                             map.tiles_per_warp});
   }
 
   template <typename T, typename Op, int VEC, int VECTORS>
@@ -250,11 +245,9 @@ struct RowsLauncher {
         int64_t{SHORT_ROWS_BLOCKS_PER_SM} * device.sm_count * rows_per_round;
     const int max_rounds = lanes < 32 ? MAX_SUBWARP_ROUNDS : MAX_WARP_ROUNDS;
     const int64_t rounds = std::clamp<int64_t>(problem.output_count / enough_rows, 1, max_rounds);
-    launch(NAME, short_rows_kernel<T, Op, VEC, VECTORS>,
-           {.blocks = ceil_div(problem.output_count, rows_per_round * rounds),
-            .threads = {THREADS},
-            .launch_with_pdl = problem.launch_with_pdl},
-           device, ShortRowsParams{problem, lanes, static_cast<int>(rounds)});
+    launch_blocks(NAME, short_rows_kernel<T, Op, VEC, VECTORS>,
+                  ceil_div(problem.output_count, rows_per_round * rounds), device,
+                  ShortRowsParams{problem, lanes, static_cast<int>(rounds)});
   }
 
   template <typename T, typename Op>
@@ -274,11 +267,8 @@ struct RowsLauncher {
     } else {
       if (vectors > VECTORS)
         return launch_row_per_warp<T, Op, VECTORS + 1>(problem, device, vectors);
-      launch(NAME, row_per_warp_kernel<T, Op, VECTORS>,
-             {.blocks = ceil_div(problem.output_count, WARPS),
-              .threads = {THREADS},
-              .launch_with_pdl = problem.launch_with_pdl},
-             device, RowPerWarpParams{problem});
+      launch_blocks(NAME, row_per_warp_kernel<T, Op, VECTORS>,
+                    ceil_div(problem.output_count, WARPS), device, RowPerWarpParams{problem});
       return true;
     }
   }
@@ -332,5 +322,4 @@ void launch_rows(const Problem& problem, const Device& device) {
   });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

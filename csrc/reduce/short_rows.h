@@ -16,8 +16,7 @@
 #include "reduce/store.h"
 #include "reduce/tile_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// ROWS_PER_LANE rows are combined by one reduce-scatter. A block processes several rounds of rows:
 /// at most MAX_SUBWARP_ROUNDS if a row takes fewer lanes than a warp has, else at most
@@ -92,5 +91,4 @@ __global__ void __launch_bounds__(THREADS, 3)
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -5,8 +5,7 @@
 #include "device/numeric_types.h"
 #include "reduce/reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// Element `index` of out.
 struct OutputElement {
@@ -60,5 +59,4 @@ __device__ __forceinline__ void store_result(const Problem& problem, int64_t out
   store_result_at(problem, offsets_at(problem.outputs, output).of[OUT] + split, value);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -8,8 +8,7 @@
 #include "reduce/order_transform.h"
 #include "reduce/reduction_tree.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// acc plus the four bytes of `word`, which are signed if T is.
 template <typename T>
@@ -31,10 +30,7 @@ struct ThreadPartials {
 
   ThreadPartial<T> partial[COUNT];
 
-  __device__ __forceinline__ ThreadPartials() {
-#pragma unroll
-    for (int l = 0; l < COUNT; ++l) partial[l] = Op::template identity<ThreadPartial<T>>();
-  }
+  __device__ __forceinline__ ThreadPartials() { set_to_identity<Op>(partial); }
 
   __device__ __forceinline__ void add(const Vector<T, VEC>& elements,
                                       const OrderTransform<T, Op>& transform) {
@@ -121,5 +117,4 @@ __device__ __forceinline__ void reduce_unaligned(ThreadPartials<T, Op, VEC> (&th
         std::is_integral_v<T> ? thread_partials[j].reduce() : thread_partials[j].partial[0];
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

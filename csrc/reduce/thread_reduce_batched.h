@@ -9,8 +9,7 @@
 #include "reduce/column_thread_map.h"
 #include "reduce/order_transform.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// The cost model: the cost of starting a block and of a second launch, in units of the time of one
 /// batch. Measured on an H200.
@@ -35,7 +34,7 @@ class BatchedThreadReduce {
         1 << rounds_per_group_log2;  // includes rounds that do not exist, which add nothing
     BinaryCounter<Op, ThreadPartial<T>, MAX_GROUPS_LOG2> counter;
     ThreadPartial<T> thread_partials[PARTIALS_PER_GROUP], partial{};
-    init_partials(thread_partials);
+    set_to_identity<Op>(thread_partials);
 #pragma unroll 1
     for (int step = 0; step < groups * rounds_per_group; step += BATCH) {
       Loaded<T, 1> loaded[BATCH][PARTIALS_PER_GROUP];
@@ -60,7 +59,7 @@ class BatchedThreadReduce {
         }
         if (group < groups && round + 1 == rounds_per_group) {
           partial = counter.push(group, tree_reduce<Op>(thread_partials));
-          init_partials(thread_partials);
+          set_to_identity<Op>(thread_partials);
         }
       }
     }
@@ -70,13 +69,6 @@ class BatchedThreadReduce {
  private:
   static constexpr int BATCH = std::clamp(
       BYTES_IN_FLIGHT / (PARTIALS_PER_GROUP * static_cast<int>(sizeof(T))), 1, MAX_BATCH);
-
-  __device__ __forceinline__ static void init_partials(
-      ThreadPartial<T> (&thread_partials)[PARTIALS_PER_GROUP]) {
-#pragma unroll
-    for (int l = 0; l < PARTIALS_PER_GROUP; ++l)
-      thread_partials[l] = Op::template identity<ThreadPartial<T>>();
-  }
 
   /// Loads elements i, i + 1, ...; `left` of them exist.
   __device__ __forceinline__ void load_group(Loaded<T, 1> (&loaded)[PARTIALS_PER_GROUP], int64_t i,
@@ -143,5 +135,4 @@ inline ColumnThreadMap batched_thread_map(const Problem& problem, const Device& 
   return best;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -15,8 +15,7 @@
 #include "reduce/reduce.h"
 #include "reduce/thread_reduce.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// Loads per thread that are issued before the first one is needed. By Little's law an SM of an
 /// H200 hides the memory latency with 26 to 40 KB in flight; 768 threads with 8 loads of 16 bytes
@@ -239,5 +238,4 @@ struct TileReduce {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -22,8 +22,7 @@
 #include "device/tile.h"
 #include "transpose/ladder.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 /// A 16-byte element. Elements are unsigned integers of their size: no kernel looks at values.
 struct alignas(16) Bits128 {
@@ -160,5 +159,4 @@ constexpr Kernel make_kernel(const char* summary) {
           }};
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

@@ -5,13 +5,11 @@
 
 #include "transpose/transpose.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 extern const Kernel naive, tiled, padded, swizzled, strided_copy, unaligned, vectorized;
 
 inline constexpr const Kernel* KERNELS[] = {&naive,        &tiled,     &padded,    &swizzled,
                                             &strided_copy, &unaligned, &vectorized};
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

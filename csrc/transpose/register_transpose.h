@@ -25,8 +25,7 @@
 #include "transpose/tiling.h"
 #include "transpose/vec128.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 template <typename T>
 constexpr int REGISTER_TRANSPOSE_THREADS = element_config(sizeof(T)).register_transpose_threads;
@@ -68,5 +67,4 @@ __global__ void __launch_bounds__(REGISTER_TRANSPOSE_THREADS<T>)
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

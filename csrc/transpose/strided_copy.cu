@@ -15,8 +15,7 @@
 #include "transpose/block.h"
 #include "transpose/tiling.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 struct StridedCopyParams {
   Problem problem;
@@ -71,5 +70,4 @@ struct StridedCopy {
 const Kernel strided_copy =
     make_kernel<StridedCopy>("copies contiguous segments that the transpose leaves whole");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

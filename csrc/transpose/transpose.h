@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/kernel_table.h"
 #include "device/launch.h"
 #include "device/offset_calculator.h"
 
@@ -43,10 +44,7 @@ struct Kernel {
   const char* (*symbol)(size_t element_bytes);  ///< symbol_of that function (device/symbol.h)
 };
 
-struct KernelTable {
-  const Kernel* const* kernels;
-  int count;
-};
+using KernelTable = smem::KernelTable<Kernel>;
 
 /// The tables of the two builds hold the same rows, in the order of the ladder. A build without
 /// CUDA has no device table.

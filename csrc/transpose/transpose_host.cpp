@@ -1,6 +1,4 @@
 // The same kernels and the same table, built for cpu_emulator.
-#include <iterator>
-
 #include "transpose/ladder/naive.cu"
 #include "transpose/ladder/swizzled.cu"
 #include "transpose/ladder/tiled.cu"
@@ -10,13 +8,8 @@
 
 namespace smem::transpose {
 
-KernelTable host_kernels() { return {KERNELS, static_cast<int>(std::size(KERNELS))}; }
+KernelTable host_kernels() { return KERNELS; }
 
-KernelTable kernels([[maybe_unused]] Build build) {
-#ifdef SMEM_WITH_CUDA
-  if (build == Build::device) return device_kernels();
-#endif
-  return host_kernels();
-}
+KernelTable kernels(Build build) { return of_build<device_kernels, host_kernels>(build)(); }
 
 }  // namespace smem::transpose

@@ -44,8 +44,7 @@
 #include "transpose/unaligned_flat.h"
 #include "transpose/unaligned_load.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 /// A warp's lanes: 8 along M, which write 128 contiguous bytes of a column, and 4 along N.
 constexpr int LOG2_LANES_M = 3, LOG2_LANES_N = 2;
@@ -221,5 +220,4 @@ struct Unaligned {
 const Kernel unaligned = make_kernel<Unaligned>(
     "rows that begin anywhere: 16 bytes per access to global memory, elements to shared");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

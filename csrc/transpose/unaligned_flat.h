@@ -36,8 +36,7 @@
 
 #include "transpose/unaligned_load.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 /// Flat input: a tile has whole rows, and the next element of a column is `cols` elements further
 /// on in shared memory, whatever vectors the two are in.
@@ -307,5 +306,4 @@ __global__ void __launch_bounds__(FLAT_THREADS)
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

@@ -18,8 +18,7 @@
 #include "transpose/unaligned_tile.h"
 #include "transpose/vec128.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 template <typename T>
 constexpr int log2_width() {
@@ -221,5 +220,4 @@ __device__ __forceinline__ void load_elements(T* shared, const Matrix<const T>& 
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

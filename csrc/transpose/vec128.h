@@ -10,8 +10,7 @@
 
 #include "device/vector.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 /// 16 bytes, whatever their elements are. (nvcc would move a struct of sixteen bytes byte by byte.)
 using Vec128 = Vector<uint32_t, 4>;
@@ -170,5 +169,4 @@ __device__ __forceinline__ void store_masked(T* to, int64_t stride, const Vec128
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

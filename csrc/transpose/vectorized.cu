@@ -34,8 +34,7 @@
 #include "transpose/register_transpose.h"
 #include "transpose/vectorized_cp_async.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 /// The transposed tile in dynamic shared memory: vectors of W elements of a column of `in`.
 template <typename T>
@@ -228,5 +227,4 @@ struct Vectorized {
 const Kernel vectorized = make_kernel<Vectorized>(
     "16 bytes per access on both sides, transposed in registers, swizzled in shared memory");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

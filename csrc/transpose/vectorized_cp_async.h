@@ -29,8 +29,7 @@
 #include "transpose/tiling.h"
 #include "transpose/vec128.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 struct VectorizedParams {
   Problem problem;
@@ -140,5 +139,4 @@ __global__ void __launch_bounds__(VECTORIZED_MAX_THREADS)
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

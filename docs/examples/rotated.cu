@@ -6,8 +6,7 @@
 // 4 bytes. The tile needs no unused column: 4096 bytes for floats instead of 4224.
 #include "transpose/ladder/tile32.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS) rotated_kernel(const __grid_constant__ Problem problem) {
@@ -48,5 +47,4 @@ struct Rotated {
 const Kernel rotated =
     make_kernel<Rotated>("rows rotated by their number: no conflict, no padding");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

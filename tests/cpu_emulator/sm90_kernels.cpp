@@ -34,7 +34,7 @@ const void* find_kernel<tile_index("64x64_3cta")>(EpilogueKind, DType, Major, Ma
   return nullptr;
 }
 template <>
-const void* find_kernel_tf32<ONE_WARPGROUP>(EpilogueKind, Major) {
+const void* find_kernel_tf32<ONE_WARPGROUP>(EpilogueKind, DType, Major, Major) {
   return instance<float, Major::MN, Major::K, ONE_WARPGROUP>();
 }
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from torch_smem_gemm._kernels import build_info
+from torch_smem_gemm.analysis import Device, device
 
 # The width for a file or a pipe, enough for every table here; rich would assume 80 columns.
 PIPE_WIDTH = 160
@@ -112,6 +113,14 @@ def require_extra(extra: str, *modules: str) -> None:
         raise SystemExit(
             f"this command needs {', '.join(missing)}: pip install 'torch-smem-gemm[{extra}]'"
         )
+
+
+def gpu_argument(text: str) -> Device:
+    """Parse ``--device``, the name of a GPU to judge for."""
+    try:
+        return device(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def device_argument(text: str) -> torch.device:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from torch_smem_gemm._trace_size import MAX_ACCESSES
-from torch_smem_gemm.analysis import Device, device
-from torch_smem_gemm.cli._text import positive
+from torch_smem_gemm.cli._text import gpu_argument, positive
 from torch_smem_gemm.cli._trace_arguments import parse_argument
 from torch_smem_gemm.cli._trace_check import Check
 from torch_smem_gemm.cli._trace_expression import ExpressionError
@@ -65,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser, *, variables: bool = False) -> 
         metavar="N",
         help=f"refuse a grid that makes more accesses (default: {MAX_ACCESSES:,})",
     )
-    add("--device", type=_gpu, default="H200", help="the GPU to judge for (default: H200)")
+    add("--device", type=gpu_argument, default="H200", help="the GPU to judge for (default: H200)")
     add("--html", type=Path, metavar="FILE", help="write a page with the source and pictures")
     add("--json", type=Path, metavar="FILE", help="write everything as JSON")
 
@@ -80,14 +79,6 @@ def _parsed(parse: Callable[[str], _Parsed]) -> Callable[[str], _Parsed]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return parse_option
-
-
-def _gpu(text: str) -> Device:
-    """Parse ``--device``."""
-    try:
-        return device(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -11,14 +11,13 @@ from typing import Any
 
 from torch_smem_gemm._kernels import OPS, kernels
 from torch_smem_gemm._trace_size import MAX_ACCESSES
-from torch_smem_gemm.analysis import Device, device
 from torch_smem_gemm.cli import _trace_plots
 from torch_smem_gemm.cli._explain_kernel import Explained
 from torch_smem_gemm.cli._explain_ladder import Rung, climb, ladder_names, show_ladder
 from torch_smem_gemm.cli._explain_problem import Problem, add_problem_arguments, problem_of
 from torch_smem_gemm.cli._explain_text import show
 from torch_smem_gemm.cli._files import check_writable, picture_file
-from torch_smem_gemm.cli._text import require_extra
+from torch_smem_gemm.cli._text import gpu_argument, require_extra
 
 SUMMARY = "show what a kernel does to memory, line by line, and what that costs"
 ABOUT = "Run a kernel on the CPU and show what it does to memory, line by line:"
@@ -49,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_problem_arguments(one, op)
         one.add_argument(
             "--device",
-            type=_gpu,
+            type=gpu_argument,
             default="H200",
             help="the GPU to judge for, by name; it need not be there (default: H200)",
         )
@@ -69,13 +68,6 @@ def _names(op: str, *, variants: bool = True) -> list[str]:
     rows = [row for row in kernels(op) if row.emulated]
     named = [f"{row.name}:{variant}" for row in rows for variant in row.variants if variants]
     return [*(row.name for row in rows), *named]
-
-
-def _gpu(text: str) -> Device:
-    try:
-        return device(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(args: argparse.Namespace) -> int:

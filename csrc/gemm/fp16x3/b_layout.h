@@ -3,8 +3,7 @@
 
 #include "gemm/fp16x3/scale.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 using split::VEC_SIZE;
 
@@ -95,5 +94,4 @@ struct KMajorUnaligned : WithSplitK<KMajor> {
   using WithSplitK<KMajor>::WithSplitK;
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -6,8 +6,7 @@
 #include "gemm/fp16x3/split_metadata.h"
 #include "gemm/sm90/epilogue_params.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 /// The SplitStatus of a warp's 16 rows of a tile and of the tile's TILE_N columns, combined by OR.
 template <int TILE_N>
@@ -121,5 +120,4 @@ struct SplitEpilogue {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

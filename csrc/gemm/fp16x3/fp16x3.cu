@@ -24,8 +24,7 @@
 #include "gemm/ladder.h"
 #include "gemm/sm90/batch.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {
 
 using split::SplitOperand;
@@ -101,11 +100,9 @@ void launch_batch(const Problem& problem, const Device& device) {
 }
 
 }  // namespace
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 void launch_fp16x3(const Problem& problem, const Device& device) {
   if (!fp16x3::can_implement(problem, device)) return double_buffered.launch(problem, device);
@@ -137,5 +134,4 @@ const Kernel fp16x3_row = {
     .workspace_bytes = fp16x3_workspace_bytes,
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

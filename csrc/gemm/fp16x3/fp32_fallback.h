@@ -7,8 +7,7 @@
 #include "gemm/fp16x3/split_metadata.h"
 #include "gemm/mainloop_double_buffered.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 /// A k slice of a matrix of the batch.
 struct FallbackSlice {
@@ -65,5 +64,4 @@ __device__ __forceinline__ void compute_fallback_tile(const Problem& problem,
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

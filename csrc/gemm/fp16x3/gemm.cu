@@ -47,8 +47,7 @@
 #include "gemm/fp16x3/tensor_map.h"
 #include "gemm/sm90/batch.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {
 
 using sm90::batch_strides;
@@ -338,5 +337,4 @@ void launch_gemm(const Problem& problem, const split::SplitOperand& a, const spl
 
 const void* gemm_function() { return reinterpret_cast<const void*>(fp16x3_gemm_kernel<128>); }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -4,8 +4,7 @@
 #include "gemm/fp16x3/split.h"
 #include "gemm/gemm.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 /// Computes out for the problem's one batch loop. With split-K (split_k.h) it instead stores the
 /// accumulators of each k slice to `partials`.
@@ -15,5 +14,4 @@ void launch_gemm(const Problem& problem, const split::SplitOperand& a, const spl
 /// The kernel's function, for cudaFuncGetAttributes.
 const void* gemm_function();
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

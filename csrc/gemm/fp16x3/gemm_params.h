@@ -7,8 +7,7 @@
 #include "gemm/sm90/pipeline.h"
 #include "gemm/sm90/tile_scheduler.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 using sm90::ROW_BYTES;
 using sm90::TileScheduler;
@@ -69,5 +68,4 @@ struct GemmSmem {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

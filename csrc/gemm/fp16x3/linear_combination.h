@@ -4,8 +4,7 @@
 
 #include "gemm/epilogue.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 /// Whether the epilogue only adds a bias, at most, and applies relu, at most.
 __device__ __forceinline__ bool is_bias_relu(const Epilogue<float>& epilogue) {
@@ -20,5 +19,4 @@ __device__ __forceinline__ float apply_bias_relu(const Epilogue<float>& epilogue
   return epilogue.activation == Activation::relu ? activate(Activation::relu, accum) : accum;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

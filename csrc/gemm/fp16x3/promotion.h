@@ -16,8 +16,7 @@
 
 #include "gemm/fp16x3/split.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 /// Promoting all columns in every eighth k block cost 9% of the speed at 4096^3, because shared
 /// memory, where gemm.cu keeps the totals, is the limit.
@@ -44,5 +43,4 @@ __device__ __forceinline__ float combine(float total, float accum, float cross_a
   return total + fmaf(cross_accum, CROSS_FACTOR, accum);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

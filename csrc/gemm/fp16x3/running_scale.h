@@ -4,8 +4,7 @@
 
 #include "gemm/fp16x3/scale.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 using split::AbsMinMax;
 
@@ -80,5 +79,4 @@ __device__ __forceinline__ void split_represented(const Vector<float, N>& elemen
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -22,8 +22,7 @@
 #include "device/vector.h"
 #include "gemm/fp16x3/split.h"
 
-namespace smem::gemm::fp16x3::split {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::split::inline SMEM_BUILD {
 
 /// Elements per access of a thread, 16 bytes.
 constexpr int VEC_SIZE = 4;
@@ -249,5 +248,4 @@ inline bool can_vectorize(const SplitOperand& operand, int64_t stride, int64_t s
          reinterpret_cast<uintptr_t>(operand.src) % sizeof(FloatVec) == 0;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::split
+}  // namespace smem::gemm::fp16x3::split::inline SMEM_BUILD

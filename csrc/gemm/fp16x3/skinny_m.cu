@@ -4,22 +4,13 @@
 #include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/skinny_m_kernel.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-template void launch_skinny_m_layout<KMajor>(const Problem&, const SplitOperand&,
-                                             const SplitOperand&, float*, const Device&);
-template void launch_skinny_m_layout<KMajorUnaligned>(const Problem&, const SplitOperand&,
-                                                      const SplitOperand&, float*, const Device&);
-extern template void launch_skinny_m_layout<MnMajor>(const Problem&, const SplitOperand&,
-                                                     const SplitOperand&, float*, const Device&);
-extern template void launch_skinny_m_layout<WithSplitK<KMajor>>(const Problem&, const SplitOperand&,
-                                                                const SplitOperand&, float*,
-                                                                const Device&);
-extern template void launch_skinny_m_layout<WithSplitK<MnMajor>>(const Problem&,
-                                                                 const SplitOperand&,
-                                                                 const SplitOperand&, float*,
-                                                                 const Device&);
+template LaunchSkinnyM launch_skinny_m_layout<KMajor>;
+template LaunchSkinnyM launch_skinny_m_layout<KMajorUnaligned>;
+extern template LaunchSkinnyM launch_skinny_m_layout<MnMajor>;
+extern template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<KMajor>>;
+extern template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<MnMajor>>;
 
 namespace {
 
@@ -55,5 +46,4 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
   launch(launch_skinny_m_layout<KMajorUnaligned>);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -4,8 +4,7 @@
 #include "gemm/fp16x3/split.h"
 #include "gemm/gemm.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 /// Whether the skinny kernel takes the problem. gemm.h takes every problem.
 bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b);
@@ -16,5 +15,4 @@ bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b
 void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
                      const split::SplitOperand& b, float* partials, const Device& device);
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

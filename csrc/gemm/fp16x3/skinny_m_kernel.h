@@ -37,8 +37,7 @@
 #include "gemm/fp16x3/tensor_map.h"
 #include "gemm/sm90/batch.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {
 
 using namespace skinny_m;
@@ -213,6 +212,10 @@ void launch_config(const Problem& problem, const SplitOperand& a, const SplitOpe
 
 }  // namespace
 
+/// launch_skinny_m (skinny_m.h) for one layout of B.
+using LaunchSkinnyM = void(const Problem&, const SplitOperand&, const SplitOperand&, float*,
+                           const Device&);
+
 /// Selects the policy.
 template <typename BLayout>
 void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
@@ -262,6 +265,4 @@ void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const
   launch(SkinnyMConfig<BLayout, BLayout::IS_MN_MAJOR ? M64_WIDE : M64>{});
 }
 
-}  // namespace SMEM_BUILD
-
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -9,8 +9,7 @@
 #include "gemm/fp16x3/linear_combination.h"
 #include "gemm/fp16x3/skinny_m_params.h"
 
-namespace smem::gemm::fp16x3::skinny_m {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD {
 
 /// The accumulators of a warp, for 16 columns and ROW_TILES times 8 rows. Accumulator i of a lane
 /// is in column lane / 4, or 8 further, and in row 2 (lane % 4), or the next one.
@@ -215,5 +214,4 @@ __device__ __forceinline__ void compute_fallback(const SkinnyMParams& params, un
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::skinny_m
+}  // namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD

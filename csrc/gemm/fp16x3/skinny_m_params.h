@@ -8,8 +8,7 @@
 #include "gemm/sm90/epilogue_params.h"
 #include "gemm/sm90/pipeline.h"
 
-namespace smem::gemm::fp16x3::skinny_m {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD {
 
 using sm90::BatchStrides;
 
@@ -40,33 +39,26 @@ struct RecomputeFlags {
 
 /// The shape of a tile and its pipeline.
 struct SkinnyMPolicy {
-  int column_groups;  ///< groups of GROUP_COLS columns per tile
-  int row_warps;      ///< warps per column group that multiply
-  int row_tiles;      ///< per such warp, of MMA_ROWS rows of A
-  int smem_stages;    ///< of split columns and of A's rows
-  int load_stages;    ///< of float32 columns in flight from memory
+  int column_groups = 1;  ///< groups of GROUP_COLS columns per tile
+  int row_warps;          ///< warps per column group that multiply
+  int row_tiles;          ///< per such warp, of MMA_ROWS rows of A
+  int smem_stages = 2;    ///< of split columns and of A's rows
+  int load_stages;        ///< of float32 columns in flight from memory
 };
 
 // Named by the most rows of A that they take. FEWER_LOADS uses less shared memory, so one more
 // block fits on an SM. WIDE has two column groups.
-constexpr SkinnyMPolicy M8{
-    .column_groups = 1, .row_warps = 1, .row_tiles = 1, .smem_stages = 2, .load_stages = 3};
-constexpr SkinnyMPolicy M8_FEWER_LOADS{
-    .column_groups = 1, .row_warps = 1, .row_tiles = 1, .smem_stages = 2, .load_stages = 2};
-constexpr SkinnyMPolicy M16{
-    .column_groups = 1, .row_warps = 2, .row_tiles = 1, .smem_stages = 2, .load_stages = 3};
-constexpr SkinnyMPolicy M16_FEWER_LOADS{
-    .column_groups = 1, .row_warps = 2, .row_tiles = 1, .smem_stages = 2, .load_stages = 2};
-constexpr SkinnyMPolicy M32_FOUR_WARPS{
-    .column_groups = 1, .row_warps = 4, .row_tiles = 1, .smem_stages = 2, .load_stages = 3};
-constexpr SkinnyMPolicy M32_TWO_WARPS{
-    .column_groups = 1, .row_warps = 2, .row_tiles = 2, .smem_stages = 2, .load_stages = 3};
+constexpr SkinnyMPolicy M8{.row_warps = 1, .row_tiles = 1, .load_stages = 3};
+constexpr SkinnyMPolicy M8_FEWER_LOADS{.row_warps = 1, .row_tiles = 1, .load_stages = 2};
+constexpr SkinnyMPolicy M16{.row_warps = 2, .row_tiles = 1, .load_stages = 3};
+constexpr SkinnyMPolicy M16_FEWER_LOADS{.row_warps = 2, .row_tiles = 1, .load_stages = 2};
+constexpr SkinnyMPolicy M32_FOUR_WARPS{.row_warps = 4, .row_tiles = 1, .load_stages = 3};
+constexpr SkinnyMPolicy M32_TWO_WARPS{.row_warps = 2, .row_tiles = 2, .load_stages = 3};
 constexpr SkinnyMPolicy M32_WIDE{
-    .column_groups = 2, .row_warps = 2, .row_tiles = 2, .smem_stages = 2, .load_stages = 2};
-constexpr SkinnyMPolicy M64{
-    .column_groups = 1, .row_warps = 4, .row_tiles = 2, .smem_stages = 2, .load_stages = 3};
+    .column_groups = 2, .row_warps = 2, .row_tiles = 2, .load_stages = 2};
+constexpr SkinnyMPolicy M64{.row_warps = 4, .row_tiles = 2, .load_stages = 3};
 constexpr SkinnyMPolicy M64_WIDE{
-    .column_groups = 2, .row_warps = 4, .row_tiles = 2, .smem_stages = 2, .load_stages = 3};
+    .column_groups = 2, .row_warps = 4, .row_tiles = 2, .load_stages = 3};
 
 /// What follows from a layout of B and a policy.
 template <typename BLayout_, SkinnyMPolicy POLICY>
@@ -164,5 +156,4 @@ __device__ __forceinline__ void for_each_tile(const SkinnyMParams& params,
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::skinny_m
+}  // namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD

@@ -2,15 +2,9 @@
 // to compile.
 #include "gemm/fp16x3/skinny_m_kernel.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-template void launch_skinny_m_layout<WithSplitK<KMajor>>(const Problem&, const SplitOperand&,
-                                                         const SplitOperand&, float*,
-                                                         const Device&);
-template void launch_skinny_m_layout<WithSplitK<MnMajor>>(const Problem&, const SplitOperand&,
-                                                          const SplitOperand&, float*,
-                                                          const Device&);
+template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<KMajor>>;
+template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<MnMajor>>;
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

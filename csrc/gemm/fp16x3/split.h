@@ -56,7 +56,7 @@ struct SplitOperand {
   float* outlier = nullptr;      ///< the outlier itself; 0 in other rows
   void* minmax = nullptr;        ///< scratch memory, if SplitWorkspace has bytes for it
 
-  constexpr int64_t padded_k() const { return ceil_div(k_slice_length, K_BLOCK) * K_BLOCK; }
+  constexpr int64_t padded_k() const { return round_up(k_slice_length, K_BLOCK); }
   constexpr int64_t row_pitch() const { return 2 * padded_k(); }
   constexpr int64_t total_k_slices() const { return batch_count * k_slices; }
   constexpr int64_t total_rows() const { return total_k_slices() * mn; }

@@ -5,16 +5,6 @@
 #include "gemm/fp16x3/split_kernels.h"
 
 namespace smem::gemm::fp16x3::split {
-namespace {
-
-const SplitKernels& kernels([[maybe_unused]] const Device& device) {
-#ifdef SMEM_WITH_CUDA
-  if (!device.host) return device_kernels();
-#endif
-  return host_kernels();
-}
-
-}  // namespace
 
 bool is_mn_major(const SplitOperand& operand) {
   return operand.mn > 1 && operand.k > 1 &&
@@ -56,7 +46,7 @@ SplitOperand SplitWorkspace::bind(SplitOperand operand, void* memory) const {
 }
 
 void launch_split(const SplitOperand& operand, const Device& device, bool launch_with_pdl) {
-  const SplitKernels& launches = kernels(device);
+  const SplitKernels& launches = of_build<device_kernels, host_kernels>(device.build())();
   const int64_t length = operand.k_slice_length;
   if (!is_mn_major(operand)) return launches.k_major(operand, device, launch_with_pdl);
   if (length <= MN_MAJOR_MAX_K) return launches.mn_major(operand, device, launch_with_pdl);

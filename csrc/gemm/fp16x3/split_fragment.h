@@ -14,8 +14,7 @@
 
 #include "gemm/fp16x3/scale.h"
 
-namespace smem::gemm::fp16x3::split {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::split::inline SMEM_BUILD {
 
 /// Rows that the same threads share, and the threads along MN.
 constexpr int TILE_MN = 16, THREADS_MN = TILE_MN / VEC_SIZE;
@@ -96,5 +95,4 @@ class Fragment {
   FloatVec vecs_[THREAD_K];
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::split
+}  // namespace smem::gemm::fp16x3::split::inline SMEM_BUILD

@@ -8,8 +8,7 @@
 #include "gemm/sm90/batch.h"
 #include "gemm/sm90/epilogue_params.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {
 
 /// The widest out for which K is cut, and so the most threads per block, which has whole rows.
@@ -87,11 +86,10 @@ SplitKConfig::SplitKConfig(int64_t N, int64_t K) {
   // slice has at least 8 N elements, so that at the largest M, where K need not be cut, writing and
   // reading the partials costs some 8%.
   constexpr int64_t TILE_N = 32, MAX_TILES = 128, ALIGNMENT = 512;
-  const int64_t min_length = std::max(2 * ALIGNMENT, ceil_div(8 * N, ALIGNMENT) * ALIGNMENT);
+  const int64_t min_length = std::max(2 * ALIGNMENT, round_up(8 * N, ALIGNMENT));
   const int64_t max_slices = MAX_TILES / std::min(ceil_div(N, TILE_N), MAX_TILES);
   const bool is_split = N <= MAX_N && K >= 2 * min_length;
-  slice_length =
-      is_split ? std::max(min_length, ceil_div(ceil_div(K, max_slices), ALIGNMENT) * ALIGNMENT) : K;
+  slice_length = is_split ? std::max(min_length, round_up(ceil_div(K, max_slices), ALIGNMENT)) : K;
   slices = ceil_div(K, slice_length);
 }
 
@@ -126,5 +124,4 @@ void reduce_split_k(const Problem& problem, const split::SplitOperand& a,
          });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -4,8 +4,7 @@
 #include "gemm/fp16x3/split.h"
 #include "gemm/gemm.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 /// How K is cut. It is a function of N and K alone, because the bits of the results depend on it.
 struct SplitKConfig {
@@ -24,5 +23,4 @@ struct SplitKConfig {
 void reduce_split_k(const Problem& problem, const split::SplitOperand& a,
                     const split::SplitOperand& b, const float* partials, const Device& device);
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

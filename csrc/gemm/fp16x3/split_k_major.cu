@@ -20,8 +20,7 @@
 #include "gemm/fp16x3/scale.h"
 #include "gemm/fp16x3/split_kernels.h"
 
-namespace smem::gemm::fp16x3::split {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::split::inline SMEM_BUILD {
 namespace {
 
 /// Threads per block, more if a row takes more; and the most warps.
@@ -174,5 +173,4 @@ void k_major(const SplitOperand& operand, const Device& device, bool launch_with
   launch(launch_k_major<MAX_VECS, true>);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::split
+}  // namespace smem::gemm::fp16x3::split::inline SMEM_BUILD

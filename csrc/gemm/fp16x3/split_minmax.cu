@@ -14,8 +14,7 @@
 #include "gemm/fp16x3/split_kernels.h"
 #include "gemm/fp16x3/split_shared_minmax.h"
 
-namespace smem::gemm::fp16x3::split {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::split::inline SMEM_BUILD {
 namespace {
 
 constexpr int MINMAX_WARPS = 8, MINMAX_THREADS = 32 * MINMAX_WARPS;
@@ -88,5 +87,4 @@ void minmax(const SplitOperand& operand, const Device& device, bool launch_with_
                });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::split
+}  // namespace smem::gemm::fp16x3::split::inline SMEM_BUILD

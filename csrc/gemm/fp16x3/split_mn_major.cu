@@ -15,8 +15,7 @@
 #include "gemm/fp16x3/split_kernels.h"
 #include "gemm/fp16x3/split_shared_minmax.h"
 
-namespace smem::gemm::fp16x3::split {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::split::inline SMEM_BUILD {
 namespace {
 
 /// Threads per block, more if the rows take more; and the most warps.
@@ -88,5 +87,4 @@ void mn_major(const SplitOperand& operand, const Device& device, bool launch_wit
                });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::split
+}  // namespace smem::gemm::fp16x3::split::inline SMEM_BUILD

@@ -18,8 +18,7 @@
 #include "gemm/fp16x3/split_kernels.h"
 #include "gemm/fp16x3/split_shared_minmax.h"
 
-namespace smem::gemm::fp16x3::split {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::split::inline SMEM_BUILD {
 namespace {
 
 constexpr int MAX_CLUSTER_SIZE = 8;  ///< on any sm_90
@@ -81,28 +80,21 @@ void launch_mn_major_cluster(const SplitOperand& operand, const Device& device,
                              bool launch_with_pdl) {
   const int64_t tiles = ceil_div(operand.mn, TILE_MN);
   const int64_t cluster_size = ceil_div(operand.k_slice_length, block_k(THREADS));
-  if (operand.total_k_slices() == 0) return;
-  cudaLaunchAttribute attributes[2]{};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {static_cast<unsigned>(cluster_size), 1, 1};
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(tiles * operand.total_k_slices() * cluster_size));
-  config.blockDim = dim3(THREADS);
-  config.stream = static_cast<cudaStream_t>(device.stream);
-  config.attrs = attributes;
-  config.numAttrs = launch_with_pdl ? 2 : 1;
   const bool vectorized = can_vectorize(operand, operand.mn_stride, operand.mn, operand.k_stride);
-  const ClusterSplitParams params{
-      .operand = operand,
-      .padded_k = operand.padded_k(),
-      .slice_tiles = static_cast<uint32_t>(tiles),
-      .cluster_size = static_cast<uint32_t>(cluster_size),
-  };
-  const auto kernel = vectorized ? split_mn_major_cluster_kernel<true, THREADS>
-                                 : split_mn_major_cluster_kernel<false, THREADS>;
-  check_launch(cudaLaunchKernelEx(&config, kernel, params), "split_mn_major_cluster");
+  smem::launch("split_mn_major_cluster",
+               vectorized ? split_mn_major_cluster_kernel<true, THREADS>
+                          : split_mn_major_cluster_kernel<false, THREADS>,
+               {.blocks = tiles * operand.total_k_slices() * cluster_size,
+                .threads = {THREADS},
+                .launch_with_pdl = launch_with_pdl,
+                .cluster_size = static_cast<unsigned>(cluster_size)},
+               device,
+               ClusterSplitParams{
+                   .operand = operand,
+                   .padded_k = operand.padded_k(),
+                   .slice_tiles = static_cast<uint32_t>(tiles),
+                   .cluster_size = static_cast<uint32_t>(cluster_size),
+               });
 }
 
 }  // namespace
@@ -117,5 +109,4 @@ void mn_major_cluster(const SplitOperand& operand, const Device& device, bool la
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::split
+}  // namespace smem::gemm::fp16x3::split::inline SMEM_BUILD

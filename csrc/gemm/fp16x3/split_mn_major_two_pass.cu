@@ -19,8 +19,7 @@
 #include "gemm/fp16x3/scale.h"
 #include "gemm/fp16x3/split_kernels.h"
 
-namespace smem::gemm::fp16x3::split {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::split::inline SMEM_BUILD {
 namespace {
 
 constexpr int PASS2_THREADS = 256;
@@ -165,5 +164,4 @@ void mn_major_pass2(const SplitOperand& operand, const Device& device, bool laun
       });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::split
+}  // namespace smem::gemm::fp16x3::split::inline SMEM_BUILD

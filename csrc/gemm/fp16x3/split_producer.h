@@ -37,8 +37,7 @@
 #include "gemm/fp16x3/b_layout.h"
 #include "gemm/fp16x3/running_scale.h"
 
-namespace smem::gemm::fp16x3 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 using split::AbsMinMax;
 using split::FloatVec;
@@ -392,5 +391,4 @@ struct SplitProducer {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

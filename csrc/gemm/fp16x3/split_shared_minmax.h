@@ -4,8 +4,7 @@
 #include "device/tile.h"
 #include "gemm/fp16x3/scale.h"
 
-namespace smem::gemm::fp16x3::split {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::fp16x3::split::inline SMEM_BUILD {
 
 /// The AbsMinMax of ROWS rows as each of WARPS warps has found them: three planes per warp.
 template <int WARPS, int ROWS>
@@ -47,5 +46,4 @@ struct SharedMinMax {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::fp16x3::split
+}  // namespace smem::gemm::fp16x3::split::inline SMEM_BUILD

@@ -14,8 +14,7 @@
 #include "gemm/kernel_table.h"
 #include "gemm/mainloop_double_buffered.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 template <typename T>
 __global__ void __launch_bounds__(ThreadTile<T>::THREADS, 2)
@@ -47,5 +46,4 @@ const Kernel double_buffered = make_kernel<DoubleBuffered>(
     DoubleBuffered::NAME,
     "cp.async fills the next stage during the products, one barrier per step");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

@@ -9,8 +9,7 @@
 //   Writes: out once.
 #include "gemm/kernel_table.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 constexpr int NAIVE_ROWS = 8, NAIVE_COLS = 32, NAIVE_THREADS = NAIVE_ROWS * NAIVE_COLS;
 
@@ -52,5 +51,4 @@ struct Naive {
 const Kernel naive =
     make_kernel<Naive>(Naive::NAME, "one thread per element of C, global memory only");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

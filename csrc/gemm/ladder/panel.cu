@@ -14,8 +14,7 @@
 // its own panels, which makes M*K*ceil(N/16) + K*N*ceil(M/16).
 #include "gemm/kernel_table.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 constexpr int PANEL_TILE = 16, PANEL_THREADS = PANEL_TILE * PANEL_TILE;
 
@@ -80,5 +79,4 @@ const Kernel panel =
     make_kernel<PanelRung>(PanelRung::NAME, "the whole K panel in shared memory, one barrier",
                            "32 * K elements fit in a block's shared memory", panel_largest_k);
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

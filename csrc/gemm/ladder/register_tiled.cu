@@ -13,8 +13,7 @@
 #include "gemm/kernel_table.h"
 #include "gemm/thread_tile.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 template <typename T>
 __global__ void __launch_bounds__(ThreadTile<T>::THREADS, 2)
@@ -54,5 +53,4 @@ struct RegisterTiled {
 const Kernel register_tiled = make_kernel<RegisterTiled>(
     RegisterTiled::NAME, "8 x 8 elements of C per thread, 128 x 128 per block");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

@@ -2,8 +2,7 @@
 // tensor_core.h; the other dtypes are compiled in tensor_core_bf16.cu and tensor_core_tf32.cu.
 #include "gemm/ladder/tensor_core.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 template void launch_tensor_core<half>(const Problem&, const Device&);
 template const void* tensor_core_function<half>();
@@ -44,5 +43,4 @@ const Kernel tensor_core = {
     .float32 = Precision::tf32,
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

@@ -34,8 +34,7 @@
 #include "gemm/smem_layout.h"
 #include "gemm/warp_mma.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 /// The configuration of a kernel: the block's tile of out, its stages and its grid of warps.
 struct MmaTileConfig {
@@ -237,5 +236,4 @@ const void* tensor_core_function() {
       tensor_core_kernel<T, MmaTileShape<LargestTile>, true, true>);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

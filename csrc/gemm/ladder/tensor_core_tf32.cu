@@ -2,11 +2,9 @@
 // short.
 #include "gemm/ladder/tensor_core.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 template void launch_tensor_core<float>(const Problem&, const Device&);
 template const void* tensor_core_function<float>();
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

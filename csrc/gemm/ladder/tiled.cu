@@ -16,8 +16,7 @@
 // warp reads down a column: see transpose.
 #include "gemm/kernel_table.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 constexpr int tiled_threads(int tile) { return tile * tile; }
 /// Enough blocks per SM for 2048 threads, the most that an SM of sm_80 or newer holds.
@@ -78,5 +77,4 @@ const Kernel tiled32 =
 const Kernel tiled32_padded = make_kernel<Tiled<32, 1>>(
     "tiled32_padded", "tiles of pitch 33: removes no bank conflict in a GEMM, see its header");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

@@ -16,8 +16,7 @@
 // transposed view) is read element by element.
 #include "gemm/kernel_table.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 constexpr int VECTORIZED_TILE = 32;
 
@@ -81,5 +80,4 @@ struct Vectorized {
 const Kernel vectorized = make_kernel<Vectorized>(
     Vectorized::NAME, "16-byte loads and stores, 16 bytes of a row of C per thread");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

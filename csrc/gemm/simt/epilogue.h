@@ -5,8 +5,7 @@
 #include "gemm/block_tile.h"
 #include "gemm/simt/thread_map.h"
 
-namespace smem::gemm::simt {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::simt::inline SMEM_BUILD {
 
 /// Calls visit(row, col, vec) for the accumulators in the first `rows` rows and `cols` columns of
 /// the tile. Neighbouring threads get neighbouring vectors of a row, whichever thread computed
@@ -123,5 +122,4 @@ __device__ __forceinline__ void store_unaligned_tile(const BlockTile<T>& block, 
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::simt
+}  // namespace smem::gemm::simt::inline SMEM_BUILD

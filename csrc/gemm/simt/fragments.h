@@ -3,8 +3,7 @@
 
 #include "device/vector.h"
 
-namespace smem::gemm::simt {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::simt::inline SMEM_BUILD {
 
 /// A thread's values of one operand, double buffered: COUNT values per k, in vectors of VEC that
 /// are LANES vectors apart. From a K-major stage, one load takes VECTOR_WIDTH values of k at once.
@@ -54,5 +53,4 @@ class Fragments {
   Acc values_[2][K_PER_LOAD][COUNT];
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::simt
+}  // namespace smem::gemm::simt::inline SMEM_BUILD

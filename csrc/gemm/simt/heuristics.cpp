@@ -250,7 +250,7 @@ int64_t packed_pitch(int64_t extent) {
   constexpr int64_t TILE = 128;
   static_assert(TILES[TILE_128X128].rows() == TILE && TILES[TILE_128X128].cols(4) == TILE,
                 "a multiple of the extents of all tiles that are packed for");
-  return ceil_div(extent, TILE) * TILE;
+  return round_up(extent, TILE);
 }
 
 SimtWorkspace workspace_of(const Problem& problem, const SimtPlan& p) {

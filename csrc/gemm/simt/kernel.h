@@ -39,8 +39,7 @@
 #include "gemm/simt/load_pipelined.h"
 #include "gemm/simt/promoted_accum.h"
 
-namespace smem::gemm::simt {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::simt::inline SMEM_BUILD {
 
 /// The shared memory of a block.
 template <typename T, int TILE, LayoutPair LAYOUTS>
@@ -268,5 +267,4 @@ __global__ void __launch_bounds__(ThreadMap<T, TILE>::THREADS, min_blocks_per_sm
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::simt
+}  // namespace smem::gemm::simt::inline SMEM_BUILD

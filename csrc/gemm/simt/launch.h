@@ -8,8 +8,7 @@
 #include "gemm/simt/pack.h"
 #include "gemm/simt/reduce_split_k.h"
 
-namespace smem::gemm::simt {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::simt::inline SMEM_BUILD {
 
 template <typename T, int TILE, LayoutPair LAYOUTS>
 void launch_kernel(const SimtParams& params, const Device& device) {
@@ -103,5 +102,4 @@ void launch_plan(const Problem& problem, const SimtPlan& plan, const Device& dev
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::simt
+}  // namespace smem::gemm::simt::inline SMEM_BUILD

@@ -12,8 +12,7 @@
 #include "device/cp_async.h"
 #include "gemm/simt/tile_config.h"
 
-namespace smem::gemm::simt {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::simt::inline SMEM_BUILD {
 
 /// Copies tiles of EXTENT x DEPTH into stages, with zeros outside X: stage(k, mn) = X(mn0 + mn, k),
 /// or stage(mn, k) if MODE is vec16_along_k. Fragments are read by LANES different lanes of a warp,
@@ -174,5 +173,4 @@ class MultistageLoader {
   LoadMode mode_;
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::simt
+}  // namespace smem::gemm::simt::inline SMEM_BUILD

@@ -9,8 +9,7 @@
 #include "device/tile.h"
 #include "gemm/simt/tile_config.h"
 
-namespace smem::gemm::simt {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::simt::inline SMEM_BUILD {
 
 /// Moves tiles of EXTENT x DEPTH of an operand into stages: stage(k, mn) = X(mn0 + mn, k), with
 /// zeros beyond X's columns. Elements beyond X's rows are undefined; they affect no element that is
@@ -86,5 +85,4 @@ class PipelinedLoader {
   T registers_[PASSES];
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::simt
+}  // namespace smem::gemm::simt::inline SMEM_BUILD

@@ -6,8 +6,7 @@
 #include "device/launch.h"
 #include "device/tile.h"
 
-namespace smem::gemm::simt {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::simt::inline SMEM_BUILD {
 
 constexpr int PACK_TILE = 32, PACK_ROWS = 8;
 
@@ -71,5 +70,4 @@ void pack(const PackParams<T>& first, const PackParams<T>& second, const Device&
              .second_blocks_per_matrix = static_cast<unsigned>(second.blocks_per_matrix())});
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::simt
+}  // namespace smem::gemm::simt::inline SMEM_BUILD

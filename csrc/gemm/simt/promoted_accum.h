@@ -3,8 +3,7 @@
 
 #include "gemm/simt/thread_map.h"
 
-namespace smem::gemm::simt {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::simt::inline SMEM_BUILD {
 
 /// The accumulators of complete intervals and superblocks of a thread. Those of intervals are in
 /// shared memory, or in registers (IN_REGISTERS) for small tiles; those of superblocks are in local
@@ -117,5 +116,4 @@ class PromotedAccum {
   Acc superblock_accum_[Map::TM * Map::TN];
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::simt
+}  // namespace smem::gemm::simt::inline SMEM_BUILD

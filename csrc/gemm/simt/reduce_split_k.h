@@ -7,8 +7,7 @@
 #include "gemm/block_tile.h"
 #include "gemm/simt/tile_config.h"
 
-namespace smem::gemm::simt {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::simt::inline SMEM_BUILD {
 
 constexpr int REDUCE_LANES = 32, REDUCE_WARPS = 8, REDUCE_THREADS = REDUCE_LANES * REDUCE_WARPS;
 /// Superblocks that a warp, and a block, of simt_reduce_long_kernel sums per round.
@@ -100,5 +99,4 @@ __global__ void __launch_bounds__(REDUCE_THREADS)
   if (warp == 0 && element < elements) store_element<T>(params, element, total);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::simt
+}  // namespace smem::gemm::simt::inline SMEM_BUILD

@@ -4,8 +4,7 @@
 #include "device/vector.h"
 #include "gemm/simt/tile_config.h"
 
-namespace smem::gemm::simt {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::simt::inline SMEM_BUILD {
 
 /// The warps of a block form a grid of WARPS_M x WARPS_N, the lanes of a warp a grid of LANES_M x
 /// LANES_N, and each thread computes TM x TN elements. A thread's elements are vectors of at most
@@ -50,22 +49,16 @@ struct ThreadMap {
   /// sum of a function of the row and a function of the column.
   __device__ __forceinline__ static int accum_slot(int row, int col) {
     const int m = row % (LANES_M * TM), n = col % (LANES_N * TN);
-    if constexpr (TAIL_N == 0) {
-      const int warp = row / (LANES_M * TM) * WARPS_N + col / (LANES_N * TN);
-      const int lane =
-          m % (LANES_M * VEC_M) / VEC_M * LANES_N + n % (LANES_N * ACCUM_VEC) / ACCUM_VEC;
-      const int i = m / (LANES_M * VEC_M) * VEC_M + m % VEC_M;
-      return (i * ACCUM_VECS_N + n / (LANES_N * ACCUM_VEC)) * THREADS + warp * 32 + lane;
-    }
     const int warp = row / (LANES_M * TM) * WARPS_N + col / (LANES_N * TN);
-    const bool is_in_vector = n < LANES_N * (TN - TAIL_N);
+    const bool is_in_vector = TAIL_N == 0 || n < LANES_N * (TN - TAIL_N);
     const int lane_n = is_in_vector ? n % (LANES_N * VEC_N) / VEC_N : n % LANES_N;
     const int lane = m % (LANES_M * VEC_M) / VEC_M * LANES_N + lane_n;
     const int i = m / (LANES_M * VEC_M) * VEC_M + m % VEC_M;
-    const int j = is_in_vector ? n / (LANES_N * VEC_N) * VEC_N + n % VEC_N : n / LANES_N;
-    return (i * ACCUM_VECS_N + j / ACCUM_VEC) * THREADS + warp * 32 + lane;
+    const int vec_n = TAIL_N == 0    ? n / (LANES_N * VEC_N)
+                      : is_in_vector ? n / (LANES_N * VEC_N) * VEC_N + n % VEC_N
+                                     : n / LANES_N;
+    return (i * ACCUM_VECS_N + vec_n) * THREADS + warp * 32 + lane;
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::simt
+}  // namespace smem::gemm::simt::inline SMEM_BUILD

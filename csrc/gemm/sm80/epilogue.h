@@ -4,8 +4,7 @@
 #include "gemm/block_tile.h"
 #include "gemm/warp_mma.h"
 
-namespace smem::gemm::sm80 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm80::inline SMEM_BUILD {
 
 /// Stores accumulators through the warp's own staging buffer in shared memory, so that neighbouring
 /// lanes store neighbouring vectors of a row. One rolled loop stores all of them: the code of the
@@ -79,5 +78,4 @@ __device__ __forceinline__ void store_partials(const Mma& mma, float* partials, 
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm80
+}  // namespace smem::gemm::sm80::inline SMEM_BUILD

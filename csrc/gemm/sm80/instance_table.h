@@ -6,9 +6,7 @@
 #include "gemm/sm80/params.h"
 #include "gemm/sm80/tile_config.h"
 
-namespace smem::gemm::sm80 {
-
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm80::inline SMEM_BUILD {
 
 /// Whether this build has the kernels of TILES[tile] for a dtype.
 constexpr bool is_built([[maybe_unused]] int tile, [[maybe_unused]] DType dtype) {
@@ -25,5 +23,4 @@ using MmaKernel = void (*)(MmaParams);
 template <typename T>
 MmaKernel find_kernel(int tile, Major a, Major b);
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm80
+}  // namespace smem::gemm::sm80::inline SMEM_BUILD

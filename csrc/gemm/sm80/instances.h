@@ -5,8 +5,7 @@
 #include "gemm/sm80/instance_table.h"
 #include "gemm/sm80/kernel.h"
 
-namespace smem::gemm::sm80 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm80::inline SMEM_BUILD {
 
 template <typename T>
 constexpr DType DTYPE_OF = std::is_same_v<T, float>  ? DType::f32
@@ -40,5 +39,4 @@ MmaKernel find_kernel(int tile, Major a, Major b) {
   return find_kernel_from<T>(tile, a, b);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm80
+}  // namespace smem::gemm::sm80::inline SMEM_BUILD

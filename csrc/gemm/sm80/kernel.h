@@ -31,8 +31,7 @@
 #include "gemm/sm80/params.h"
 #include "gemm/sm80/tile_config.h"
 
-namespace smem::gemm::sm80 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm80::inline SMEM_BUILD {
 
 /// A row of TILES as constants, which a kernel may use.
 template <int TILE>
@@ -132,5 +131,4 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, TileShape<TILE>:
 #endif
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm80
+}  // namespace smem::gemm::sm80::inline SMEM_BUILD

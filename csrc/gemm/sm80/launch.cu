@@ -5,8 +5,7 @@
 #include "gemm/sm90/pack.h"
 #include "gemm/sm90/reduce_split_k.h"
 
-namespace smem::gemm::sm80 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm80::inline SMEM_BUILD {
 namespace {
 
 MmaKernel kernel_of(DType dtype, const Plan& plan) {
@@ -68,5 +67,4 @@ void launch(const Problem& problem, const Plan& plan, void* workspace, const Dev
   });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm80
+}  // namespace smem::gemm::sm80::inline SMEM_BUILD

@@ -3,8 +3,7 @@
 
 #include "gemm/smem_layout.h"
 
-namespace smem::gemm::sm80 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm80::inline SMEM_BUILD {
 
 /// The k-tiles of an operand, in order, for one block. Every thread copies vectors of 16 bytes, the
 /// same ones of each stage. What is outside the operand becomes zero, without a branch: the copies
@@ -62,5 +61,4 @@ class MultistageLoader {
   int smem_offset_;
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm80
+}  // namespace smem::gemm::sm80::inline SMEM_BUILD

@@ -21,8 +21,7 @@
 #include "gemm/ladder.h"
 #include "gemm/sm80/heuristics.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 void launch_mma(const Problem& problem, const Device& device) {
   // K is 0, or a size is beyond 32 bits.
@@ -65,5 +64,4 @@ const Kernel mma_row = {
     .approach = mma_approach,
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

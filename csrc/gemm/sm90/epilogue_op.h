@@ -4,8 +4,7 @@
 
 #include "gemm/sm90/epilogue_tma.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// The accumulators of 16 rows, in the layout of wgmma: accumulator i of a lane is in row lane / 4,
 /// or eight rows below if i & 2, and in column 8 (i / 4) + 2 (lane % 4) + i % 2. Each operation is
@@ -92,5 +91,4 @@ struct EpilogueOp {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -3,8 +3,7 @@
 
 #include "gemm/epilogue.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// For the first matrix of the batch.
 template <typename T>
@@ -44,5 +43,4 @@ __device__ __forceinline__ Epilogue<T> epilogue_at_batch(Epilogue<T> epilogue,
   return epilogue;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

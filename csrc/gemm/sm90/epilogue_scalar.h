@@ -4,8 +4,7 @@
 
 #include "gemm/sm90/epilogue_tma.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// Index of a float in a staged subtile of 16 x 64. A row spans all banks twice; the swizzle by row
 /// avoids bank conflicts both for writing the accumulators and for reading along a row.
@@ -118,5 +117,4 @@ struct ScalarWriter {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

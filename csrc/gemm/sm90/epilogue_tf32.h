@@ -11,8 +11,7 @@
 #include "gemm/sm90/epilogue_params.h"
 #include "gemm/sm90/tile_config.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// Coordinates of a lane's accumulators: accumulator 4j is at (x, y + 8j), 4j + 1 at y + 8j + 1,
 /// and the two after them are at the same y in row next_x. Those below end_x and end_y are stored.
@@ -214,5 +213,4 @@ struct Tf32Writer {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

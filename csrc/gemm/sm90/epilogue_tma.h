@@ -8,8 +8,7 @@
 #include "device/warpgroup.h"
 #include "gemm/sm90/params.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// Coordinates in out of a warp's results: the first of its 16 rows, the first column, and the ends
 /// of the rows and columns that its tile computes.
@@ -137,5 +136,4 @@ struct SubtileWriter {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -4,8 +4,7 @@
 #include "gemm/sm90/instance_table.h"
 #include "gemm/sm90/kernel.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 template <typename T, int INDEX, EpilogueKind KIND>
 const void* kernel_for_majors(Major a, Major b) {
@@ -30,17 +29,9 @@ const void* kernel_for_dtype(DType dtype, Major a, Major b) {
 
 template <int INDEX>
 const void* find_kernel(EpilogueKind kind, DType dtype, Major a, Major b) {
-  switch (kind) {
-    case EpilogueKind::tma:
-      return kernel_for_dtype<INDEX, EpilogueKind::tma>(dtype, a, b);
-    case EpilogueKind::direct:
-      return kernel_for_dtype<INDEX, EpilogueKind::direct>(dtype, a, b);
-    case EpilogueKind::splitk_partials:
-      return kernel_for_dtype<INDEX, EpilogueKind::splitk_partials>(dtype, a, b);
-    default:
-      return kernel_for_dtype<INDEX, EpilogueKind::any>(dtype, a, b);
-  }
+  return with_epilogue_kind(kind, [&](auto constant) {
+    return kernel_for_dtype<INDEX, decltype(constant)::value>(dtype, a, b);
+  });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

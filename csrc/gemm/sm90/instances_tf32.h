@@ -4,34 +4,20 @@
 #include "gemm/sm90/instance_table.h"
 #include "gemm/sm90/mainloop_tf32_rs.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
-
-template <int INDEX, EpilogueKind KIND>
-const void* kernel_for_major(Major a) {
-  if constexpr (is_built(INDEX, DType::f32, KIND)) {
-    return a == Major::K
-               ? reinterpret_cast<const void*>(gemm_kernel<float, Major::K, Major::K, INDEX, KIND>)
-               : reinterpret_cast<const void*>(
-                     gemm_kernel<float, Major::MN, Major::K, INDEX, KIND>);
-  } else {
-    return nullptr;
-  }
-}
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 template <int INDEX>
-const void* find_kernel_tf32(EpilogueKind kind, Major a) {
-  switch (kind) {
-    case EpilogueKind::tma:
-      return kernel_for_major<INDEX, EpilogueKind::tma>(a);
-    case EpilogueKind::direct:
-      return kernel_for_major<INDEX, EpilogueKind::direct>(a);
-    case EpilogueKind::splitk_partials:
-      return kernel_for_major<INDEX, EpilogueKind::splitk_partials>(a);
-    default:
-      return kernel_for_major<INDEX, EpilogueKind::any>(a);
-  }
+const void* find_kernel_tf32(EpilogueKind kind, DType /*dtype*/, Major a, Major /*b*/) {
+  return with_epilogue_kind(kind, [&](auto constant) -> const void* {
+    constexpr EpilogueKind KIND = decltype(constant)::value;
+    if constexpr (is_built(INDEX, DType::f32, KIND)) {
+      constexpr auto K_MAJOR = gemm_kernel<float, Major::K, Major::K, INDEX, KIND>;
+      constexpr auto M_MAJOR = gemm_kernel<float, Major::MN, Major::K, INDEX, KIND>;
+      return reinterpret_cast<const void*>(a == Major::K ? K_MAJOR : M_MAJOR);
+    } else {
+      return nullptr;
+    }
+  });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -53,8 +53,7 @@
 #include "gemm/sm90/pipeline.h"
 #include "gemm/sm90/producer.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// What one block computes: run_producer and run_consumer are the two roles.
 template <typename T, Major A_MAJOR, Major B_MAJOR, TileConfig TILE, EpilogueKind KIND>
@@ -386,5 +385,4 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, TILES[INDEX].co
 #endif
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -11,41 +11,28 @@
 #include "gemm/sm90/reduce_split_k.h"
 #include "gemm/sm90/tensor_map.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 namespace {
 
-using Find = const void* (*)(EpilogueKind, DType, Major, Major);
-using FindTf32 = const void* (*)(EpilogueKind, Major);
-
-/// Every tile of a build has one of these epilogues.
-template <int INDEX>
-constexpr bool has_kernel(DType dtype) {
-  return is_built(INDEX, dtype, EpilogueKind::tma) || is_built(INDEX, dtype, EpilogueKind::any);
-}
-template <int INDEX>
-constexpr Find find() {
-  if constexpr (has_kernel<INDEX>(DType::bf16)) {
-    return find_kernel<INDEX>;
-  } else {
+/// Null if this build has no kernel for the tile. Every tile of a build has one of these epilogues.
+template <int INDEX, DType DTYPE>
+constexpr FindKernel* find() {
+  if constexpr (!is_built(INDEX, DTYPE, EpilogueKind::tma) &&
+                !is_built(INDEX, DTYPE, EpilogueKind::any)) {
     return nullptr;
-  }
-}
-template <int INDEX>
-constexpr FindTf32 find_tf32() {
-  if constexpr (has_kernel<INDEX>(DType::f32)) {
+  } else if constexpr (DTYPE == DType::f32) {
     return find_kernel_tf32<INDEX>;
   } else {
-    return nullptr;
+    return find_kernel<INDEX>;
   }
 }
 
 template <int... INDEX>
 const void* kernel_of(const Plan& plan, DType dtype, std::integer_sequence<int, INDEX...>) {
-  constexpr Find FIND[] = {find<INDEX>()...};
-  constexpr FindTf32 FIND_TF32[] = {find_tf32<INDEX>()...};
-  return dtype == DType::f32 ? FIND_TF32[plan.tile](plan.epilogue, plan.a.major)
-                             : FIND[plan.tile](plan.epilogue, dtype, plan.a.major, plan.b.major);
+  constexpr FindKernel* FIND[] = {find<INDEX, DType::bf16>()...};
+  constexpr FindKernel* FIND_TF32[] = {find<INDEX, DType::f32>()...};
+  return (dtype == DType::f32 ? FIND_TF32 : FIND)[plan.tile](plan.epilogue, dtype, plan.a.major,
+                                                             plan.b.major);
 }
 
 /// The maps of GemmParams::a or ::b. `rows` is the LoadExtent's size; `multicast` is the number of
@@ -69,56 +56,24 @@ void make_operand_maps(CUtensorMap (&maps)[2], const OperandDesc& desc, DType dt
   }
 }
 
-#ifdef __CUDACC__
-
 /// `launch_with_pdl`: the kernel may begin while the kernel before still runs (device/pdl.h).
 template <typename T>
-void launch_kernel(const void* kernel, const Plan& plan, GemmParams<T>& params,
-                   bool launch_with_pdl, const Device& device) {
+void launch_tile(const void* kernel, const Plan& plan, const GemmParams<T>& params,
+                 bool launch_with_pdl, const Device& device) {
   const TileConfig& tile = TILES[plan.tile].config;
-  check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(tile.shared_bytes())),
-               "hopper");
-  if (tile.min_blocks_per_sm > 1) {
-    check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                      cudaSharedmemCarveoutMaxShared),
-                 "hopper");
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(plan.clusters * tile.cluster_m);
-  config.blockDim = dim3(tile.threads());
-  config.dynamicSmemBytes = tile.shared_bytes();
-  config.stream = static_cast<cudaStream_t>(device.stream);
-  cudaLaunchAttribute attributes[2]{};
-  config.attrs = attributes;
-  if (tile.cluster_m > 1) {
-    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {static_cast<unsigned>(tile.cluster_m), 1, 1};
-  }
-  if (launch_with_pdl) {
-    cudaLaunchAttribute& pdl = attributes[config.numAttrs++];
-    pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    pdl.val.programmaticStreamSerializationAllowed = 1;
-  }
-  void* arguments[] = {&params};
-  check_launch(cudaLaunchKernelExC(&config, kernel, arguments), "hopper");
-}
-
+  const Geometry geometry{.blocks = int64_t{plan.clusters} * tile.cluster_m,
+                          .threads = {static_cast<unsigned>(tile.threads())},
+                          .dynamic_shared_bytes = tile.shared_bytes(),
+                          .launch_with_pdl = launch_with_pdl,
+                          .cluster_size = static_cast<unsigned>(tile.cluster_m)};
+#ifdef __CUDACC__
+  opt_in_to_shared_bytes("hopper", kernel, tile.shared_bytes(), tile.min_blocks_per_sm > 1);
+  smem::launch_kernel("hopper", kernel, geometry, device, &params);
 #else
-
-template <typename T>
-void launch_kernel(const void* kernel, const Plan& plan, GemmParams<T>& params,
-                   bool /*launch_with_pdl*/, const Device& /*device*/) {
-  const TileConfig& tile = TILES[plan.tile].config;
-  const auto cluster_m = static_cast<unsigned>(tile.cluster_m);
-  cpu_emulator::launch(
-      "wgmma", reinterpret_cast<void (*)(GemmParams<T>)>(const_cast<void*>(kernel)),
-      {static_cast<unsigned>(plan.clusters) * cluster_m}, {static_cast<unsigned>(tile.threads())},
-      tile.shared_bytes(), params, cluster_m);
-}
-
+  smem::launch("wgmma", reinterpret_cast<void (*)(GemmParams<T>)>(const_cast<void*>(kernel)),
+               geometry, device, params);
 #endif
+}
 
 template <typename T>
 void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const void* b,
@@ -134,8 +89,7 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
   };
   // In a cluster some blocks may have no rows of A at all, so all of them load whole tiles.
   params.a_extent = extent_of(
-      tile.cluster_m > 1 ? tile.tile_m
-                         : std::min<int64_t>(ceil_div(problem.M, unit) * unit, tile.tile_m),
+      tile.cluster_m > 1 ? tile.tile_m : std::min<int64_t>(round_up(problem.M, unit), tile.tile_m),
       problem.M);
   params.b_extent = extent_of(plan.tile_n, problem.N);
   make_operand_maps(params.a, plan.a, problem.dtype, a, params.a_extent.size, 1);
@@ -174,7 +128,7 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
   params.a_batched = plan.a.batched;
   params.b_batched = plan.b.batched;
 
-  launch_kernel(kernel_function(problem.dtype, plan), plan, params, launch_with_pdl, device);
+  launch_tile(kernel_function(problem.dtype, plan), plan, params, launch_with_pdl, device);
 }
 
 /// Launches a problem with at most one batch dimension.
@@ -208,5 +162,4 @@ void launch(const Problem& problem, const Plan& plan, void* workspace, const Dev
   });
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -21,8 +21,7 @@
 #include "gemm/sm90/epilogue_tf32.h"
 #include "gemm/sm90/kernel.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 template <Major A_MAJOR, TileConfig TILE, EpilogueKind KIND>
 struct CollectiveGemmTf32 : CollectiveGemm<float, A_MAJOR, Major::K, TILE, KIND> {
@@ -192,5 +191,4 @@ struct CollectiveFor<float, A_MAJOR, B_MAJOR, TILE, KIND> {
   using Type = CollectiveGemmTf32<A_MAJOR, TILE, KIND>;
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -5,23 +5,19 @@
 // at the end of the operand's memory, it reads element by element.
 #include "device/fast_divmod.h"
 #include "device/pdl.h"
+#include "device/target.h"
 #include "device/vector.h"
 #include "gemm/sm90/batch.h"
 #include "gemm/sm90/pack.h"
 #include "transpose/dispatch.h"
 #include "transpose/transpose.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 namespace {
 
 constexpr int PACK_THREADS = 256, VEC = 8, VECS_PER_THREAD = 2;
 /// With fewer blocks, and so more registers, nvcc makes the loads of a thread wait for each other.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr int MIN_BLOCKS_PER_SM = 1024 / PACK_THREADS;
-#else
-constexpr int MIN_BLOCKS_PER_SM = 1536 / PACK_THREADS;
-#endif
+constexpr int MIN_BLOCKS_PER_SM = BOUND_THREADS_PER_SM / PACK_THREADS;
 
 /// One operand, in two-byte elements. A "row" is contiguous in the copy.
 struct PackedOperand {
@@ -212,8 +208,7 @@ void pack_by_transpose(const PackRequest& request, const Device& device) {
     problem.batch.stride[transpose::OUT][0] = desc.batch_stride;
   }
   const int kernel = transpose::choose(problem, device).kernel;
-  const Build build = device.host ? Build::host : Build::device;
-  transpose::kernels(build).kernels[kernel]->launch(problem, device);
+  transpose::kernels(device.build()).kernels[kernel]->launch(problem, device);
 }
 
 }  // namespace
@@ -248,5 +243,4 @@ LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, con
   return loadable;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -5,7 +5,7 @@
 #include "gemm/gemm.h"
 #include "gemm/operand_desc.h"
 
-namespace smem::gemm::sm90 {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// Gives out parts of the workspace, each aligned to 256 bytes.
 struct WorkspaceAllocator {
@@ -18,8 +18,6 @@ struct WorkspaceAllocator {
   }
 };
 
-inline namespace SMEM_BUILD {
-
 /// Both operands as the kernels load them.
 struct LoadableOperands {
   const void *a, *b;
@@ -30,5 +28,4 @@ struct LoadableOperands {
 LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, const OperandDesc& b,
                                WorkspaceAllocator& workspace, const Device& device);
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

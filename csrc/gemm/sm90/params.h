@@ -5,8 +5,7 @@
 #include "gemm/sm90/epilogue_params.h"
 #include "gemm/sm90/tile_scheduler.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// How many rows of A, or columns of B, a block loads per k-tile.
 struct LoadExtent {
@@ -35,5 +34,4 @@ struct GemmParams {
   CUtensorMap out, pre;  ///< for TMA stores
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -7,8 +7,7 @@
 #include "device/warpgroup.h"
 #include "gemm/sm90/tile_config.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// A block's dynamic shared memory: the stages, the staging areas of the consumer warps, and two
 /// barriers per stage.
@@ -90,5 +89,4 @@ __device__ __forceinline__ void release_stage(const SharedStorage<TILE>& shared,
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

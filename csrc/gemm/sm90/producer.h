@@ -5,8 +5,7 @@
 #include "device/tma.h"
 #include "gemm/sm90/params.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// Loads an operand's tile of at most ROWS rows ("row" is a row of A or a column of B). With
 /// MULTICAST > 1 it loads one part of the tile and multicasts it to that many blocks of the
@@ -66,5 +65,4 @@ struct OperandLoader {
   }
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

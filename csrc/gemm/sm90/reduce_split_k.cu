@@ -4,8 +4,7 @@
 #include "gemm/sm90/epilogue_params.h"
 #include "gemm/sm90/reduce_split_k.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 namespace {
 
 /// Blocks are small, so that all SMs have some. A thread has LOADS_IN_FLIGHT loads in flight.
@@ -90,5 +89,4 @@ void reduce_split_k(const Problem& problem, int64_t batch_count, int split_k_sli
   }
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

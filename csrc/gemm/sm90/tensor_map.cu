@@ -8,8 +8,7 @@
 #include "device/driver.h"
 #endif
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 namespace {
 
 CUtensorMapDataType data_type(const TensorShape& shape) {
@@ -57,5 +56,4 @@ CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y, bool
   return map;
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

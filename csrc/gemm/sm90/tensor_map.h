@@ -4,8 +4,7 @@
 #include "device/dtype.h"
 #include "device/tensor_map.h"
 
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// Dimension x is contiguous. The strides of the others are in elements and must be multiples of 16
 /// bytes.
@@ -22,5 +21,4 @@ struct TensorShape {
 /// 128 bytes apart.
 CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y, bool pad_rows = false);
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD

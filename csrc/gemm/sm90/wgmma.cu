@@ -28,8 +28,7 @@
 #include "gemm/ladder.h"
 #include "gemm/sm90/heuristics.h"
 
-namespace smem::gemm {
-inline namespace SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 void launch_wgmma(const Problem& problem, const Device& device) {
   // K is 0, or a size is beyond 32 bits.
@@ -93,5 +92,4 @@ const Kernel wgmma_row = {
     .approach = wgmma_approach,
 };
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm
+}  // namespace smem::gemm::inline SMEM_BUILD

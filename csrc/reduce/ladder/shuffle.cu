@@ -6,8 +6,7 @@
 #include "reduce/output_split.h"
 #include "reduce/reduction_tree.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 /// The sum over the warp, in lane 0. The offsets are 16, 8, 4, 2, 1.
 template <typename Acc>
@@ -41,7 +40,6 @@ struct Shuffle {
   }
 };
 
-const Kernel shuffle = make_kernel<Shuffle>("warp shuffles, one barrier");
+const Kernel shuffle = make_ladder_kernel<Shuffle>("warp shuffles, one barrier");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -6,8 +6,7 @@
 // adds, and all others wait.
 #include "reduce/output_split.h"
 
-namespace smem::reduce {
-inline namespace SMEM_BUILD {
+namespace smem::reduce::inline SMEM_BUILD {
 
 template <typename T>
 __global__ void __launch_bounds__(MAX_THREADS)
@@ -32,7 +31,6 @@ struct Tree {
   }
 };
 
-const Kernel tree = make_kernel<Tree>("a tree in shared memory, a barrier each round");
+const Kernel tree = make_ladder_kernel<Tree>("a tree in shared memory, a barrier each round");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::reduce
+}  // namespace smem::reduce::inline SMEM_BUILD

@@ -7,8 +7,7 @@
 // write moves up to 8 times the bytes of the read; the caches merge a part of that.
 #include "transpose/ladder/tile32.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS) naive_kernel(const __grid_constant__ Problem problem) {
@@ -38,5 +37,4 @@ struct Naive {
 
 const Kernel naive = make_kernel<Naive>("reads rows, writes columns, no shared memory");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

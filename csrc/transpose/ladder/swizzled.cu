@@ -25,8 +25,7 @@
 #include "device/vector.h"
 #include "transpose/block.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 /// Vectors in a row of the tile: 128 bytes, one word of each bank.
 constexpr int VECTORS_PER_ROW = 8;
@@ -89,5 +88,4 @@ struct Swizzled {
 const Kernel swizzled = make_kernel<Swizzled>(
     "XOR-swizzled vectors instead of padding: no spare column, 16-byte accesses");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

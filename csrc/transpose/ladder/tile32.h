@@ -4,8 +4,7 @@
 
 #include "transpose/block.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 constexpr int TILE = 32;
 constexpr int BLOCK_ROWS = 8;  ///< rows of the tile that the block handles at once
@@ -18,5 +17,4 @@ void run_on_tiles(const Problem& problem, const Device& device) {
          one_block_per_tile(problem, TILE, TILE, {TILE, BLOCK_ROWS}), device, problem);
 }
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

@@ -21,8 +21,7 @@
 // than the 4 bytes of a bank).
 #include "transpose/ladder/tile32.h"
 
-namespace smem::transpose {
-inline namespace SMEM_BUILD {
+namespace smem::transpose::inline SMEM_BUILD {
 
 /// The elements of padding that move the next row by one bank.
 template <typename T>
@@ -71,5 +70,4 @@ const Kernel tiled =
     make_kernel<Tiled<false>>("transposed in shared memory, column reads in one bank");
 const Kernel padded = make_kernel<Tiled<true>>("the same at pitch 33, free of bank conflicts");
 
-}  // namespace SMEM_BUILD
-}  // namespace smem::transpose
+}  // namespace smem::transpose::inline SMEM_BUILD

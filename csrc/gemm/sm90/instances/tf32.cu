@@ -2,10 +2,10 @@
 
 namespace smem::gemm::sm90 {
 
-template const void* find_kernel_tf32<tile_index("128x128")>(EpilogueKind, Major);
-template const void* find_kernel_tf32<tile_index("128x64")>(EpilogueKind, Major);
-template const void* find_kernel_tf32<tile_index("64x128")>(EpilogueKind, Major);
-template const void* find_kernel_tf32<tile_index("64x64")>(EpilogueKind, Major);
-template const void* find_kernel_tf32<tile_index("64x64_3cta")>(EpilogueKind, Major);
+template FindKernel find_kernel_tf32<tile_index("128x128")>;
+template FindKernel find_kernel_tf32<tile_index("128x64")>;
+template FindKernel find_kernel_tf32<tile_index("64x128")>;
+template FindKernel find_kernel_tf32<tile_index("64x64")>;
+template FindKernel find_kernel_tf32<tile_index("64x64_3cta")>;
 
 }  // namespace smem::gemm::sm90

@@ -2,7 +2,7 @@
 
 namespace smem::gemm::sm90 {
 
-template const void* find_kernel_tf32<tile_index("128x256_cluster2")>(EpilogueKind, Major);
-template const void* find_kernel_tf32<tile_index("128x192_cluster2")>(EpilogueKind, Major);
+template FindKernel find_kernel_tf32<tile_index("128x256_cluster2")>;
+template FindKernel find_kernel_tf32<tile_index("128x192_cluster2")>;
 
 }  // namespace smem::gemm::sm90

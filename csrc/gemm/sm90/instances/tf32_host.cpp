@@ -2,6 +2,6 @@
 
 namespace smem::gemm::sm90 {
 
-template const void* find_kernel_tf32<tile_index("64x64")>(EpilogueKind, Major);
+template FindKernel find_kernel_tf32<tile_index("64x64")>;
 
 }  // namespace smem::gemm::sm90

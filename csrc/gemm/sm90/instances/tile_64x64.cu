@@ -2,6 +2,6 @@
 
 namespace smem::gemm::sm90 {
 
-template const void* find_kernel<tile_index("64x64")>(EpilogueKind, DType, Major, Major);
+template FindKernel find_kernel<tile_index("64x64")>;
 
 }  // namespace smem::gemm::sm90
