@@ -9,7 +9,6 @@ they run on the CPU, are compiled with calls of the emulator, whose places are k
 import contextlib
 import json
 import os
-import re
 import runpy
 import shlex
 import shutil
@@ -25,7 +24,7 @@ import torch
 from setuptools import Extension
 from torch.utils import cpp_extension
 
-from build_tools import places, ptxas
+from build_tools import places, precompiled, ptxas
 from build_tools.archs import built_codes, gencode_flags
 from build_tools.longest import is_long
 from build_tools.toolchain import CudaToolkit, job_count
@@ -167,8 +166,10 @@ def as_cuda_build(cuda: CudaToolkit | None):
     jobs = os.environ.get("MAX_JOBS") or str(job_count())
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(cpp_extension, "min_supported_cpython", "0x030A0000"))
-        stack.enter_context(mock.patch.dict(os.environ, MAX_JOBS=jobs))
-        write = with_flags_and_order(cpp_extension._write_ninja_file)
+        # Without this ccache keeps no file that uses a precompiled header.
+        allowed = {"CCACHE_SLOPPINESS": "pch_defines,time_macros"}
+        stack.enter_context(mock.patch.dict(os.environ, allowed, MAX_JOBS=jobs))
+        write = with_headers_and_order(cpp_extension._write_ninja_file)
         stack.enter_context(mock.patch.object(cpp_extension, "_write_ninja_file", write))
         if cuda:
             # Resolved, so that all virtual environments of one Python share the object files.
@@ -180,8 +181,8 @@ def as_cuda_build(cuda: CudaToolkit | None):
         yield
 
 
-def with_flags_and_order(write_ninja_file: Callable[..., None]) -> Callable[..., None]:
-    """BuildExtension's function with the longest files first, and with flags of single files."""
+def with_headers_and_order(write_ninja_file: Callable[..., None]) -> Callable[..., None]:
+    """BuildExtension's function with the longest files first, and with precompiled headers."""
 
     def write(path: str, sources: list[str], objects: list[str], **options: Any) -> None:
         order = sorted(
@@ -189,9 +190,10 @@ def with_flags_and_order(write_ninja_file: Callable[..., None]) -> Callable[...,
         )
         ordered_sources, ordered_objects = map(list, zip(*order, strict=True))
         write_ninja_file(path, sources=ordered_sources, objects=ordered_objects, **options)
-        flags = f"\\g<0>\n  post_cflags = $post_cflags {shlex.join(HOST)}"
-        text = re.sub(r"^build \S+_host\.o: .*$", flags, Path(path).read_text(), flags=re.M)
-        Path(path).write_text(text)
+        ninja, folder = Path(path), Path(path).parent / "precompiled"
+        for name in precompiled.HEADERS:
+            write_if_changed(folder / f"{name}.h", precompiled.header_text(name))
+        ninja.write_text(precompiled.with_precompiled_headers(ninja.read_text(), folder, HOST))
 
     return write
 

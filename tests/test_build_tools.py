@@ -10,7 +10,15 @@ ROOT = Path(__file__).resolve().parent.parent
 if not (ROOT / "build_tools").exists():
     pytest.skip("build_tools/ is not installed", allow_module_level=True)
 
-from build_tools import archs, longest, progress, ptxas, retired_words, toolchain  # noqa: E402
+from build_tools import (  # noqa: E402
+    archs,
+    longest,
+    precompiled,
+    progress,
+    ptxas,
+    retired_words,
+    toolchain,
+)
 
 OLD = "-gencode=arch=compute_80,code=[sm_80,compute_80]"
 HOPPER = "-gencode=arch=compute_90a,code=[sm_90a]"
@@ -154,6 +162,43 @@ def test_ccache_does_not_trust_the_preprocessor(
         wrapped, environment = ptxas.cached(command)
         assert wrapped == ["ccache", "nvcc", "-c"]
         assert environment["CCACHE_DEPEND"] == "1"
+
+
+# ------------------------------------------------------------------------- precompiled headers
+
+NINJA = """\
+rule compile
+  command = $cxx -MMD -MF $out.d $cflags -c $in -o $out $post_cflags
+
+build /b/csrc/bindings/gemm.o: compile /a/csrc/bindings/gemm.cpp
+build /b/csrc/gemm/dispatch.o: compile /a/csrc/gemm/dispatch.cpp
+build /b/csrc/reduce/reduce_host.o: compile /a/csrc/reduce/reduce_host.cpp
+build /b/csrc/reduce/rows.o: cuda_compile /a/csrc/reduce/rows.cu
+
+default /b/csrc/reduce/rows.o
+"""
+
+
+def test_cpp_files_get_the_header_that_their_flags_are_for() -> None:
+    text = precompiled.with_precompiled_headers(NINJA, Path("/b/pch"), ["-O7"])
+    found = dict(re.findall(r"^build (\S+): (.+(?:\n  .+)?)$", text, re.M))
+    use = "post_cflags = $post_cflags -Winvalid-pch -include /b/pch"
+    assert found == {
+        "/b/pch/standard.h.gch": "precompile /b/pch/standard.h\n  post_cflags = $post_cflags ",
+        "/b/pch/bindings.h.gch": "precompile /b/pch/bindings.h\n  post_cflags = $post_cflags ",
+        "/b/pch/kernels_on_cpu.h.gch": "precompile /b/pch/kernels_on_cpu.h\n"
+        "  post_cflags = $post_cflags -O7",
+        "/b/csrc/bindings/gemm.o": "compile /a/csrc/bindings/gemm.cpp | /b/pch/bindings.h.gch\n"
+        f"  {use}/bindings.h",
+        "/b/csrc/gemm/dispatch.o": "compile /a/csrc/gemm/dispatch.cpp | /b/pch/standard.h.gch\n"
+        f"  {use}/standard.h",
+        "/b/csrc/reduce/reduce_host.o": "compile /a/csrc/reduce/reduce_host.cpp"
+        " | /b/pch/kernels_on_cpu.h.gch\n  post_cflags = $post_cflags -O7 -Winvalid-pch"
+        " -include /b/pch/kernels_on_cpu.h",
+        "/b/csrc/reduce/rows.o": "cuda_compile /a/csrc/reduce/rows.cu",
+    }
+    assert text.index("rule precompile") < text.index("build ")
+    assert text.endswith("\ndefault /b/csrc/reduce/rows.o\n")
 
 
 @pytest.mark.parametrize(
