@@ -1,9 +1,10 @@
 """The extension module and the command that builds it: torch's BuildExtension, held to our needs.
 
-Four things differ from a plain CppExtension. nvcc is used even under a torch built without CUDA,
+Five things differ from a plain CppExtension. nvcc is used even under a torch built without CUDA,
 because on the stable ABI one binary serves every torch. Editing a header rebuilds exactly what
-includes it. What ptxas reports of every kernel is kept beside the extension. And the kernels, as
-they run on the CPU, are compiled with calls of the emulator, whose places are kept there, too.
+includes it. g++ parses once the headers that most files include. What ptxas reports of every kernel
+is kept beside the extension. And the kernels, as they run on the CPU, are compiled with calls of
+the emulator, whose places are kept there, too.
 """
 
 import contextlib
@@ -58,6 +59,9 @@ CXX = [
 HOST = [
     *runpy.run_path(str(ROOT / "torch_smem_gemm" / "raw_kernel" / "flags.py"))["INSTRUMENTED"],
     "-g1",
+    # These come after the calls are put in, so they remove no access; g++ takes 18% less without.
+    "-fno-gcse",
+    "-fno-schedule-insns2",
     "-ffp-contract=off",
     # GCC does not see at -O2 that load_vector sets every element.
     "-Wno-maybe-uninitialized",
