@@ -343,7 +343,7 @@ def test_a_compile_error_shows_the_users_line(tmp_path: Path) -> None:
         smem.CompileError, match=r"bad does not compile: .*bad\.cu:4:\d+: error: .y. was not"
     ):
         smem.RawKernel(file, "bad")(1, 1, (None,))
-    with pytest.raises(smem.CompileError, match=r".missing. was not declared"):
+    with pytest.raises(smem.CompileError, match="no kernel of this name; it has twice"):
         smem.RawKernel(TWICE, "missing")(1, 1, ())
     library = "__device__ void cublasSgemm(int); __global__ void k() { cublasSgemm(1); }"
     with pytest.raises(

@@ -130,6 +130,55 @@ def test_inline_ptx_of_asynchronous_copies() -> None:
     assert {(8, "copy_from", 1), (8, "copy_to", 1), (12, "barrier", 1)} <= copies
 
 
+GUARDED = r"""
+__device__ unsigned shared_address(const void* pointer) {
+  unsigned address;
+  asm("{.reg .u64 wide;\n cvta.to.shared.u64 wide, %1;\n cvt.u32.u64 %0, wide;}\n"
+      : "=r"(address) : "l"(pointer));
+  return address;
+}
+__global__ void k(const float* in, float* out, int n) {
+  __shared__ float row[32];
+  const int t = threadIdx.x;
+  float value = 7;
+  asm volatile(
+      "{.reg .pred p;\n"
+      " setp.ne.b32 p, %2, 0;\n"
+      " @!p mov.b32 %0, 0;\n"
+#if __CUDACC_VER_MAJOR__ >= 11 && \
+    __CUDA_ARCH__ >= 750
+      " @p ld.global.nc.L2::128B.f32 %0, [%1];}\n"
+#else
+      " @p ld.global.nc.f64 %0, [%1];}\n"
+#endif
+      : "+f"(value) : "l"(in + t), "r"((int)(t < n)));
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared_address(row + t)), "f"(value));
+  __syncwarp();
+  asm volatile(
+      "{ .reg .pred p; setp.eq.s32 p, %2, 1; @p st.global.f32 [%0], %1; }"
+      ::"l"(out + t), "f"(row[31 - t]), "r"(t % 2));
+  assert(t != 40);
+}
+"""
+
+
+def test_inline_ptx_with_registers_and_predicates() -> None:
+    x, out = torch.randn(20), torch.zeros(32)
+    kernel = smem.RawKernel(GUARDED, "k")
+    traced = kernel.trace(1, 32, (x, out, 20))
+    wanted = torch.cat([x, torch.zeros(12)]).flip(0)
+    wanted[::2] = 0
+    assert torch.equal(out, wanted)
+    assert traced.faults == ()
+    assert traced.count("lanes", memory="in") == 20
+    assert traced.count("lanes", memory="out") == 16
+    translated = ptx.to_cpp(GUARDED).splitlines()
+    lines = GUARDED.splitlines()
+    assert len(translated) == len(lines)
+    last = next(i for i, line in enumerate(lines) if "assert" in line)
+    assert translated[last] == lines[last]
+
+
 def test_ptx_that_is_known_becomes_cpp_and_the_rest_stays() -> None:
     known = 'asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(x::b), "f"(c));'
     assert ptx.to_cpp(known) == "do { (d) = fmaf((a), (x::b), (c)); } while (0);"

@@ -127,19 +127,33 @@ def base_name(kernel: str) -> str:
     return re.split(r"[<(]", kernel)[0].split("::")[-1].strip()
 
 
-def qualified(code: str, kernel: str) -> str:
-    """Return a kernel's name with the namespaces that its definition is in, unless it has some."""
-    if "::" in re.split(r"[<(]", kernel)[0]:
-        return kernel
+def qualified(code: str, kernel: str) -> set[str]:
+    """Return a kernel's name with the namespaces that its definitions are in.
+
+    A name that has namespaces is taken as it is; of one that the text does not define, nothing is
+    returned.
+    """
     masked = text.mask(code)
-    found = re.search(rf"__global__[^;{{}}]*?\b{re.escape(base_name(kernel))}\s*\(", masked)
+    head = rf"__global__[^;{{}}]*?\b{re.escape(base_name(kernel))}\s*\("
     scopes: list[str] = []
-    for match in _BRACE.finditer(masked, 0, found.start() if found else 0):
-        if match[0] == "}":
-            del scopes[-1:]
-        else:
-            scopes.append(match["namespace"] or "")
-    return "::".join([*filter(None, scopes), kernel])
+    end, found = 0, set()
+    for match in re.finditer(head, masked):
+        for brace in _BRACE.finditer(masked, end, match.start()):
+            if brace[0] == "}":
+                del scopes[-1:]
+            else:
+                scopes.append(brace["namespace"] or "")
+        end = match.start()
+        found.add("::".join([*filter(None, scopes), kernel]))
+    return {kernel} if found and "::" in re.split(r"[<(]", kernel)[0] else found
+
+
+def template_head(code: str, kernel: str) -> str:
+    """Return ``template <typename T, int N>`` of a kernel's definition, or an empty text."""
+    definition = rf"__global__[^;{{}}]*?\b{re.escape(kernel)}\s*\("
+    heads = rf"({_TEMPLATE_HEAD.pattern})(?=[^;{{}}]*{definition})"
+    found = re.search(heads, text.mask(code))
+    return " ".join(found[1].split()) if found else ""
 
 
 def kernel_names(code: str) -> list[str]:

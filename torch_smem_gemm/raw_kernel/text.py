@@ -110,7 +110,8 @@ def end_of_directive(masked: str, position: int) -> int:
         end = masked.find("\n", position)
         if end < 0:
             return len(masked)
-        if masked[end - 1] != "\\":
+        # GCC and nvcc take a backslash for the end of a line though spaces follow it.
+        if not masked[position:end].rstrip().endswith("\\"):
             return end + 1
         position = end + 1
 
