@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import json
@@ -252,15 +253,14 @@ def _storage(names: Sequence[str]) -> str:
 def _said(command: list[str], folder: Path) -> str:
     """Run a command in a folder; return what it said if it failed."""
     done = tools.run(command, folder)
+    if done.returncode and os.strerror(errno.ENOSPC) in done.stderr:
+        raise cache.unusable(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), folder.parent)
     return (done.stderr or "it says nothing") if done.returncode else ""
 
 
 def _stamps(rule: str, folder: Path) -> dict[str, list[int]]:
     """Return time and size of the user's files in a dependency rule of make."""
-    paths = re.findall(r"(?:\\ |\S)+", rule.split(":", 1)[1].replace("\\\n", " "))
-    theirs = [
-        path.replace("\\ ", " ")
-        for path in paths
-        if not path.startswith((str(folder), str(INCLUDE), "/usr/"))
-    ]
-    return {path: cache.stamp(path) for path in theirs}
+    escaped = re.findall(r"(?:\\ |\S)+", rule.split(":", 1)[1].replace("\\\n", " "))
+    paths = (re.sub(r"\\([ #])", r"\1", path).replace("$$", "$") for path in escaped)
+    not_theirs = (str(folder), str(INCLUDE), "/usr/")
+    return {path: cache.stamp(path) for path in paths if not path.startswith(not_theirs)}
