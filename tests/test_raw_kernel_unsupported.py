@@ -40,6 +40,19 @@ def test_what_cannot_run_is_named_with_its_line(statement: str) -> None:
         smem.RawKernel(code, "k").compile()
 
 
+def test_numbers_of_cufft() -> None:
+    code = (
+        "#include <cufft.h>\n__global__ void k(const cufftComplex* in, cufftReal* out) "
+        "{ out[threadIdx.x] = in[threadIdx.x].y; }\n"
+        "__global__ void plan(int* x) { cufftPlan1d(x); }"
+    )
+    x, out = torch.randn(4, dtype=torch.complex64), torch.zeros(4)
+    smem.RawKernel(code, "k")(1, 4, (x, out))
+    assert torch.equal(out, x.imag)
+    with pytest.raises(smem.CompileError, match="cufftPlan1d: libraries of the host"):
+        smem.RawKernel(code, "plan").compile()
+
+
 def test_only_the_kernel_that_uses_it_is_refused(tmp_path: Path) -> None:
     """Neither other kernels, nor helpers and macros that the kernel does not use."""
     file = tmp_path / "mixed.cu"
