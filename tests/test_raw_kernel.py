@@ -497,7 +497,7 @@ def test_the_source_keeps_its_lines() -> None:
         "int table[] = {1, 2};\n"
         "int main() { k<3><<<1, 1>>>(1); }\n"
     )
-    seen = source.for_cpu(text, "kernel.cu", "k<3>", {}).text
+    seen = source.for_cpu(text, "kernel.cu", "k<3>", {}, {}).text
     assert seen.count("\n") == text.count("\n")
     for kept in ("f() { return 1; }", "struct S { int m() { return 2; } };", "table[] = {1, 2}"):
         assert kept in seen

@@ -66,13 +66,17 @@ def test_only_the_kernel_that_uses_it_is_refused(tmp_path: Path) -> None:
         "__global__ void plain(float* x) { x[threadIdx.x] = threadIdx.x; }\n"
         "__global__ void helped(float* x) { tensor_core(); }\n"
         "__global__ void by_macro(float* x) { x[0] = load(x); }\n"
+        "__device__ float indirect() { tensor_core(); return 1; }\n"
+        "__device__ float more_indirect() { return 2 * indirect(); }\n"
+        "__global__ void far(float* x) { x[0] = more_indirect(); }\n"
         "int main() { plain<<<1, 32>>>(nullptr); }\n"
     )
     out = torch.zeros(32)
     smem.RawKernel(file, "plain")(1, 32, (out,))
     assert out.tolist() == list(range(32))
-    with pytest.raises(smem.CompileError, match=r"mixed\.cu:7: wmma: tensor-core intrinsics"):
-        smem.RawKernel(file, "helped").compile()
+    for name in ("helped", "far"):
+        with pytest.raises(smem.CompileError, match=r"mixed\.cu:7: wmma: tensor-core intrinsics"):
+            smem.RawKernel(file, name).compile()
     with pytest.raises(smem.CompileError, match=r"mixed\.cu:6: asm: PTX \(ld\.x\)"):
         smem.RawKernel(file, "by_macro").compile()
 
@@ -230,4 +234,4 @@ def test_declarations_are_found() -> None:
 def test_other_kernels_are_left_out() -> None:
     kept = "\n__global__ void b() {}\n"
     code = "__global__ void a() {}" + kept
-    assert source.for_cpu(code, "x.cu", "n::b<3>", {}).text == " " * 22 + kept
+    assert source.for_cpu(code, "x.cu", "n::b<3>", {}, {}).text == " " * 22 + kept

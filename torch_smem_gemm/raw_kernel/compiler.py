@@ -152,8 +152,8 @@ def _build(
         *("-MD", "-MF", str(dependencies), "-S", str(unit), "-o", str(assembly)),
     ]
 
-    def translate(errors: Mapping[tuple[str, int], str]) -> Sources:
-        sources = Sources(name, headers, search, errors)
+    def translate(errors: Mapping[tuple[str, int], str], left_out: Mapping[str, str]) -> Sources:
+        sources = Sources(name, headers, search, errors, left_out=dict(left_out))
         # Lines count from 1 in the user's file.
         code = sources.add(text, path)
         found = {full for read in sources.texts for full in source.qualified(read, name)}
@@ -168,9 +168,12 @@ def _build(
         if said := _said(command, folder):
             raise compile_error(name, said, sources)
 
-    sources = translate({})
+    sources = translate({}, {})
     while said := _said(instrumented, folder):
-        before, sources = sources, translate({**errors_by_line(said), **sources.errors})
+        before, sources = (
+            sources,
+            translate({**errors_by_line(said), **sources.errors}, sources.left_out),
+        )
         if sources.left_out == before.left_out:
             raise compile_error(name, said, sources)
     assembly.write_text(_adjusted(assembly.read_text("utf-8"), name), encoding="utf-8")

@@ -55,7 +55,7 @@ class Sources:
     folder: Path
     search: Sequence[Path]
     errors: Mapping[tuple[str, int], str]  # what the compiler said of files' lines
-    translate: Callable[[str, str, str, Mapping[int, str]], source.Source] = source.for_cpu
+    translate: Callable[..., source.Source] = source.for_cpu
     # The directive that includes what is no header of the user's, and its line: what it becomes.
     other_header: Callable[[str, int], str] = if_it_exists
     files: dict[Path, str] = field(default_factory=dict)  # the user's headers, as they are
@@ -78,7 +78,7 @@ class Sources:
         self.texts.append(code)
         masked = mask(code)
         errors = {line: said for (file, line), said in self.errors.items() if file == path}
-        translated = self.translate(code, Path(path).name, self.kernel, errors)
+        translated = self.translate(code, Path(path).name, self.kernel, errors, self.left_out)
         for name, reason in translated.left_out.items():
             self.left_out.setdefault(name, reason)
         shown = json.dumps(path, ensure_ascii=False)
