@@ -65,9 +65,9 @@ def test_faults_must_be_those_that_the_case_explains() -> None:
 
 
 def test_a_kernel_that_is_refused_or_differs() -> None:
-    refused = scale(kernel="absent", refused="was not declared")
+    refused = scale(kernel="absent", refused="no kernel of this name")
     assert run(refused, "", FOLDER).outcome == "refused"
-    assert run(scale(refused="was not declared"), "", FOLDER).outcome == "wrong"
+    assert run(scale(refused="no kernel of this name"), "", FOLDER).outcome == "wrong"
     differs = scale(expected={1: torch.zeros(32)}, differs=True, why="so it is")
     assert run(differs, "", FOLDER).outcome == "differs"
     assert run(scale(differs=True), "", FOLDER).outcome == "wrong"

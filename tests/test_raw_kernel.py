@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 import torch
 
 import torch_smem_gemm as smem
-from torch_smem_gemm.raw_kernel import cache, compiler, source
+from torch_smem_gemm.raw_kernel import cache, compiler, source, tools
 
 TWICE = """
 __global__ void twice(const float* in, float* out, int n) {
@@ -343,7 +344,7 @@ def test_a_compile_error_shows_the_users_line(tmp_path: Path) -> None:
         smem.CompileError, match=r"bad does not compile: .*bad\.cu:4:\d+: error: .y. was not"
     ):
         smem.RawKernel(file, "bad")(1, 1, (None,))
-    with pytest.raises(smem.CompileError, match=r".missing. was not declared"):
+    with pytest.raises(smem.CompileError, match="no kernel of this name; it has twice"):
         smem.RawKernel(TWICE, "missing")(1, 1, ())
     library = "__device__ void cublasSgemm(int); __global__ void k() { cublasSgemm(1); }"
     with pytest.raises(
@@ -412,6 +413,56 @@ def test_the_cache_is_bounded(own_cache: Path, monkeypatch: pytest.MonkeyPatch) 
     assert sorted(path.name for path in own_cache.iterdir()) == ["c", "d"]
 
 
+def test_a_cache_that_cannot_be_made(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_cache.write_text("a file")
+    with pytest.raises(FileExistsError, match="set SMEM_CACHE_DIR to a folder that can be written"):
+        smem.RawKernel(TWICE, "twice").compile()
+    monkeypatch.setenv("SMEM_CACHE_DIR", "/proc/kernels")
+    with pytest.raises(FileNotFoundError, match=r"kept in the cache /proc/kernels"):
+        smem.RawKernel(TWICE, "twice").compile()
+
+
+def test_a_full_disk(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every compiler writes to /dev/full, as on a disk without space."""
+    run = tools.run
+
+    def to_full_disk(
+        command: Sequence[str], folder: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return run([*command[:-1], "/dev/full"], folder)
+
+    find_compiler = compiler.find_compiler()
+    monkeypatch.setattr(tools, "run", to_full_disk)
+    monkeypatch.setattr(compiler, "find_compiler", lambda: find_compiler)
+    with pytest.raises(OSError, match=f"cache {own_cache} .No space left on device.: set SMEM"):
+        smem.RawKernel(TWICE, "twice").compile()
+    assert list(own_cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["", None])
+def test_a_damaged_entry_is_made_anew(own_cache: Path, content: str | None) -> None:
+    smem.RawKernel(TWICE, "twice").compile()
+    (entry,) = own_cache.iterdir()
+    (entry / "unit.json").unlink() if content is None else (entry / "unit.json").write_text(content)
+    x = torch.zeros(32)
+    smem.RawKernel(TWICE, "twice")(1, 32, (torch.ones(32), x, 32))
+    assert x.eq(2).all()
+
+
+def test_the_cache_s_path_may_have_any_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SMEM_CACHE_DIR", str(tmp_path / "c a $h#e é"))
+    header = tmp_path / "my $ factor.h"
+    header.write_text("#define FACTOR 3\n")
+    code = f'#include "{header}"\n__global__ void k(float* x) {{ x[0] = FACTOR; }}'
+    for factor in (3, 4):
+        header.write_text(f"#define FACTOR {factor}\n")
+        x = torch.zeros(1)
+        smem.RawKernel(code, "k")(1, 1, (x,))
+        assert x.item() == factor
+
+
 def test_a_failed_compilation_leaves_nothing(own_cache: Path) -> None:
     with pytest.raises(smem.CompileError):
         smem.RawKernel("__global__ void k() { !; }", "k")(1, 1, ())
@@ -446,7 +497,7 @@ def test_the_source_keeps_its_lines() -> None:
         "int table[] = {1, 2};\n"
         "int main() { k<3><<<1, 1>>>(1); }\n"
     )
-    seen = source.for_cpu(text, "kernel.cu", "k<3>", {}).text
+    seen = source.for_cpu(text, "kernel.cu", "k<3>", {}, {}).text
     assert seen.count("\n") == text.count("\n")
     for kept in ("f() { return 1; }", "struct S { int m() { return 2; } };", "table[] = {1, 2}"):
         assert kept in seen

@@ -45,8 +45,8 @@ PLANTED = {
     "early_return": ("barrier not reached by all", "576 of 1024", 1),
     "barrier_in_if": ("barrier not reached by all", "16 of 32", 1),
     "two_barriers": ("different barriers", "64 of 64", 1),
-    # The mask of the warp, and four lanes that take the value of one that has ended.
-    "shuffle_with_ended_lanes": ("absent lanes", "warp 0", 5),
+    # Four lanes take the values of lanes that have ended.
+    "shuffle_with_ended_lanes": ("absent lanes", "20", 4),
     "shuffle_from_outside_mask": ("absent lanes", "5", 1),
     "lane_outside_its_mask": ("lane outside its mask", "9", 1),
     # Lane 4 after lane 0; then lanes 5 to 15, which lane 4 names.
@@ -57,8 +57,14 @@ PLANTED = {
     "endless_computation": ("endless loop", "0", 1),
     "endless_recursion": ("stack overflow", "0", 32),
     "empty_loop": ("endless loop", "0", 32),
+    "division_by_zero": ("division by zero", "7", 1),
+    "remainder_that_overflows": ("division by zero", "0", 32),
+    "local_array_out_of_bounds": ("out of bounds", "31", 1),
+    "no_function": ("out of bounds", "0", 32),
+    "cleared_out_of_bounds": ("out of bounds", "0", 32),
+    "copied_out_of_bounds": ("out of bounds", "31", 1),
 }
-THREADS = {"early_return": 1024, "warps_that_return": 96}
+THREADS = {"early_return": 1024, "warps_that_return": 96, "part_of_a_warp": 48}
 TWO_WARPS = (
     *("copy_without_barrier", "race_between_warps", "race_with_early_reader"),
     *("race_of_two_stores", "race_with_an_atomic", "two_barriers"),

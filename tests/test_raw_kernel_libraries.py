@@ -70,6 +70,28 @@ def test_loads_and_stores_of_ptx() -> None:
     }
 
 
+def test_addresses_of_shared_memory_are_aligned_as_the_arrays() -> None:
+    """Two buffers by an exclusive or of the address, as in hand-written products."""
+    kernel = smem.RawKernel(
+        """
+        __global__ void k(float* out) {
+          __shared__ char first[40];
+          __shared__ __align__(16 * 1024) float buffers[2 * 2048];
+          const int t = threadIdx.x;
+          first[t] = 0;
+          unsigned address = __cvta_generic_to_shared(buffers + t);
+          asm("st.shared.f32 [%0], %1;" :: "r"(address), "f"(1.0f));
+          address ^= 0x2000;
+          asm("st.shared.f32 [%0], %1;" :: "r"(address), "f"(2.0f));
+          out[t] = 10 * buffers[t] + buffers[2048 + t];
+        }""",
+        "k",
+    )
+    out = torch.zeros(32)
+    kernel(1, 32, (out,))
+    assert out.eq(12).all()
+
+
 def test_complex_numbers() -> None:
     x, y = torch.tensor([1 + 2j, 3 - 4j]), torch.zeros(2, 2)
     size = torch.zeros(1, dtype=torch.float64)

@@ -1,6 +1,7 @@
 """CUDA's mathematical functions on the CPU, against torch, integers and exact fractions."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
@@ -196,6 +197,34 @@ INTEGERS: dict[str, Callable[[int, int], int]] = {
     "__vminu4(a, b)": lambda a, b: each(a, b, 8, min),
     "__vabsdiffu4(a, b)": lambda a, b: each(a, b, 8, lambda x, y: abs(x - y)),
     "__vcmpgts4(a, b)": lambda a, b: each(a, b, 8, as_signed(8, lambda x, y: -(x > y))),
+    "__vsetles2(a, b)": lambda a, b: each(a, b, 16, as_signed(16, lambda x, y: int(x <= y))),
+    "__vaddss4(a, b)": lambda a, b: each(
+        a, b, 8, as_signed(8, lambda x, y: min(max(x + y, -128), 127))
+    ),
+    "__vsubss2(a, b)": lambda a, b: each(
+        a, b, 16, as_signed(16, lambda x, y: min(max(x - y, -32768), 32767))
+    ),
+    "__vaddus2(a, b)": lambda a, b: each(a, b, 16, lambda x, y: min(x + y, 65535)),
+    "__vsubus4(a, b)": lambda a, b: each(a, b, 8, lambda x, y: max(x - y, 0)),
+    "__vavgu4(a, b)": lambda a, b: each(a, b, 8, lambda x, y: x + y + 1 >> 1),
+    "__vhaddu2(a, b)": lambda a, b: each(a, b, 16, lambda x, y: x + y >> 1),
+    "__vneg4(a)": lambda a, b: each(a, b, 8, lambda x, y: -x),
+    "__vnegss2(a)": lambda a, b: each(a, b, 16, as_signed(16, lambda x, y: min(-x, 32767))),
+    "__vabs2(a)": lambda a, b: each(a, b, 16, as_signed(16, lambda x, y: abs(x))),
+    "__vabsss4(a)": lambda a, b: each(a, b, 8, as_signed(8, lambda x, y: min(abs(x), 127))),
+    "__vsads2(a, b)": lambda a, b: sum(
+        abs(signed(a >> s, 16) - signed(b >> s, 16)) for s in (0, 16)
+    ),
+    "__vsadu4(a, b)": lambda a, b: sum(
+        abs((a >> s & 255) - (b >> s & 255)) for s in (0, 8, 16, 24)
+    ),
+    "__dp2a_lo(sa, sb, 5)": lambda a, b: (
+        5 + signed(a, 16) * signed(b, 8) + signed(a >> 16, 16) * signed(b >> 8, 8)
+    ),
+    "__dp2a_hi(a, b, 5u)": lambda a, b: 5 + (a & 65535) * (b >> 16 & 255) + (a >> 16) * (b >> 24),
+    "__dp4a(*(const uchar4*)&a, *(const uchar4*)&b, 5u)": (
+        lambda a, b: 5 + sum((a >> s & 255) * (b >> s & 255) for s in (0, 8, 16, 24))
+    ),
     "min(sa, b) ^ max(a, sb)": lambda a, b: min(a, b) ^ max(a, b),
     "__float_as_uint(__uint_as_float(a & 0x7f7fffff))": lambda a, b: a & 0x7F7FFFFF,
     "__double2hiint(__hiloint2double(sa & 0x7fefffff, sb))": lambda a, b: a & 0x7FEFFFFF,
@@ -207,8 +236,7 @@ def test_integer_functions() -> None:
     a, b = torch.randint(0, 2**32, (2, 200)).to(torch.uint32)
     a = torch.cat([a, torch.tensor([0, 1, 2**31, 2**32 - 1, 8], dtype=torch.uint32)])
     b = torch.cat([b, torch.tensor([2**32 - 1, 0, 2**31, 5, 7], dtype=torch.uint32)])
-    texts = [text.replace("sa", "int(a)").replace("sb", "int(b)") for text in INTEGERS]
-    texts = [text.replace("__int(a)d", "__sad").replace("__uint(a)d", "__usad") for text in texts]
+    texts = [re.sub(r"\bs([ab])\b", r"int(\1)", text) for text in INTEGERS]
     values = evaluate(texts, torch.empty(0, dtype=torch.uint32), a=a, b=b).tolist()
     for (text, function), row in zip(INTEGERS.items(), values, strict=True):
         pairs = zip(a.tolist(), b.tolist(), strict=True)

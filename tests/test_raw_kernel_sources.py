@@ -97,6 +97,33 @@ def test_attributes_that_depend_on_the_compiler() -> None:
     assert out.item() == 2
 
 
+@pytest.mark.parametrize("options", [(), ("-DOFFSET",)])
+def test_parameters_that_depend_on_a_condition(options: tuple[str, ...]) -> None:
+    code = """
+__global__ void k(float* x,
+#ifdef OFFSET
+                  int offset,
+#endif
+                  float y) {
+#ifdef OFFSET
+  x[offset] = y;
+#else
+  x[1] = y;
+#endif
+}
+void host(int (x),
+#ifdef OFFSET
+          int y,
+#endif
+          int z) {
+  unknown(z);
+}
+"""
+    x = torch.zeros(3)
+    smem.RawKernel(code, "k", options=options)(1, 1, (x, *((2,) if options else ()), 4.0))
+    assert x.tolist() == ([0, 0, 4] if options else [0, 4, 0])
+
+
 def test_an_aligned_template_is_a_type() -> None:
     code = """
     #include <memory>

@@ -40,6 +40,19 @@ def test_what_cannot_run_is_named_with_its_line(statement: str) -> None:
         smem.RawKernel(code, "k").compile()
 
 
+def test_numbers_of_cufft() -> None:
+    code = (
+        "#include <cufft.h>\n__global__ void k(const cufftComplex* in, cufftReal* out) "
+        "{ out[threadIdx.x] = in[threadIdx.x].y; }\n"
+        "__global__ void plan(int* x) { cufftPlan1d(x); }"
+    )
+    x, out = torch.randn(4, dtype=torch.complex64), torch.zeros(4)
+    smem.RawKernel(code, "k")(1, 4, (x, out))
+    assert torch.equal(out, x.imag)
+    with pytest.raises(smem.CompileError, match="cufftPlan1d: libraries of the host"):
+        smem.RawKernel(code, "plan").compile()
+
+
 def test_only_the_kernel_that_uses_it_is_refused(tmp_path: Path) -> None:
     """Neither other kernels, nor helpers and macros that the kernel does not use."""
     file = tmp_path / "mixed.cu"
@@ -53,13 +66,17 @@ def test_only_the_kernel_that_uses_it_is_refused(tmp_path: Path) -> None:
         "__global__ void plain(float* x) { x[threadIdx.x] = threadIdx.x; }\n"
         "__global__ void helped(float* x) { tensor_core(); }\n"
         "__global__ void by_macro(float* x) { x[0] = load(x); }\n"
+        "__device__ float indirect() { tensor_core(); return 1; }\n"
+        "__device__ float more_indirect() { return 2 * indirect(); }\n"
+        "__global__ void far(float* x) { x[0] = more_indirect(); }\n"
         "int main() { plain<<<1, 32>>>(nullptr); }\n"
     )
     out = torch.zeros(32)
     smem.RawKernel(file, "plain")(1, 32, (out,))
     assert out.tolist() == list(range(32))
-    with pytest.raises(smem.CompileError, match=r"mixed\.cu:7: wmma: tensor-core intrinsics"):
-        smem.RawKernel(file, "helped").compile()
+    for name in ("helped", "far"):
+        with pytest.raises(smem.CompileError, match=r"mixed\.cu:7: wmma: tensor-core intrinsics"):
+            smem.RawKernel(file, name).compile()
     with pytest.raises(smem.CompileError, match=r"mixed\.cu:6: asm: PTX \(ld\.x\)"):
         smem.RawKernel(file, "by_macro").compile()
 
@@ -130,6 +147,55 @@ def test_inline_ptx_of_asynchronous_copies() -> None:
     assert {(8, "copy_from", 1), (8, "copy_to", 1), (12, "barrier", 1)} <= copies
 
 
+GUARDED = r"""
+__device__ unsigned shared_address(const void* pointer) {
+  unsigned address;
+  asm("{.reg .u64 wide;\n cvta.to.shared.u64 wide, %1;\n cvt.u32.u64 %0, wide;}\n"
+      : "=r"(address) : "l"(pointer));
+  return address;
+}
+__global__ void k(const float* in, float* out, int n) {
+  __shared__ float row[32];
+  const int t = threadIdx.x;
+  float value = 7;
+  asm volatile(
+      "{.reg .pred p;\n"
+      " setp.ne.b32 p, %2, 0;\n"
+      " @!p mov.b32 %0, 0;\n"
+#if __CUDACC_VER_MAJOR__ >= 11 && \
+    __CUDA_ARCH__ >= 750
+      " @p ld.global.nc.L2::128B.f32 %0, [%1];}\n"
+#else
+      " @p ld.global.nc.f64 %0, [%1];}\n"
+#endif
+      : "+f"(value) : "l"(in + t), "r"((int)(t < n)));
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(shared_address(row + t)), "f"(value));
+  __syncwarp();
+  asm volatile(
+      "{ .reg .pred p; setp.eq.s32 p, %2, 1; @p st.global.f32 [%0], %1; }"
+      ::"l"(out + t), "f"(row[31 - t]), "r"(t % 2));
+  assert(t != 40);
+}
+"""
+
+
+def test_inline_ptx_with_registers_and_predicates() -> None:
+    x, out = torch.randn(20), torch.zeros(32)
+    kernel = smem.RawKernel(GUARDED, "k")
+    traced = kernel.trace(1, 32, (x, out, 20))
+    wanted = torch.cat([x, torch.zeros(12)]).flip(0)
+    wanted[::2] = 0
+    assert torch.equal(out, wanted)
+    assert traced.faults == ()
+    assert traced.count("lanes", memory="in") == 20
+    assert traced.count("lanes", memory="out") == 16
+    translated = ptx.to_cpp(GUARDED).splitlines()
+    lines = GUARDED.splitlines()
+    assert len(translated) == len(lines)
+    last = next(i for i, line in enumerate(lines) if "assert" in line)
+    assert translated[last] == lines[last]
+
+
 def test_ptx_that_is_known_becomes_cpp_and_the_rest_stays() -> None:
     known = 'asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(x::b), "f"(c));'
     assert ptx.to_cpp(known) == "do { (d) = fmaf((a), (x::b), (c)); } while (0);"
@@ -168,4 +234,4 @@ def test_declarations_are_found() -> None:
 def test_other_kernels_are_left_out() -> None:
     kept = "\n__global__ void b() {}\n"
     code = "__global__ void a() {}" + kept
-    assert source.for_cpu(code, "x.cu", "n::b<3>", {}).text == " " * 22 + kept
+    assert source.for_cpu(code, "x.cu", "n::b<3>", {}, {}).text == " " * 22 + kept

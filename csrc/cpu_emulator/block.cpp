@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cpu_emulator/cluster.h"
+#include "cpu_emulator/interrupt.h"
 #include "cpu_emulator/sm90/block_state.h"
 
 namespace smem::cpu_emulator {
@@ -96,9 +97,23 @@ void Block::take_turns_with(Block& other) {
 }
 
 void Block::run_ring() {
-  current_thread = &fibers_[0].thread;
-  switch_context(ring_.caller, fibers_[0].context);
-  current_thread = nullptr;
+  Thread* next = &fibers_[0].thread;
+  while (next && !ring_.error) {
+    current_thread = next;
+    switch_context(ring_.caller, next->block->running().context);
+    current_thread = nullptr;
+    next = std::exchange(ring_.paused, nullptr);
+    try {
+      if (next) throw_if_interrupted();
+    } catch (...) {
+      ring_.error = std::current_exception();
+    }
+  }
+}
+
+void Block::pause() {
+  ring_.paused = current_thread;
+  switch_context(running().context, ring_.caller);
 }
 
 void Block::end() {
@@ -232,7 +247,7 @@ void Block::sync_warp(unsigned mask, WarpSync kind, int bytes, Site site) {
         const unsigned needed = mask & warp.alive;
         if ((warp.arrived & needed) != needed) return false;
         const unsigned passed = needed | 1u << lane();
-        if (heard) observer_->warp_sync_opens(warp_index, kind, passed, warp.alive);
+        if (heard) observer_->warp_sync_opens(warp_index, kind, passed);
         open_warp_sync(warp_index, passed);
         return true;
       },

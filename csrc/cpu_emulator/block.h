@@ -24,8 +24,9 @@ class BlockState;
 /// What all fibers that take turns share.
 struct Ring {
   Context caller{};
-  unsigned alive = 0;     ///< fibers that have not ended
-  uint64_t progress = 0;  ///< rises whenever any fiber moves on
+  unsigned alive = 0;        ///< fibers that have not ended
+  uint64_t progress = 0;     ///< rises whenever any fiber moves on
+  Thread* paused = nullptr;  ///< it goes on unless the launch is interrupted
   std::exception_ptr error;
 };
 
@@ -92,6 +93,8 @@ class Block {
   /// Runs the other fibers until `passed()`; throws Deadlock if none of them can continue.
   template <typename Condition>
   void wait_until(Condition passed, const char* where, Site site);
+  /// Looks for an interruption of the launch, on the caller's stack: Python measures its own there.
+  void pause();
   /// Lets every other thread run once.
   void yield();
   /// Ends the running thread, whose stack is abandoned.

@@ -3,6 +3,7 @@
 // at the begin and end of a function. ThreadSanitizer's own library is not linked. With
 // -fsanitize-coverage=trace-pc there is also a call in every basic block.
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "cpu_emulator/block.h"
@@ -39,10 +40,19 @@ void enter_function(const void* frame, Site site) {
   throw Deadlock("cpu_emulator: endless loop");  // the other threads would take as long
 }
 
+constexpr uint64_t STEPS_BETWEEN_PAUSES = 4096;
+
+[[gnu::cold, gnu::noinline]] void end_or_pause(Thread& thread, Site site) {
+  if (thread.steps_left == 0) end_endless(thread, site);
+  const InEmulator guard(&thread);
+  thread.block->pause();
+}
+
 void count_step(Thread& thread, Site site) {
-  if (thread.steps_left-- == 0) [[unlikely]] {
-    end_endless(thread, site);
+  if (thread.steps_left % STEPS_BETWEEN_PAUSES == 0) [[unlikely]] {
+    end_or_pause(thread, site);
   }
+  --thread.steps_left;
 }
 
 /// Gives the other lanes' events a chance to meet those of the thread's.
@@ -142,6 +152,22 @@ EXPORTED void __tsan_read_range(void* p, size_t bytes) {
 }
 EXPORTED void __tsan_write_range(void* p, size_t bytes) {
   access_range(Action::store, p, bytes, HERE);
+}
+
+// The C library's functions, which kernels call by these names (cuda/c_library.h).
+EXPORTED void* smem_memcpy(void* to, const void* from, size_t bytes) {
+  access_range(Action::load, from, bytes, HERE);
+  access_range(Action::store, to, bytes, HERE);
+  return std::memcpy(to, from, bytes);
+}
+EXPORTED void* smem_memmove(void* to, const void* from, size_t bytes) {
+  access_range(Action::load, from, bytes, HERE);
+  access_range(Action::store, to, bytes, HERE);
+  return std::memmove(to, from, bytes);
+}
+EXPORTED void* smem_memset(void* to, int value, size_t bytes) {
+  access_range(Action::store, to, bytes, HERE);
+  return std::memset(to, value, bytes);
 }
 
 EXPORTED void __tsan_init() {}

@@ -67,8 +67,9 @@ class Observer {
   /// `bytes` is the size of the lane's value, 0 at a barrier.
   virtual void lane_at_warp_sync(unsigned thread, WarpSync kind, int bytes, unsigned mask,
                                  Site site) = 0;
-  /// The lanes in `passed` continue; `alive` are those of the warp that have not ended.
-  virtual void warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed, unsigned alive) = 0;
+  /// The lanes in `passed` continue. A mask may name lanes that have ended, and those that a block
+  /// of no whole number of warps lacks.
+  virtual void warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed) = 0;
   /// A shuffle reads from a lane that does not take part.
   virtual void shuffle_without_source(unsigned thread, unsigned source, Site site) = 0;
 

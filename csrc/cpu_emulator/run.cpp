@@ -9,6 +9,7 @@
 
 #include "cpu_emulator/cluster.h"
 #include "cpu_emulator/interrupt.h"
+#include "cpu_emulator/traps.h"
 
 namespace smem::cpu_emulator {
 
@@ -34,7 +35,19 @@ class InterruptPoll {
   Clock::time_point next_ = Clock::now() + INTERVAL;
 };
 
+/// How the blocks of a launch that runs on this operating-system thread learn of its end.
+struct Stop {
+  InterruptPoll* poll;  ///< null on the threads that did not call `run`
+  const std::atomic<bool>& stopped;
+};
+thread_local const Stop* stop = nullptr;
+
 }  // namespace
+
+void throw_if_interrupted() {
+  if (stop->poll) stop->poll->throw_if_interrupted();
+  if (stop->stopped) throw Interrupted();
+}
 
 void set_interrupt_check(bool (*is_interrupted)()) { interrupt_check = is_interrupted; }
 
@@ -48,16 +61,26 @@ void run(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body, void* 
   std::exception_ptr error;
   int64_t failed = clusters;
   std::mutex error_lock;
+  std::atomic<bool> stopped{false};
+  const TrapGuard traps;
 
   const auto work = [&](InterruptPoll* poll) {
     int64_t i = 0;
+    const Stop here{poll, stopped};
+    stop = &here;
     try {
       Cluster cluster(cluster_size, grid, threads, dynamic_shared_bytes, body, context,
                       make_observer);
       for (i = next++; i < clusters; i = next++) {
-        if (poll) poll->throw_if_interrupted();
+        throw_if_interrupted();
         cluster.run(only_clusters.empty() ? i : only_clusters[static_cast<size_t>(i)]);
       }
+    } catch (const Interrupted&) {
+      const std::lock_guard<std::mutex> guard(error_lock);
+      failed = -1;  // whatever else goes wrong
+      error = std::current_exception();
+      next = clusters;
+      stopped = true;
     } catch (...) {
       const std::lock_guard<std::mutex> guard(error_lock);
       if (i < failed) {

@@ -295,6 +295,45 @@ __device__ void endless_recursion(const float* in, float* out) {
   out[threadIdx.x] = depth<FAULTY>(in, 0);
 }
 
+// -------------------------------------------------------------- what the processor refuses to do
+
+template <bool FAULTY>
+__device__ void division_by_zero(const float* in, float* out) {
+  const int t = threadIdx.x, divisor = static_cast<int>(in[t]) - (FAULTY && t == 7);
+  out[t] = 10 / divisor;  // FAULT: division_by_zero
+}
+
+template <bool FAULTY>
+__device__ void remainder_that_overflows(const float* in, float* out) {
+  const int divisor = static_cast<int>(in[0]) * (FAULTY ? -1 : 3);
+  out[threadIdx.x] = (-2147483647 - 1) % divisor;  // FAULT: remainder_that_overflows
+}
+
+template <bool FAULTY>
+__device__ void local_array_out_of_bounds(const float* in, float* out) {
+  float local[8] = {};
+  const int at = FAULTY && threadIdx.x == 31 ? 1 << 28 : 3;
+  local[at + static_cast<int>(in[0])] = 1;  // FAULT: local_array_out_of_bounds
+  out[threadIdx.x] = local[static_cast<int>(in[1])];
+}
+
+template <bool FAULTY>
+__device__ void no_function(const float* in, float* out) {
+  float (*function)(float) = FAULTY && in[0] > 0 ? nullptr : sqrtf;
+  out[threadIdx.x] = function(4);  // FAULT: no_function
+}
+
+template <bool FAULTY>
+__device__ void cleared_out_of_bounds(const float*, float* out) {
+  memset(out + 512, 0, FAULTY ? 2052 : 2048);  // FAULT: cleared_out_of_bounds
+}
+
+template <bool FAULTY>
+__device__ void copied_out_of_bounds(const float* in, float* out) {
+  const int t = threadIdx.x;
+  memcpy(out + t, in + 4 * t + 897, FAULTY ? 16 : 12);  // FAULT: copied_out_of_bounds
+}
+
 // ------------------------------------------------------------------- right, though it looks wrong
 
 /// Each half of a warp shuffles on its own before all lanes meet.
@@ -337,6 +376,15 @@ __device__ void warps_that_return(const float*, float* out) {
   __syncthreads();
   if (t >= 32) return;
   out[t] = __shfl_down_sync(ALL_LANES, 1.0f, 1);
+}
+
+/// The second warp has 16 lanes, and some of the first have ended: a mask may name them.
+__device__ void part_of_a_warp(const float*, float* out) {
+  const int t = threadIdx.x;
+  if (t >= 24 && t < 32) return;
+  const unsigned ballot = __ballot_sync(ALL_LANES, t % 2);
+  __syncwarp();
+  out[t] = __shfl_xor_sync(ALL_LANES, static_cast<float>(ballot), 1);
 }
 
 // ------------------------------------------------------------------------------------------ table
@@ -385,5 +433,12 @@ __global__ void call(int which, bool faulty, const float* in, float* out) {
     SOUND(33, two_types_in_dynamic_shared)
     SOUND(34, every_block_its_own)
     SOUND(35, warps_that_return)
+    SOUND(36, part_of_a_warp)
+    PAIR(37, division_by_zero)
+    PAIR(38, remainder_that_overflows)
+    PAIR(39, local_array_out_of_bounds)
+    PAIR(40, no_function)
+    PAIR(41, cleared_out_of_bounds)
+    PAIR(42, copied_out_of_bounds)
   }
 }

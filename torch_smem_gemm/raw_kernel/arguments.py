@@ -127,7 +127,12 @@ def convert(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -
 
 
 def gpu_of(args: Sequence[Any]) -> torch.device | None:
-    """Return the device of the first CUDA tensor among the arguments, or None."""
+    """Return the device of the first CUDA tensor among the arguments, or None.
+
+    Raises TypeError if there is no sequence of arguments; a tensor counts as one argument.
+    """
+    if not isinstance(args, Sequence):
+        raise TypeError(f"smem.RawKernel: args is of type {type(args).__name__}, expected a tuple")
     return next((arg.device for arg in args if isinstance(arg, Tensor) and arg.is_cuda), None)
 
 
@@ -178,6 +183,9 @@ def _tensor(kernel: str, parameter: Parameter, value: Tensor) -> tuple[int, Buff
     # What fits is seen at once: a small kernel takes some microseconds.
     if not value.is_cpu or value.dtype not in parameter.dtypes or value.layout != torch.strided:
         _check_tensor(kernel, parameter, value, value.is_cpu, "on the CPU")
+    if value.is_neg() or value.is_conj():
+        expected = "a tensor whose memory has its values (resolve_neg(), resolve_conj())"
+        raise _fail(kernel, parameter, expected, "one that is negated or conjugated when read")
     extent = value.nbytes
     if not value.is_contiguous():
         last = sum(
@@ -186,6 +194,8 @@ def _tensor(kernel: str, parameter: Parameter, value: Tensor) -> tuple[int, Buff
         extent = (last + 1) * value.element_size()
     offset = int(value.storage_offset()) * value.element_size()
     buffer = Buffer(parameter.key, value.data_ptr(), extent, offset)
+    if extent and not buffer.address:
+        raise _fail(kernel, parameter, "a tensor that has memory", type(value).__name__)
     return buffer.address, buffer, str(value.dtype).removeprefix("torch.")
 
 
@@ -217,6 +227,8 @@ def _check_tensor(
 def _array(kernel: str, parameter: Parameter, value: numpy.ndarray) -> tuple[int, Buffer, str]:
     if not value.flags.writeable and not parameter.is_const:
         raise _fail(kernel, parameter, "an array that can be written", "a read-only one")
+    if not value.dtype.isnative:
+        raise _fail(kernel, parameter, "numbers in this machine's byte order", value.dtype.str)
     kind = {"i": "i", "u": "u", "b": "b", "f": "f"}.get(value.dtype.kind, "s")
     if value.dtype == numpy.float16:
         kind = "h"

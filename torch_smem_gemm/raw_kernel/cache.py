@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 MAX_BYTES = 256 * 2**20
+# How often an entry is made that is damaged, or whose headers have changed since.
+MAX_ATTEMPTS = 8
 
 
 def folder() -> Path:
@@ -22,12 +24,16 @@ def folder() -> Path:
     It is ``$SMEM_CACHE_DIR``, or ``torch_smem_gemm/kernels`` in ``$XDG_CACHE_HOME`` or
     ``~/.cache`` (XDG Base Directory Specification).
 
-    Raises PermissionError if it belongs to another user: what is in it is executed.
+    Raises PermissionError if it belongs to another user: what is in it is executed; OSError if it
+    cannot be made.
     """
     named = os.environ.get("SMEM_CACHE_DIR")
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     path = Path(named) if named else Path(home) / "torch_smem_gemm" / "kernels"
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise unusable(error, path) from error
     status = path.stat()
     if status.st_uid != os.getuid():
         raise PermissionError(
@@ -37,6 +43,15 @@ def folder() -> Path:
     if stat.S_IMODE(status.st_mode) & 0o077:
         path.chmod(0o700)
     return path
+
+
+def unusable(error: OSError, path: Path) -> OSError:
+    """Return an error of that kind that says what to do."""
+    return type(error)(
+        error.errno,
+        f"smem.RawKernel: kernels cannot be kept in the cache {path} ({error.strerror}): set "
+        "SMEM_CACHE_DIR to a folder that can be written",
+    )
 
 
 def entry(key: str, make: Callable[[Path], None]) -> Path:
@@ -50,7 +65,10 @@ def entry(key: str, make: Callable[[Path], None]) -> Path:
         with contextlib.suppress(OSError):
             os.utime(path)  # the entries not used for longest go first
         return path
-    draft = Path(tempfile.mkdtemp(prefix="draft-", dir=folder()))
+    try:
+        draft = Path(tempfile.mkdtemp(prefix="draft-", dir=folder()))
+    except OSError as error:
+        raise unusable(error, folder()) from error
     try:
         make(draft)
         with contextlib.suppress(OSError):  # another process was faster: its entry is the same
@@ -70,15 +88,22 @@ def unit(identity: Sequence[str], make: Callable[[Path], None]) -> tuple[Path, d
             of these headers.
     """
     identity = list(identity)
-    while True:
+    for _ in range(MAX_ATTEMPTS):
         key = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
         path = entry(key, make)
-        description = json.loads((path / "unit.json").read_text())
+        try:
+            description = json.loads((path / "unit.json").read_text())
+        except (OSError, ValueError):  # damaged, or removed by another process
+            shutil.rmtree(path, ignore_errors=True)
+            continue
         now = {file: stamp(file) for file in description["includes"]}
         if now == description["includes"]:
             return path, description
         # Another entry: the loader would take a library of the same path for the same.
         identity.append(json.dumps(now))
+    raise RuntimeError(
+        f"smem.RawKernel: the cache {folder()} or the kernel's headers change while it is compiled"
+    )
 
 
 def stamp(path: str) -> list[int]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from torch_smem_gemm import _C
-from torch_smem_gemm.raw_kernel import cache, source
+from torch_smem_gemm.raw_kernel import cache, source, tools
+from torch_smem_gemm.raw_kernel.errors import CompileError, compile_error
 from torch_smem_gemm.raw_kernel.flags import INSTRUMENTED
-from torch_smem_gemm.raw_kernel.includes import Sources, errors_by_line, missing_headers
+from torch_smem_gemm.raw_kernel.includes import Sources, errors_by_line
 from torch_smem_gemm.raw_kernel.symbols import read_symbols, undefined_shared_arrays
 
 # The headers that stand for CUDA's: among the sources in a checkout, in the package of a wheel.
@@ -43,13 +44,11 @@ FLAGS = [
     # `#pragma unroll` is for loops of a known number of trips: others grow without bound.
     "-fdisable-rtl-loop2_unroll",
     "-fno-plt",
+    # It would become puts, of which the emulator knows nothing.
+    "-fno-builtin-printf",
     "-ffp-contract=fast",
     "-w",
 ]
-
-
-class CompileError(RuntimeError):
-    """A kernel that g++ cannot compile: the first error, at the user's line."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def find_compiler() -> tuple[str, str]:
         path = shutil.which(name) if name else None
         if not path:
             continue
-        said = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+        said = tools.run([path, "--version"]).stdout
         if "Free Software Foundation" in said:
             return path, said.splitlines()[0]
     raise RuntimeError(
@@ -153,23 +152,33 @@ def _build(
         *("-MD", "-MF", str(dependencies), "-S", str(unit), "-o", str(assembly)),
     ]
 
-    def translate(errors: Mapping[tuple[str, int], str]) -> Sources:
-        sources = Sources(name, headers, search, errors)
+    def translate(errors: Mapping[tuple[str, int], str], left_out: Mapping[str, str]) -> Sources:
+        sources = Sources(name, headers, search, errors, left_out=dict(left_out))
         # Lines count from 1 in the user's file.
         code = sources.add(text, path)
-        found = (source.qualified(read, name) for read in (text, *sources.files.values()))
-        entry = next((full for full in found if full != name), name)
-        unit.write_text(f'{code}#line 1 "smem_entry"\nSMEM_ENTRY({entry})\n')
+        found = {full for read in sources.texts for full in source.qualified(read, name)}
+        if len(found) > 1:
+            names = " and ".join(sorted(found))
+            raise CompileError(f"smem.RawKernel: {name} may be {names}: name one of them")
+        entry = next(iter(found), name)
+        unit.write_text(f'{code}#line 1 "smem_entry"\nSMEM_ENTRY({entry})\n', encoding="utf-8")
         return sources
 
-    sources = translate({})
+    def run(command: list[str]) -> None:
+        if said := _said(command, folder):
+            raise compile_error(name, said, sources)
+
+    sources = translate({}, {})
     while said := _said(instrumented, folder):
-        before, sources = sources, translate({**errors_by_line(said), **sources.errors})
+        before, sources = (
+            sources,
+            translate({**errors_by_line(said), **sources.errors}, sources.left_out),
+        )
         if sources.left_out == before.left_out:
-            raise _error(name, said, sources.left_out)
-    assembly.write_text(_adjusted(assembly.read_text(), name))
+            raise compile_error(name, said, sources)
+    assembly.write_text(_adjusted(assembly.read_text("utf-8"), name), encoding="utf-8")
     compiled = folder / "unit.o"
-    _run([command[0], "-c", str(assembly), "-o", str(compiled)], name, folder)
+    run([command[0], "-c", str(assembly), "-o", str(compiled)])
     parts = [str(compiled)]
     dynamic = undefined_shared_arrays(compiled)
     if dynamic:
@@ -179,10 +188,9 @@ def _build(
     library = folder / "unit.so"
     # The callbacks and the emulator are in the extension, which this process has loaded.
     link = [command[0], "-shared", "-o", str(library), *parts, _C.__file__, "-Wl,-z,defs"]
-    _run(link, name, folder)
+    run(link)
     symbols = read_symbols(library)
-    texts = [text, *sources.files.values()]
-    constants = set().union(*map(source.constants, texts))
+    constants = set().union(*map(source.constants, sources.texts))
     description = {
         "arrays": [
             (array.name, array.offset, array.bytes, array.mangled in dynamic)
@@ -195,7 +203,7 @@ def _build(
         "entry": symbols.entry,
         "end": symbols.end,
         "parameter_names": next(
-            filter(None, (source.parameter_names(code, name) for code in texts)), []
+            filter(None, (source.parameter_names(code, name) for code in sources.texts)), []
         ),
         "includes": _stamps(dependencies.read_text(), folder)
         | {str(file): cache.stamp(str(file)) for file in sources.files},
@@ -245,52 +253,17 @@ def _storage(names: Sequence[str]) -> str:
     )
 
 
-def _run(command: list[str], name: str, folder: Path) -> None:
-    if said := _said(command, folder):
-        raise _error(name, said, {})
-
-
 def _said(command: list[str], folder: Path) -> str:
     """Run a command in a folder; return what it said if it failed."""
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    done = tools.run(command, folder)
+    if done.returncode and os.strerror(errno.ENOSPC) in done.stderr:
+        raise cache.unusable(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), folder.parent)
     return (done.stderr or "it says nothing") if done.returncode else ""
-
-
-def _error(name: str, said: str, left_out: Mapping[str, str]) -> CompileError:
-    error = _first_error(said, name)
-    errors = "\n".join([error, *re.findall(r"^.* error: .*$", said, re.M)])
-    used = (left_out[word] for word in re.findall(r"\w+", errors) if word in left_out)
-    if reason := next(used, None):
-        error = reason
-    elif missing := missing_headers(said):
-        error += f"\n(there is no header {', '.join(missing)})"
-    return CompileError(f"smem.RawKernel: {name} does not compile: {error}")
-
-
-def _first_error(said: str, name: str) -> str:
-    """Return g++'s first error with its excerpt of the source, or the linker's."""
-    missing = re.search(r"undefined (?:reference|symbol)[^`']*[`'](.*?)'", said)
-    if missing and re.match(rf"(?:.*\b)?{re.escape(source.base_name(name))}\b", missing[1]):
-        return f"the source declares {missing[1]} and does not define it"
-    if missing:
-        return (
-            f"{missing[1]} is not known on the CPU: the emulator has what docs/kernels.md lists, "
-            "and no device library"
-        )
-    lines = said.splitlines()
-    for i, line in enumerate(lines):
-        if re.search(r": (?:fatal )?error: ", line):
-            excerpt = [x for x in lines[i + 1 : i + 3] if re.match(r"\s+\d* \|", x)]
-            return "\n".join([line, *excerpt])
-    return said.strip()
 
 
 def _stamps(rule: str, folder: Path) -> dict[str, list[int]]:
     """Return time and size of the user's files in a dependency rule of make."""
-    paths = re.findall(r"(?:\\ |\S)+", rule.split(":", 1)[1].replace("\\\n", " "))
-    theirs = [
-        path.replace("\\ ", " ")
-        for path in paths
-        if not path.startswith((str(folder), str(INCLUDE), "/usr/"))
-    ]
-    return {path: cache.stamp(path) for path in theirs}
+    escaped = re.findall(r"(?:\\ |\S)+", rule.split(":", 1)[1].replace("\\\n", " "))
+    paths = (re.sub(r"\\([ #])", r"\1", path).replace("$$", "$") for path in escaped)
+    not_theirs = (str(folder), str(INCLUDE), "/usr/")
+    return {path: cache.stamp(path) for path in paths if not path.startswith(not_theirs)}

@@ -55,11 +55,12 @@ class Sources:
     folder: Path
     search: Sequence[Path]
     errors: Mapping[tuple[str, int], str]  # what the compiler said of files' lines
-    translate: Callable[[str, str, str, Mapping[int, str]], source.Source] = source.for_cpu
+    translate: Callable[..., source.Source] = source.for_cpu
     # The directive that includes what is no header of the user's, and its line: what it becomes.
     other_header: Callable[[str, int], str] = if_it_exists
     files: dict[Path, str] = field(default_factory=dict)  # the user's headers, as they are
     left_out: dict[str, str] = field(default_factory=dict)  # see source.Source
+    texts: list[str] = field(default_factory=list)  # the source and the user's headers
 
     def add(self, code: str, path: str) -> str:
         """Return a file's text for the compiler, after writing the headers that it includes."""
@@ -74,9 +75,10 @@ class Sources:
                 return f'{before}"{self._copy(found)}"'
             return self.other_header(match[0], line_of(code, match.start()))
 
+        self.texts.append(code)
         masked = mask(code)
         errors = {line: said for (file, line), said in self.errors.items() if file == path}
-        translated = self.translate(code, Path(path).name, self.kernel, errors)
+        translated = self.translate(code, Path(path).name, self.kernel, errors, self.left_out)
         for name, reason in translated.left_out.items():
             self.left_out.setdefault(name, reason)
         shown = json.dumps(path, ensure_ascii=False)
@@ -92,7 +94,7 @@ class Sources:
         copy = self.folder / f"{number}_{path.name}"
         if not known:
             self.files[path] = path.read_text(encoding="utf-8-sig", errors="replace")
-            copy.write_text(self.add(self.files[path], str(path)))
+            copy.write_text(self.add(self.files[path], str(path)), encoding="utf-8")
         return copy
 
 

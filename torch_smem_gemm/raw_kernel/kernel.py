@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Sequence
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,10 @@ class RawKernel:
     def __init__(
         self, code_or_path: str | PathLike[str], name: str, *, options: Sequence[str] = ()
     ) -> None:
+        if not re.fullmatch(r"\s*[\w:]+\s*(?:<.*>)?\s*", name, re.DOTALL):
+            raise ValueError(
+                f"smem.RawKernel: {name!r} is no name of a kernel, such as 'transpose<float, 32>'"
+            )
         self.name = name
         self.options = tuple(options)
         self.path, self.code = _read(code_or_path)
@@ -132,7 +138,8 @@ class RawKernel:
         for, and its memory accesses are not checked: as in CUDA, a wrong one is an error of a later
         call.
         """
-        gpu = arguments.gpu_of(args) if device is None else _gpu(device)
+        of_tensors = arguments.gpu_of(args)
+        gpu = of_tensors if device is None else _gpu(device)
         if gpu is not None:
             size = _launch_size(_hashable(grid), _hashable(block))
             _check_shared_bytes(shared_mem)
@@ -298,7 +305,7 @@ def _read(code_or_path: str | PathLike[str]) -> tuple[str, str]:
     """Return the path, for messages, and the text of a source."""
     text = str(code_or_path)
     if isinstance(code_or_path, str) and ("{" in text or "\n" in text):
-        return "kernel.cu", text
+        return "kernel.cu", text.removeprefix("\ufeff").replace("\r\n", "\n")
     path = Path(text)
     if not path.is_file():
         raise ValueError(f"smem.RawKernel: {text!r} is neither a source nor the path of a file")
@@ -310,10 +317,10 @@ def _read(code_or_path: str | PathLike[str]) -> tuple[str, str]:
 
 def _dims(argument: str, given: int | Sequence[int], largest: Sequence[int]) -> Dim:
     values = tuple(given) if isinstance(given, Sequence) else (given,)
-    valid = 1 <= len(values) <= 3 and all(isinstance(value, int) for value in values)
+    valid = 1 <= len(values) <= 3 and all(isinstance(value, Integral) for value in values)
     if not valid:
         raise TypeError(f"smem.RawKernel: {argument} is {given!r}, expected one to three integers")
-    x, y, z = (*values, 1, 1)[:3]
+    x, y, z = (*map(int, values), 1, 1)[:3]
     for value, limit in zip((x, y, z), largest, strict=True):
         if not 1 <= value <= limit:
             raise ValueError(
@@ -356,7 +363,7 @@ def _block_numbers(blocks: Sequence[int] | None, count: int) -> list[int]:
 
 
 def _check_shared_bytes(shared_mem: int) -> None:
-    if not isinstance(shared_mem, int) or shared_mem < 0:
+    if not isinstance(shared_mem, Integral) or shared_mem < 0:
         raise ValueError(
             f"smem.RawKernel: shared_mem is {shared_mem!r}, expected a number of bytes"
         )

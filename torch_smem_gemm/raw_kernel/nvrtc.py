@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torch_smem_gemm.raw_kernel import cache, source, toolkit
-from torch_smem_gemm.raw_kernel.compiler import INCLUDE, CompileError, own_files, search_path
+from torch_smem_gemm.raw_kernel.compiler import INCLUDE, own_files, search_path
 from torch_smem_gemm.raw_kernel.cubin import TABLE, variables
+from torch_smem_gemm.raw_kernel.errors import CompileError
 from torch_smem_gemm.raw_kernel.includes import Sources
 from torch_smem_gemm.raw_kernel.text import mask
 

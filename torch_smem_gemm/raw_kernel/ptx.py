@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from torch_smem_gemm.raw_kernel import text
 
 _STATEMENT = re.compile(r"\b(?:asm|__asm__|__asm)\s*(?:volatile|__volatile__)?\s*(?=\()")
 _STRING = re.compile(r'"((?:\\.|[^"\\])*)"')
 _CONTINUATION = re.compile(r"\\\n")  # of a macro
+_DIRECTIVE = re.compile(r"^([ \t]*#(?:\\\n|[^\n])*)\n", re.M)
 
 _REGISTERS = {
     "laneid": "smem_lane()",
@@ -35,6 +37,17 @@ _REGISTERS = {
     for axis in "xyz"
 }
 
+# Those of registers that the statement declares.
+_TYPES = {
+    "pred": "bool",
+    **dict.fromkeys(("b32", "u32"), "unsigned"),
+    **dict.fromkeys(("b64", "u64"), "unsigned long long"),
+    "s32": "int",
+    "s64": "long long",
+    "f32": "float",
+    "f64": "double",
+}
+
 # Instructions without their operands, and what they are in C++; {0} is the first operand. What only
 # hints at caches is nothing.
 _INSTRUCTIONS = [
@@ -55,6 +68,10 @@ _INSTRUCTIONS = [
     (r"cp\.async\.commit_group", "smem_cp_async_commit()"),
     (r"cp\.async\.wait_group", "smem_cp_async_wait({0})"),
     (r"cp\.async\.wait_all", "smem_cp_async_commit(), smem_cp_async_wait(0)"),
+    (r"setp\.eq\.[bsu]32", "{0} = (int){1} == (int){2}"),
+    (r"setp\.ne\.[bsu]32", "{0} = (int){1} != (int){2}"),
+    (r"cvta\.to\.shared\.u64", "{0} = __cvta_generic_to_shared((const void*)({1}))"),
+    (r"cvt\.u32\.u64", "{0} = (unsigned)({1})"),
     (r"(?:bar|barrier)\.sync(?:\.aligned)?\s+0", "__syncthreads()"),
     (r"(?:membar|fence)\.[\w.:]+|prefetchu?\.[\w.:]+|discard\.[\w.:]+", "(void)0"),
 ]
@@ -79,9 +96,10 @@ def to_cpp(code: str) -> str:
         if translated is None:
             continue
         parts += [code[end : match.start()], translated]
-        # In a macro, lines end with a backslash.
-        lines = _CONTINUATION.findall(code, match.start(), after)
-        parts += lines or ["\n" * code.count("\n", match.start(), after)]
+        count = code.count("\n", match.start(), after) - translated.count("\n")
+        # In a macro, which has no conditions, lines end with a backslash.
+        in_macro = "\n" not in translated and _CONTINUATION.search(code, match.start(), after)
+        parts.append(("\\\n" if in_macro else "\n") * count)
         end = after
     return "".join([*parts, code[end:]])
 
@@ -89,20 +107,45 @@ def to_cpp(code: str) -> str:
 def _statement(content: str) -> str | None:
     """Return C++ for what is between the parentheses of an asm statement, or None."""
     content = _CONTINUATION.sub(" ", content)
-    masked = text.mask(content)
+    masked = _DIRECTIVE.sub(lambda match: text.blank(match[0]), text.mask(content))
     sections, position = [], 0
     for section in text.split(masked, ":"):
         sections.append(content[position : position + len(section)])
         position += len(section) + 1
-    template = "".join(match[1] for match in _STRING.finditer(sections[0]))
-    if re.sub(r"\s", "", _STRING.sub("", sections[0])):
+    template = sections[0]
+    if re.sub(r"\s", "", _STRING.sub("", _DIRECTIVE.sub("", template))):
         return None  # a macro makes a part of it
-    operands = [operand for section in sections[1:3] for operand in _operands(section)]
-    lines = re.sub(r"\\[nt]|//.*?\\n", " ", template).split(";")
-    translated = [_instruction(line.strip(), operands) for line in lines if line.strip()]
+    names: dict[str, str] = {}
+    for section in sections[1:3]:
+        for operand in _operands(section):
+            names[f"%{len(names)}"] = operand
+    translated: list[str | None] = []
+    for part in _DIRECTIVE.split(template):
+        if part.lstrip().startswith("#"):  # the instructions depend on a condition
+            translated.append(f"\n{part}\n")
+            continue
+        strings = "".join(match[1] for match in _STRING.finditer(part))
+        lines = re.sub(r"\\[nt]|//.*?\\n", " ", strings).split(";")
+        translated += [_line(line, names) for line in lines if line.strip(" {}")]
     if None in translated or not translated:  # without instructions it orders the compiler only
         return None
-    return "do { " + "".join(f"{line}; " for line in translated) + "} while (0)"
+    return "do { " + "".join(map(str, translated)) + "} while (0)"
+
+
+def _line(line: str, names: dict[str, str]) -> str | None:
+    """Return C++ for a declaration of registers, which become names, or for an instruction."""
+    line = line.strip().lstrip("{ ")
+    if declared := re.fullmatch(r"\.reg\s+\.(\w+)\s+(\w+(?:\s*,\s*\w+)*)", line):
+        registers = re.findall(r"\w+", declared[2])
+        if declared[1] not in _TYPES:
+            return None
+        names |= {register: f"smem_register_{register}" for register in registers}
+        return "".join(f"{_TYPES[declared[1]]} {names[name]}{{}}; " for name in registers)
+    condition = ""
+    if guarded := re.fullmatch(r"@(!?)(\w+)\s+(.*)", line):
+        condition, line = f"if ({guarded[1]}{names.get(guarded[2], guarded[2])}) ", guarded[3]
+    instruction = _instruction(line, names)
+    return None if instruction is None else f"{condition}{instruction}; "
 
 
 def _operands(section: str) -> list[str]:
@@ -114,29 +157,31 @@ def _operands(section: str) -> list[str]:
     ]
 
 
-def _instruction(line: str, operands: list[str]) -> str | None:
+def _instruction(line: str, names: Mapping[str, str]) -> str | None:
     if match := _MEMORY.fullmatch(line):
-        return _memory(match, operands)
+        return _memory(match, names)
     for pattern, meaning in _INSTRUCTIONS:
         match = re.fullmatch(rf"{pattern}(?:\s+(.*))?", line)
         if not match:
             continue
-        values = [_operand(part.strip(), operands) for part in text.split(match[1] or "")]
+        values = [
+            _operand(part.strip(), names) for part in text.split(match[match.re.groups] or "")
+        ]
         if None in values and "{" in meaning:
             return None
         return meaning.format(*values, operands=", ".join(map(str, values)))
     return None
 
 
-def _memory(match: re.Match[str], operands: list[str]) -> str | None:
+def _memory(match: re.Match[str], names: Mapping[str, str]) -> str | None:
     """Return C++ for a load or store of one to four registers."""
     parts = [part.strip() for part in text.split(match["operands"])]
     if match["does"] == "st":
         parts.reverse()
     if len(parts) != 2:
         return None
-    address = _operand(parts[1], operands)
-    registers = [_operand(part.strip(), operands) for part in parts[0].strip("{}").split(",")]
+    address = _operand(parts[1], names)
+    registers = [_operand(part.strip(), names) for part in parts[0].strip("{}").split(",")]
     if address is None or None in registers or len(registers) != int(match["count"] or 1):
         return None
     pointer = f"(void*){address}"
@@ -147,13 +192,13 @@ def _memory(match: re.Match[str], operands: list[str]) -> str | None:
     return f"smem_ptx_{does}<uint{match['bits']}_t>({pointer}, {values})"
 
 
-def _operand(part: str, operands: list[str]) -> str | None:
-    """Return an operand's C++: %0, [%0], [%0 + 16], %%laneid, 16."""
-    address = re.fullmatch(r"\[\s*%(\d+)\s*(?:\+\s*(\d+)\s*)?\]", part)
-    if address and int(address[1]) < len(operands):
-        return f"((size_t){operands[int(address[1])]} + {address[2] or 0})"
-    if re.fullmatch(r"%\d+", part) and int(part[1:]) < len(operands):
-        return operands[int(part[1:])]
+def _operand(part: str, names: Mapping[str, str]) -> str | None:
+    """Return an operand's C++: %0, [%0], [%0 + 16], a register, %%laneid, 16."""
+    address = re.fullmatch(r"\[\s*(%?\w+)\s*(?:\+\s*(\d+)\s*)?\]", part)
+    if address and address[1] in names:
+        return f"((size_t){names[address[1]]} + {address[2] or 0})"
+    if part in names:
+        return names[part]
     if re.fullmatch(r"-?(?:0x[0-9a-fA-F]+|\d+)", part):
         return part
     return _REGISTERS.get(part.lstrip("%"))

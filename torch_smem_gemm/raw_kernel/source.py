@@ -41,7 +41,9 @@ class Source:
     left_out: dict[str, str]  # functions and classes that cannot run there, and why
 
 
-def for_cpu(code: str, file: str, kernel: str, errors: Mapping[int, str]) -> Source:
+def for_cpu(
+    code: str, file: str, kernel: str, errors: Mapping[int, str], left_out: Mapping[str, str]
+) -> Source:
     """Return the source with what a C++ compiler cannot read replaced, every line in its place.
 
     ``#pragma unroll`` becomes GCC's, because an unrolled loop makes fewer accesses. Functions of
@@ -49,22 +51,26 @@ def for_cpu(code: str, file: str, kernel: str, errors: Mapping[int, str]) -> Sou
     So is what uses hardware that the emulator has not; ``file`` names the source in what says why.
 
     ``errors`` is what the compiler said of lines when it tried before: what else the host has
-    there, such as a variable of a type of its libraries, is left out too.
+    there, such as a variable of a type of its libraries, is left out too, and what uses something
+    that was ``left_out`` then.
     """
     code = _NOINLINE.sub("__attribute__((noinline))", code)
     code = ptx.to_cpp(_ALIGNED.sub(r"\2 \1", _CUDA_STD.sub(r"\1", code)))
     masked = text.mask(code)
     uses = unsupported.Uses(code, masked, file)
-    kept = _without_host(code, masked, kernel, errors, uses.reason)
+    kept = _without_host(code, masked, kernel, errors, left_out, uses.reason)
     return Source(_unroll(kept.text), kept.left_out)
 
 
-def for_gpu(code: str, file: str, kernel: str, errors: Mapping[int, str]) -> Source:
+def for_gpu(
+    code: str, file: str, kernel: str, errors: Mapping[int, str], left_out: Mapping[str, str]
+) -> Source:
     """Return the source for NVRTC, which refuses functions of the host, every line in its place.
 
     The arguments are those of for_cpu.
     """
-    return _without_host(code, text.mask(code), kernel, errors, lambda start, end: None)
+    masked = text.mask(code)
+    return _without_host(code, masked, kernel, errors, left_out, lambda start, end: None)
 
 
 def _without_host(
@@ -72,6 +78,7 @@ def _without_host(
     masked: str,
     kernel: str,
     errors: Mapping[int, str],
+    left_out_before: Mapping[str, str],
     reason_against: Callable[[int, int], str | None],
 ) -> Source:
     kept = list(code)
@@ -80,7 +87,7 @@ def _without_host(
         reason = None
         if not _is_of_the_host(declared, kernel):
             reason = reason_against(declared.start, declared.end)
-            reason = reason or _error(declared, masked, errors)
+            reason = reason or _error(declared, masked, errors, left_out_before)
             if reason is None:
                 continue
             left_out.setdefault(declared.name, reason)
@@ -110,16 +117,25 @@ def _is_of_the_host(declared: text.Declaration, kernel: str) -> bool:
     return not _MACRO.search(_TEMPLATE_HEAD.sub("", declared.head).split("(")[0])
 
 
-def _error(declared: text.Declaration, masked: str, errors: Mapping[int, str]) -> str | None:
-    """Return the error in a declaration of the host."""
-    span = declared.start, declared.end
-    if not errors or _DEVICE_CODE.search(masked, *span):
+def _error(
+    declared: text.Declaration,
+    masked: str,
+    errors: Mapping[int, str],
+    left_out: Mapping[str, str],
+) -> str | None:
+    """Return the error in a declaration of the host, or in one that uses what was left out why."""
+    if not errors:
         return None
+    span = declared.start, declared.end
     if _SPECIALISATION.search(declared.head) and not _MEMBER_FUNCTION.search(masked, *span):
         return None
     indent = len(declared.head) - len(declared.head.lstrip())
     first, last = (text.line_of(masked, at) for at in (declared.start + indent, declared.end))
-    return next((said for line, said in errors.items() if first <= line <= last), None)
+    found = [said for line, said in errors.items() if first <= line <= last]
+    if not _DEVICE_CODE.search(masked, *span):
+        return next(iter(found), None)
+    words = re.findall(r"\w+", " ".join(found))
+    return next((left_out[word] for word in words if word in left_out), None)
 
 
 def base_name(kernel: str) -> str:
@@ -127,19 +143,33 @@ def base_name(kernel: str) -> str:
     return re.split(r"[<(]", kernel)[0].split("::")[-1].strip()
 
 
-def qualified(code: str, kernel: str) -> str:
-    """Return a kernel's name with the namespaces that its definition is in, unless it has some."""
-    if "::" in re.split(r"[<(]", kernel)[0]:
-        return kernel
+def qualified(code: str, kernel: str) -> set[str]:
+    """Return a kernel's name with the namespaces that its definitions are in.
+
+    A name that has namespaces is taken as it is; of one that the text does not define, nothing is
+    returned.
+    """
     masked = text.mask(code)
-    found = re.search(rf"__global__[^;{{}}]*?\b{re.escape(base_name(kernel))}\s*\(", masked)
+    head = rf"__global__[^;{{}}]*?\b{re.escape(base_name(kernel))}\s*\("
     scopes: list[str] = []
-    for match in _BRACE.finditer(masked, 0, found.start() if found else 0):
-        if match[0] == "}":
-            del scopes[-1:]
-        else:
-            scopes.append(match["namespace"] or "")
-    return "::".join([*filter(None, scopes), kernel])
+    end, found = 0, set()
+    for match in re.finditer(head, masked):
+        for brace in _BRACE.finditer(masked, end, match.start()):
+            if brace[0] == "}":
+                del scopes[-1:]
+            else:
+                scopes.append(brace["namespace"] or "")
+        end = match.start()
+        found.add("::".join([*filter(None, scopes), kernel]))
+    return {kernel} if found and "::" in re.split(r"[<(]", kernel)[0] else found
+
+
+def template_head(code: str, kernel: str) -> str:
+    """Return ``template <typename T, int N>`` of a kernel's definition, or an empty text."""
+    definition = rf"__global__[^;{{}}]*?\b{re.escape(kernel)}\s*\("
+    heads = rf"({_TEMPLATE_HEAD.pattern})(?=[^;{{}}]*{definition})"
+    found = re.search(heads, text.mask(code))
+    return " ".join(found[1].split()) if found else ""
 
 
 def kernel_names(code: str) -> list[str]:

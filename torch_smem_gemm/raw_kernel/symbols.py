@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from torch_smem_gemm.raw_kernel import tools
 
 _SYMBOL = re.compile(
     r"^\s*\d+: (?P<value>[0-9a-f]+)\s+(?P<size>\d+|0x[0-9a-f]+) (?P<type>\w+)\s+(?P<bind>\w+)\s+"
@@ -86,9 +87,7 @@ def undefined_shared_arrays(compiled: Path) -> list[str]:
 
 
 def symbols_of(path: Path) -> list[dict[str, str]]:
-    said = subprocess.run(
-        ["readelf", "--syms", "--wide", str(path)], capture_output=True, text=True, check=True
-    ).stdout
+    said = tools.output(["readelf", "--syms", "--wide", str(path)])
     # The second table has all of the first, the dynamic one, which may be absent.
     table = said.rpartition("Symbol table '.symtab'")[2]
     matches = (_SYMBOL.match(line) for line in table.splitlines())
@@ -96,12 +95,7 @@ def symbols_of(path: Path) -> list[dict[str, str]]:
 
 
 def _end_of_segments(library: Path) -> int:
-    said = subprocess.run(
-        ["readelf", "--segments", "--wide", str(library)],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    said = tools.output(["readelf", "--segments", "--wide", str(library)])
     ends = [
         int(fields[2], 16) + int(fields[5], 16)
         for fields in (line.split() for line in said.splitlines())
@@ -111,9 +105,7 @@ def _end_of_segments(library: Path) -> int:
 
 
 def _demangle(names: Sequence[str]) -> list[str]:
-    said = subprocess.run(
-        ["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True
-    ).stdout
+    said = tools.output(["c++filt"], given="\n".join(names))
     return said.split("\n")[: len(names)]
 
 
@@ -142,13 +134,7 @@ def places(
     ordered = sorted(addresses)
     # The call itself is before the address that it returns to.
     given = "\n".join(hex(address - 1) for address in ordered)
-    said = subprocess.run(
-        ["addr2line", "-e", str(library), "-a", "-i"],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    said = tools.output(["addr2line", "-e", str(library), "-a", "-i"], given=given)
     frames: list[list[Place]] = []
     for line in said.splitlines():
         if line.startswith("0x"):

@@ -76,7 +76,9 @@ def declarations(masked: str) -> Iterator[Declaration]:
         character = masked[position]
         if character == "#" and not masked[masked.rfind("\n", 0, position) + 1 : position].strip():
             # Attributes may depend on the compiler: template <class T> #if ... __device__ #endif
-            is_head = _CONDITION_IN_HEAD.match(masked, start)
+            # So may parameters: void f(int x #ifdef ... , int y #endif ) {
+            opened = masked.count("(", start, position) - masked.count(")", start, position)
+            is_head = opened > 0 or _CONDITION_IN_HEAD.match(masked, start)
             position = end_of_directive(masked, position)
             if not is_head:
                 start = position
@@ -110,7 +112,8 @@ def end_of_directive(masked: str, position: int) -> int:
         end = masked.find("\n", position)
         if end < 0:
             return len(masked)
-        if masked[end - 1] != "\\":
+        # GCC and nvcc take a backslash for the end of a line though spaces follow it.
+        if not masked[position:end].rstrip().endswith("\\"):
             return end + 1
         position = end + 1
 

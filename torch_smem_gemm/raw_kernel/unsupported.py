@@ -38,7 +38,7 @@ _CONSTRUCTS = [
         "a kernel on the CPU cannot allocate memory yet",
     ),
     (
-        r"\bcublas[A-Z]\w+\s*(?=\()|\b(?:cudnn|cufft|cusolver|cusparse|nccl)\w+",
+        r"\bcublas[A-Z]\w+\s*(?=\()|\b(?:cudnn|cufft(?!(?:Double)?(?:Real|Complex)\b)|cusolver|cusparse|nccl)\w+",
         None,
         "libraries of the host are not there on the CPU",
     ),

@@ -30,9 +30,9 @@ __attribute__((noinline, no_sanitize("thread"))) T smem_apply(T* address, Update
   Word seen = __atomic_load_n(word, __ATOMIC_SEQ_CST), wanted;
   T old;
   do {
-    memcpy(static_cast<void*>(&old), &seen, sizeof(T));
+    __builtin_memcpy(static_cast<void*>(&old), &seen, sizeof(T));
     const T value = update(old);
-    memcpy(&wanted, &value, sizeof(T));
+    __builtin_memcpy(&wanted, &value, sizeof(T));
   } while (
       !__atomic_compare_exchange_n(word, &seen, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
   return old;

@@ -15,12 +15,17 @@ clock_t clock() noexcept __asm__("smem_clock");
 #include <stdlib.h>
 #include <time.h>
 
-/// Each call's text is written at once: Python's own output stays in order with it.
+/// Each call's text is written at once: Python's own output stays in order with it. A string that
+/// is none ends the thread before it holds the lock of the output.
 extern "C" __attribute__((no_sanitize("thread"))) int smem_printf(const char* format, ...) {
   va_list values;
   va_start(values, format);
-  const int written = vprintf(format, values);
+  char* text = nullptr;
+  const int length = vasprintf(&text, format, values);
   va_end(values);
+  if (length < 0) return length;
+  fwrite(text, 1, static_cast<size_t>(length), stdout);
   fflush(stdout);
-  return written;
+  free(text);
+  return length;
 }

@@ -128,9 +128,9 @@ class smem_lane_group {
       return smem_shuffle_value(mask_, value, lane);
     } else {
       uint64_t words[(sizeof(T) + 7) / 8] = {};
-      memcpy(words, &value, sizeof(T));
+      __builtin_memcpy(words, &value, sizeof(T));
       for (uint64_t& word : words) word = smem_shuffle(mask_, word, 8, lane);
-      memcpy(static_cast<void*>(&value), words, sizeof(T));
+      __builtin_memcpy(static_cast<void*>(&value), words, sizeof(T));
       return value;
     }
   }

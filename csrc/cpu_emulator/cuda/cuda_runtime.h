@@ -24,6 +24,9 @@
 #include "vector_types.h"
 #include "warp_functions.h"
 
+// Last, since it gives names of the C library another meaning.
+#include "memory_functions.h"
+
 // What libcu++ copies from the C++ library.
 namespace cuda {
 namespace std = ::std;

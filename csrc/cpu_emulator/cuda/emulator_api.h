@@ -59,6 +59,11 @@ SMEM_API void smem_barrier_wait(const void* barrier, bool parity);
 /// PTX cp.async.mbarrier.arrive: the barrier's phase also waits for the thread's copies.
 SMEM_API void smem_cp_async_arrive(void* barrier);
 
+/// The C library's functions, with reports of what they access.
+SMEM_API void* smem_memcpy(void* to, const void* from, size_t bytes);
+SMEM_API void* smem_memmove(void* to, const void* from, size_t bytes);
+SMEM_API void* smem_memset(void* to, int value, size_t bytes);
+
 SMEM_API long long smem_clock();
 /// Lets the other threads run.
 SMEM_API void smem_yield();

@@ -88,7 +88,7 @@ SMEM_MATH unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shift)
   return static_cast<unsigned>((uint64_t{high} << 32 | low) >> min(shift, 32));
 }
 
-/// c plus the products of the four bytes of a with those of b.
+/// c plus the products of the four bytes of a with those of b; of two halves with two bytes.
 SMEM_MATH int __dp4a(int a, int b, int c) {
   for (int shift = 0; shift < 32; shift += 8) {
     c += static_cast<int8_t>(a >> shift) * static_cast<int8_t>(b >> shift);
@@ -98,6 +98,23 @@ SMEM_MATH int __dp4a(int a, int b, int c) {
 SMEM_MATH unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
   for (int shift = 0; shift < 32; shift += 8) c += (a >> shift & 255) * (b >> shift & 255);
   return c;
+}
+SMEM_MATH int __dp4a(char4 a, char4 b, int c) {
+  return c + a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+}
+SMEM_MATH unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
+  return c + a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+}
+SMEM_MATH int __dp2a_lo(int a, int b, int c) {
+  return c + static_cast<int16_t>(a) * static_cast<int8_t>(b) +
+         (a >> 16) * static_cast<int8_t>(b >> 8);
+}
+SMEM_MATH unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c) {
+  return c + (a & 0xffff) * (b & 255) + (a >> 16) * (b >> 8 & 255);
+}
+SMEM_MATH int __dp2a_hi(int a, int b, int c) { return __dp2a_lo(a, b >> 16, c); }
+SMEM_MATH unsigned __dp2a_hi(unsigned a, unsigned b, unsigned c) {
+  return __dp2a_lo(a, b >> 16, c);
 }
 
 // -------------------------------------------------------------- four bytes or two halves at once
@@ -114,6 +131,13 @@ SMEM_MATH unsigned smem_each_element(unsigned a, unsigned b, Combine combine) {
     result |= (static_cast<unsigned>(combine(x, y)) & MASK) << shift;
   }
   return result;
+}
+
+template <typename T>
+SMEM_MATH int smem_saturate(int x) {
+  constexpr bool IS_SIGNED = T(-1) < T(0);
+  constexpr int MAX = IS_SIGNED ? (1 << (8 * sizeof(T) - 1)) - 1 : (1 << 8 * sizeof(T)) - 1;
+  return min(max(x, IS_SIGNED ? -MAX - 1 : 0), MAX);
 }
 
 #define SMEM_SIMD_OF(name, T, result)                                       \
@@ -140,6 +164,44 @@ SMEM_SIMD_OF_SIGNS(__vcmple, x <= y ? -1 : 0)
 SMEM_SIMD_OF_SIGNS(__vmin, x < y ? x : y)
 SMEM_SIMD_OF_SIGNS(__vmax, x < y ? y : x)
 SMEM_SIMD_OF_SIGNS(__vabsdiff, x < y ? y - x : x - y)
+SMEM_SIMD(__vavgu, (x + y + 1) >> 1)
+SMEM_SIMD(__vhaddu, (x + y) >> 1)
+SMEM_SIMD(__vseteq, x == y)
+SMEM_SIMD(__vsetne, x != y)
+SMEM_SIMD_OF_SIGNS(__vsetgt, x > y)
+SMEM_SIMD_OF_SIGNS(__vsetge, x >= y)
+SMEM_SIMD_OF_SIGNS(__vsetlt, x < y)
+SMEM_SIMD_OF_SIGNS(__vsetle, x <= y)
+#define SMEM_SATURATED(name, suffix, T)                          \
+  SMEM_SIMD_OF(__vadd##name##suffix, T, smem_saturate<T>(x + y)) \
+  SMEM_SIMD_OF(__vsub##name##suffix, T, smem_saturate<T>(x - y))
+SMEM_SATURATED(ss, 2, int16_t)
+SMEM_SATURATED(ss, 4, int8_t)
+SMEM_SATURATED(us, 2, uint16_t)
+SMEM_SATURATED(us, 4, uint8_t)
+#undef SMEM_SATURATED
+// Of one word, and sums of the elements.
+#define SMEM_SIMD_UNARY(suffix, T)                                                          \
+  SMEM_MATH unsigned __vneg##suffix(unsigned a) { return __vsub##suffix(0, a); }            \
+  SMEM_MATH unsigned __vnegss##suffix(unsigned a) { return __vsubss##suffix(0, a); }        \
+  SMEM_MATH unsigned __vabs##suffix(unsigned a) { return __vabsdiffs##suffix(a, 0); }       \
+  SMEM_MATH unsigned __vabsss##suffix(unsigned a) {                                         \
+    return smem_each_element<T>(a, 0, [](int x, int) { return smem_saturate<T>(abs(x)); }); \
+  }                                                                                         \
+  SMEM_MATH unsigned smem_sum##suffix(unsigned a) {                                         \
+    unsigned sum = 0;                                                                       \
+    for (; a; a >>= 8 * sizeof(T)) sum += a & ((1u << 8 * sizeof(T)) - 1);                  \
+    return sum;                                                                             \
+  }                                                                                         \
+  SMEM_MATH unsigned __vsads##suffix(unsigned a, unsigned b) {                              \
+    return smem_sum##suffix(__vabsdiffs##suffix(a, b));                                     \
+  }                                                                                         \
+  SMEM_MATH unsigned __vsadu##suffix(unsigned a, unsigned b) {                              \
+    return smem_sum##suffix(__vabsdiffu##suffix(a, b));                                     \
+  }
+SMEM_SIMD_UNARY(2, int16_t)
+SMEM_SIMD_UNARY(4, int8_t)
+#undef SMEM_SIMD_UNARY
 #undef SMEM_SIMD_OF
 #undef SMEM_SIMD
 #undef SMEM_SIMD_OF_SIGNS

@@ -80,7 +80,7 @@ __attribute__((noinline, const, optimize("fp-contract=off"))) inline double smem
 
 SMEM_MATH uint32_t smem_load_pair(const void* address) {
   uint32_t bits;
-  memcpy(&bits, address, sizeof(bits));
+  __builtin_memcpy(&bits, address, sizeof(bits));
   return bits;
 }
 

@@ -19,7 +19,7 @@ SMEM_MATH void smem_ptx_load(const void* address, Values&... values) {
   using Vector = smem_ptx_vector<Word, sizeof...(Values)>;
   const Vector loaded = *static_cast<const Vector*>(address);
   int i = 0;
-  ((memcpy(static_cast<void*>(&values), &loaded.words[i++], sizeof(Word))), ...);
+  ((__builtin_memcpy(static_cast<void*>(&values), &loaded.words[i++], sizeof(Word))), ...);
 }
 
 template <typename Word, typename... Values>
@@ -27,6 +27,6 @@ SMEM_MATH void smem_ptx_store(void* address, const Values&... values) {
   using Vector = smem_ptx_vector<Word, sizeof...(Values)>;
   Vector stored;
   int i = 0;
-  ((memcpy(&stored.words[i++], static_cast<const void*>(&values), sizeof(Word))), ...);
+  ((__builtin_memcpy(&stored.words[i++], static_cast<const void*>(&values), sizeof(Word))), ...);
   *static_cast<Vector*>(address) = stored;
 }

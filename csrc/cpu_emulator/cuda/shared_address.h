@@ -4,14 +4,19 @@
 #include "emulator_api.h"
 #include "math_functions.h"
 
-/// Stands beside the shared arrays (smem_unit.h); addresses count from it.
+/// Stands beside the shared arrays (smem_unit.h).
 extern thread_local unsigned char smem_anchor;
 
+/// Addresses count from here: an array that is aligned to up to 64 KiB is so in them, too.
+SMEM_MATH unsigned char* smem_shared_begin() {
+  return &smem_anchor - reinterpret_cast<size_t>(&smem_anchor) % (64 * 1024);
+}
+
 SMEM_MATH size_t __cvta_generic_to_shared(const void* address) {
-  return static_cast<uint32_t>(static_cast<const unsigned char*>(address) - &smem_anchor);
+  return static_cast<uint32_t>(static_cast<const unsigned char*>(address) - smem_shared_begin());
 }
 SMEM_MATH void* __cvta_shared_to_generic(size_t address) {
-  return &smem_anchor + static_cast<int32_t>(address);
+  return smem_shared_begin() + static_cast<int32_t>(address);
 }
 SMEM_MATH size_t __cvta_generic_to_global(const void* address) {
   return reinterpret_cast<size_t>(address);

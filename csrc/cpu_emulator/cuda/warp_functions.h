@@ -20,9 +20,9 @@ template <typename T>
 SMEM_INLINE T smem_shuffle_value(unsigned mask, T value, unsigned source) {
   static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
   uint64_t bits = 0;
-  memcpy(&bits, &value, sizeof(T));
+  __builtin_memcpy(&bits, &value, sizeof(T));
   bits = smem_shuffle(mask, bits, sizeof(T), source);
-  memcpy(static_cast<void*>(&value), &bits, sizeof(T));
+  __builtin_memcpy(static_cast<void*>(&value), &bits, sizeof(T));
   return value;
 }
 
@@ -60,7 +60,7 @@ SMEM_UNSEEN __attribute__((noinline)) inline void smem_visit_lanes(unsigned lane
   for (; lanes; lanes &= lanes - 1) {
     const int lane = __builtin_ctz(lanes);
     T theirs;
-    memcpy(static_cast<void*>(&theirs), &all[lane], sizeof(T));
+    __builtin_memcpy(static_cast<void*>(&theirs), &all[lane], sizeof(T));
     visit(lane, theirs);
   }
 }
@@ -70,7 +70,7 @@ template <typename T, typename Visit>
 SMEM_INLINE void smem_for_each_lane(unsigned mask, T value, Visit visit) {
   static_assert(sizeof(T) <= 8, "lanes exchange at most 8 bytes");
   uint64_t bits = 0, all[32];
-  memcpy(&bits, &value, sizeof(T));
+  __builtin_memcpy(&bits, &value, sizeof(T));
   const unsigned lanes = smem_exchange(mask, bits, all);
   smem_visit_lanes<T>(lanes, all, visit);
 }

@@ -1,7 +1,6 @@
 #include "cpu_emulator/trace/tracer.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -101,18 +100,9 @@ void Tracer::lane_at_warp_sync(unsigned thread, WarpSync kind, int bytes, unsign
   meetings_[thread] = {site, mask};
 }
 
-void Tracer::warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed, unsigned alive) {
-  bool reported = false;
+void Tracer::warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed) {
   for (unsigned l = 0; l < WARP_SIZE; ++l) {
-    if (!(passed >> l & 1)) continue;
-    Meeting& meeting = meetings_[warp * WARP_SIZE + l];
-    const unsigned mask = std::exchange(meeting.mask, 0), absent = mask & ~alive;
-    // A lane outside its own mask is already a fault, and may arrive after all the others.
-    if (reported || absent == 0 || !(mask >> l & 1)) continue;
-    reported = true;
-    fault("absent lanes",
-          "the mask names " + std::to_string(std::popcount(absent)) + " lanes that have ended",
-          "warp " + std::to_string(warp), meeting.site);
+    if (passed >> l & 1) meetings_[warp * WARP_SIZE + l].mask = 0;
   }
   if (kind == WarpSync::barrier) order_.pass_warp_barrier(warp, passed);
   warps_[warp].open_meeting(passed);

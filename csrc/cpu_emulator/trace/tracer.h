@@ -33,7 +33,7 @@ class Tracer final : public Observer {
   void barrier_opens(unsigned arrived, unsigned threads) override;
   void lane_at_warp_sync(unsigned thread, WarpSync kind, int bytes, unsigned mask,
                          Site site) override;
-  void warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed, unsigned alive) override;
+  void warp_sync_opens(unsigned warp, WarpSync kind, unsigned passed) override;
   void shuffle_without_source(unsigned thread, unsigned source, Site site) override;
   void copy_lands(unsigned thread, const Copy& copy) override;
   void barrier_used(const void* barrier, bool initialises, Site site) override;

@@ -58,11 +58,11 @@ template <typename T>
 SMEM_MATH T smem_shuffle_any(unsigned mask, const T& value, unsigned source) {
   constexpr size_t WORDS = (sizeof(T) + 7) / 8;
   uint64_t words[WORDS] = {};
-  memcpy(words, static_cast<const void*>(&value), sizeof(T));
+  __builtin_memcpy(words, static_cast<const void*>(&value), sizeof(T));
   constexpr int BYTES = sizeof(T) < 8 ? sizeof(T) : 8;
   for (size_t i = 0; i < WORDS; ++i) words[i] = smem_shuffle(mask, words[i], BYTES, source);
   T result = value;
-  memcpy(static_cast<void*>(&result), words, sizeof(T));
+  __builtin_memcpy(static_cast<void*>(&result), words, sizeof(T));
   return result;
 }
 
