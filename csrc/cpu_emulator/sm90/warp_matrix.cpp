@@ -104,6 +104,17 @@ void smem_mma_sync(Format format, float* accum, const uint32_t* a, const uint32_
   void* lanes[WARP_SIZE];
   call.block.meet(&own, lanes, call.site);
   // The first lane that goes on computes for all: the others still wait in this call.
-  if (!own.is_done) multiply(format, lanes);
+  if (!own.is_done) {
+    multiply(format, lanes);
+    if (Observer* const observer = call.block.observer()) {
+      observer->bulk_access(
+          {.action = Action::mma,
+           .address = nullptr,
+           .lanes = WARP_SIZE,
+           .tensor_flop = sm90::flop_of(format, sm90::FRAGMENT_ROWS, MMA_N),
+           .tensor_cycles = sm90::full_rate_cycles(format, sm90::FRAGMENT_ROWS, MMA_N)},
+          call.site);
+    }
+  }
   current_thread->operations.fma += sm90::FRAGMENT_ROWS * MMA_N * sm90::mma_k(format) / WARP_SIZE;
 }
