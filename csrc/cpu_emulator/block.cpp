@@ -268,11 +268,11 @@ unsigned Block::exchange(unsigned mask, uint64_t bits, uint64_t* all, Site site)
   });
 }
 
-void Block::meet(void* given, void* (&all)[WARP_SIZE], Site site) {
+unsigned Block::meet(void* given, void* (&all)[WARP_SIZE], Site site) {
   const auto bits = reinterpret_cast<uintptr_t>(given);
-  give_and_read(~0u, bits, 0, WarpSync::shuffle_end, site, [&](const Warp& warp) {
+  return give_and_read(~0u, bits, 0, WarpSync::shuffle_end, site, [&](const Warp& warp) {
     for (unsigned l = 0; l < WARP_SIZE; ++l) all[l] = reinterpret_cast<void*>(warp.value[l]);
-    return true;
+    return warp.alive;
   });
 }
 

@@ -111,6 +111,7 @@ class Observer {
 
   /// An access, before it happens; false if there is no memory to access.
   virtual bool access(Action action, const void* address, size_t bytes, Site site) = 0;
+  virtual bool in_shared_memory(const void* address) = 0;
   /// A load from shared memory whose value the kernel may not use, so it need not be stored.
   virtual bool speculative_load(const void* address, size_t bytes, Site site) = 0;
   virtual void basic_block(Site site) = 0;

@@ -58,6 +58,7 @@ void Warpgroup::observe(const Instruction& instruction, bool a_in_registers) {
   constexpr int ROW_BYTES = 32;  // of K in one instruction
   constexpr unsigned PASS_BYTES = 128;
   const WgmmaShape& shape = instruction.shape;
+  const int k = mma_k(shape.format);
   const int bytes = ((a_in_registers ? 0 : WGMMA_M) + shape.n) * ROW_BYTES;
   const MatrixDescriptor b(instruction.b, shape.b_is_mn_major, element_bytes(shape.format));
   observer->bulk_access({.action = Action::wgmma,
@@ -66,8 +67,8 @@ void Warpgroup::observe(const Instruction& instruction, bool a_in_registers) {
                          .bytes_a_lane = static_cast<unsigned>(bytes) / THREADS,
                          .bytes = static_cast<uint64_t>(bytes),
                          .wavefronts = static_cast<unsigned>(bytes) / PASS_BYTES,
-                         .tensor_flop = flop_of(shape.format, WGMMA_M, shape.n),
-                         .tensor_cycles = full_rate_cycles(shape.format, WGMMA_M, shape.n)},
+                         .tensor_flop = flop_of(WGMMA_M, shape.n, k),
+                         .tensor_cycles = full_rate_cycles(shape.format, WGMMA_M, shape.n, k)},
                         instruction.site);
 }
 
