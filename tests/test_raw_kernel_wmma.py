@@ -97,6 +97,17 @@ def test_fragments_from_shared_memory(dtype: torch.dtype) -> None:
     assert not traced.count("conflicts", actions=["load"], memory="shared")
 
 
+@pytest.mark.parametrize(("m", "n"), [(32, 8), (8, 32)])
+def test_uneven_fragments_from_shared_memory(m: int, n: int) -> None:
+    """Of 32 x 16 elements two ldmatrix.x4, of 8 x 16 one ldmatrix.x2, whose rows 16 lanes name."""
+    a, b = torch.randint(-2, 3, (m, 16)).half(), torch.randint(-2, 3, (16, n)).half()
+    out = torch.empty(m, n).half()
+    traced = trace(FILE, f"uneven<{m}, {n}>", 1, 32, a, b, out)
+    assert torch.equal(out, (a.float() @ b.float() + 1).half())
+    lanes = {mark: line.lanes for mark, (line,) in marked(FILE, traced).items()}
+    assert lanes == {"load_a": 64 if m == 32 else 16, "load_b": 64 if n == 32 else 16}
+
+
 def test_rows_of_32_halves_in_shared_memory_conflict() -> None:
     """Eight rows, 64 bytes apart, begin in two banks: a matrix of ldmatrix takes four passes."""
     a, out = torch.ones(32, 32).half(), torch.empty(32, 32)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from compile_kernels import results
 from helpers import ACTIVATIONS, OUT_LAYOUTS, laid_out, poisoned_out, same_bits, short
 from torch import Tensor
 
@@ -179,6 +180,16 @@ def test_blocks_compute_several_tiles() -> None:
     """More tiles than the 132 SMs of an H200: the stores of a tile overlap the next mainloop."""
     a, b = operand(64 * 140, 40, torch.bfloat16), operand(40, 64, torch.bfloat16)
     assert same_bits(wgmma(a, b, "wgmma:64x64"), product(a, b).to(torch.bfloat16))
+
+
+def test_every_layout_that_tma_writes_and_wgmma_reads() -> None:
+    """With each swizzle and without one (16 bytes); A and B K-major and MN-major."""
+    wrong = results("descriptors")
+    assert [wrong[width] for width in ("16", "32", "64", "128")] == [[0, 0, 0, 0]] * 4
+
+
+def test_16_bit_operands_in_registers_and_all_widths() -> None:
+    assert results("descriptors")["from registers"] == [0, 0]
 
 
 def test_an_empty_k_gives_the_epilogue_of_zeros() -> None:

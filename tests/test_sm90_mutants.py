@@ -134,7 +134,8 @@ MUTANTS = {
     "stages not aligned": Mutant(
         PIPELINE, "(-shared_address(begin) & (SWIZZLE_ATOM - 1))", "0", "misaligned"
     ),
-    "descriptor of another swizzle": Mutant(WGMMA, "1u << 30", "2u << 30", "swizzle"),
+    "descriptor of another swizzle": Mutant(WGMMA, "1u << 30", "2u << 30", ""),
+    "descriptor without a swizzle": Mutant(WGMMA, "1u << 30", "0u << 30", ""),
     "descriptor's stride doubled": Mutant(
         WGMMA, "descriptor_units(ATOM_BYTES);", "descriptor_units(2 * ATOM_BYTES);", ""
     ),

@@ -70,6 +70,25 @@ __global__ void staged(const T* a, const T* b, float* out) {
   }
 }
 
+// 32 rows by 8 columns, and the transpose: fragments of two sizes.
+template <int M, int N>
+__global__ void uneven(const half* a, const half* b, half* out) {
+  __shared__ __align__(32) half sa[M * 16], sb[16 * N];
+  for (int i = threadIdx.x; i < 512; i += 32) {
+    if (i < M * 16) sa[i] = a[i];
+    if (i < 16 * N) sb[i] = b[i];
+  }
+  __syncwarp();
+  wmma::fragment<wmma::matrix_a, M, N, 16, half, wmma::row_major> fa;
+  wmma::fragment<wmma::matrix_b, M, N, 16, half, wmma::row_major> fb;
+  wmma::fragment<wmma::accumulator, M, N, 16, half> sum;
+  wmma::fill_fragment(sum, __float2half(1));
+  wmma::load_matrix_sync(fa, sa, 16);  // HERE: load_a
+  wmma::load_matrix_sync(fb, sb, N);   // HERE: load_b
+  wmma::mma_sync(sum, fa, fb, sum);
+  wmma::store_matrix_sync(out, sum, N, wmma::mem_row_major);
+}
+
 // Elements of fragments, by lane: half has each twice.
 __global__ void elements(const half* a, half* x, const float* t, float* y) {
   wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> fa;
