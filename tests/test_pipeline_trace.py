@@ -108,6 +108,7 @@ def test_explain_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "wgmma: 6 stages, up to 6 in use at once" in shown
     assert "mbarrier_wait" in shown
     assert "shared memory, by wgmma" in shown
+    assert "cycles: of the SM's four tensor cores together" in shown
     assert "2,048 SM cycles at Hopper's full rate" in shown
     html = page.read_text(encoding="utf-8")
     assert "Pipeline of wgmma" in html

@@ -45,6 +45,8 @@ def show(explained: Explained, title: str) -> None:
     )
     if trace.count("requests", actions=["mbarrier_wait"]):
         print("ready: waits at an mbarrier that found the phase complete already.\n")
+    if trace.tensor_flop:
+        print("cycles: of the SM's four tensor cores together, at Hopper's full rate.\n")
     if trace.count("requests", actions=["copy_to"]):
         print(
             "copy_to (cp.async): the passes of reading the L1 cache and of writing shared memory "
