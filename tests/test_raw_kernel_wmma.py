@@ -157,6 +157,13 @@ def test_what_wmma_does_not_define_is_a_fault() -> None:
     assert ("out of bounds", "load") in found(32, 16, 24)
 
 
+def test_a_lane_that_does_not_come_is_a_deadlock() -> None:
+    kernel = smem.RawKernel(FOLDER / FILE, "wrong", options=("-DDIVERGED",))
+    (fault,) = kernel.trace(1, 32, (torch.ones(16, 24).half(), torch.empty(16, 16), 0, 24)).faults
+    assert fault.kind == "deadlock"
+    assert "31 at an instruction of the whole warp (wmma.cu:" in fault.detail
+
+
 def test_least_times_of_a_kernel_with_fragments() -> None:
     a, out = torch.ones(32, 32).half(), torch.empty(32, 32)
     traced = smem.RawKernel(FOLDER / FILE, "staged<half>").trace(1, 64, (a, a, out))

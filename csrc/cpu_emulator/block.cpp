@@ -236,7 +236,10 @@ void Block::sync_warp(unsigned mask, WarpSync kind, int bytes, Site site) {
         open_warp_sync(warp_index, passed);
         return true;
       },
-      kind == WarpSync::barrier ? "__syncwarp" : "a shuffle", site);
+      kind == WarpSync::barrier ? "__syncwarp"
+      : bytes == 0              ? "an instruction of the whole warp"
+                                : "a shuffle",
+      site);
 }
 
 int Block::sync_threads_reduce(int value, smem_reduction reduction, Site site) {

@@ -107,6 +107,9 @@ __global__ void wrong(const half* a, float* out, int offset, int ldm) {
   wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum;
   wmma::fill_fragment(fb, __float2half(1));
   wmma::fill_fragment(sum, 0.0f);
+#ifdef DIVERGED
+  if (threadIdx.x == 5) __syncthreads();
+#endif
   wmma::load_matrix_sync(fa, a + offset, ldm);  // HERE: load
   wmma::mma_sync(sum, fa, fb, sum);             // HERE: multiply
   wmma::store_matrix_sync(out, sum, 16, wmma::mem_row_major);
