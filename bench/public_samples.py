@@ -28,6 +28,7 @@ def cases() -> Iterator[Case]:
     yield from transforms()
     yield from finance()
     yield from simulations()
+    yield from tensor_cores()
     yield from refused()
 
 
@@ -328,11 +329,25 @@ def simulations() -> Iterator[Case]:
     )
 
 
+def tensor_cores() -> Iterator[Case]:
+    """Yield products by nvcuda::wmma: 64 rows and columns a block."""
+    m, n, k = 128, 64, 80
+    for name, kernel, dtype in (
+        ("cudaTensorCoreGemm", "simple_wmma_gemm", torch.float16),
+        ("tf32TensorCoreGemm", "simple_wmma_tf32gemm", torch.float32),
+    ):
+        a, b = torch.randint(-2, 3, (m, k)).to(dtype), torch.randint(-2, 3, (n, k)).to(dtype)
+        c = torch.randn(m, n)
+        yield sample(
+            *(f"{FEATURES}/{name}/{name}.cu", kernel, (m // 64, n // 64), (128, 4)),
+            args=(a, b, c, torch.zeros(m, n), m, n, k, 1.1, 1.2),
+            expected={3: 1.1 * (a.float() @ b.float().T) + 1.2 * c},
+        )
+
+
 def refused() -> Iterator[Case]:
     """Yield kernels that cannot run on the CPU, and say why."""
-    file = f"{FEATURES}/cudaTensorCoreGemm/cudaTensorCoreGemm.cu"
     x = torch.zeros(16)
-    yield sample(file, "simple_wmma_gemm", 1, 32, (x,), refused="tensor-core")
     file = f"{FEATURES}/cdpSimplePrint/cdpSimplePrint.cu"
     yield sample(file, "cdp_kernel", 1, 2, (2, 0, 0, 0), refused="launches kernels")
     file = f"{INTRODUCTION}/simpleTexture3D/simpleTexture3D_kernel.cu"

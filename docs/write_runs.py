@@ -1,4 +1,4 @@
-"""Run the commands of trace_your_kernel.md and exercises.md, and put what they print there.
+"""Run the commands of some pages, and put what they print there.
 
 PYTHONPATH=. python docs/write_runs.py            # rewrite the pages
 PYTHONPATH=. python docs/write_runs.py --check    # exit with 1 if that would change them
@@ -27,6 +27,7 @@ PAGE, FOLDER = DOCS / "trace_your_kernel.md", DOCS / "examples" / "trace"
 PAGES = {  # page -> the folder to run in
     PAGE: FOLDER,
     DOCS / "exercises.md": DOCS.parent / "torch_smem_gemm" / "exercises",
+    DOCS / "hopper_gemm.md": DOCS,
 }
 WIDTH = 120  # characters
 

@@ -31,6 +31,34 @@ def test_speeds_are_those_of_the_lanes_at_the_clock(device: analysis.Device) -> 
     assert device.tflops("float16") == device.tflops("bfloat16") == device.tflops("float32")
 
 
+# NVIDIA's data sheets and architecture papers: dense TFLOP/s of float16 added in float32. Those of
+# H100, H200 and B200 are at clocks below the boost clock.
+TENSOR = {
+    "P100 SXM2": 0,
+    "V100 SXM2": 125,
+    "T4": 65,
+    "A100 40GB": 312,
+    "A100 80GB": 312,
+    "A10": 125,
+    "RTX 3090": 71,
+    "L4": 121,
+    "L40S": 362,
+    "RTX 4090": 165.2,
+    "H100 SXM": 989.4,
+    "H100 PCIe": 756,
+    "H200": 989.4,
+    "B200": 2250,
+    "RTX 5090": 209.5,
+}
+
+
+@pytest.mark.parametrize("device", analysis.DEVICES, ids=lambda device: device.name)
+def test_tensor_cores_are_as_fast_as_the_sheets_say(device: analysis.Device) -> None:
+    least = 0.92 if device.capability in ((9, 0), (10, 0)) else 0.985
+    peak = device.tensor_tflops
+    assert least * peak <= TENSOR[device.name] <= 1.005 * peak
+
+
 def test_shared_memory_bandwidth_is_of_all_sms_together() -> None:
     """The ~19 TB/s that a text gives for one SM of A100."""
     a100 = analysis.device("A100")

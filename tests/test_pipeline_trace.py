@@ -107,11 +107,14 @@ def test_explain_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     shown = text(capsys, "gemm", "--kernel", "wgmma:64x64", *problem, "--html", str(page))
     assert "wgmma: 6 stages, up to 6 in use at once" in shown
     assert "mbarrier_wait" in shown
-    assert "Without ceilings" in shown
+    assert "shared memory, by wgmma" in shown
+    assert "cycles: of the SM's four tensor cores together" in shown
+    assert "2,048 SM cycles at Hopper's full rate" in shown
     html = page.read_text(encoding="utf-8")
     assert "Pipeline of wgmma" in html
     assert html.count("<title>being read, steps") == 8
-    assert "Roofline of" not in html
+    assert "Roofline of H200" in html
+    assert "2,048 SM cycles" in html
 
 
 def test_explain_draws_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

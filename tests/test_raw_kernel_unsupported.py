@@ -11,8 +11,12 @@ from torch_smem_gemm.raw_kernel import ptx, source, text
 
 # What the kernel does, and the message's name of it; each stands in the third line.
 UNSUPPORTED = {
-    "wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> f;": (
-        "wmma: tensor-core intrinsics cannot run on the CPU yet"
+    "wmma::bmma_sync(c, a, b, c);": "bmma_sync: fragments of 1 and 4 bits cannot run on the CPU",
+    "wmma::fragment<wmma::accumulator, 8, 8, 32, wmma::experimental::precision::u4> f;": (
+        "wmma::experimental: fragments of 1 and 4 bits cannot run on the CPU yet"
+    ),
+    'asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0}, {%1};" : "=f"(d) : "r"(a));': (
+        r"asm: PTX \(mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32\) cannot run on the CPU yet"
     ),
     'asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(a) : "r"(b));': (
         r"asm: PTX \(ldmatrix.sync.aligned.m8n8.x1.shared.b16\) cannot run on the CPU yet"
@@ -60,7 +64,7 @@ def test_only_the_kernel_that_uses_it_is_refused(tmp_path: Path) -> None:
         "#include <mma.h>\n#include <cub/cub.cuh>\n#include <cublas_v2.h>\n"
         "using namespace nvcuda;\nstatic cublasHandle_t handle;\n"
         '#define LOAD(a, b) asm("ld.x %0, [%1];" : "=r"(a) : "r"(b))\n'
-        "__device__ void tensor_core() { wmma::mma_sync(a, b, c, d); }\n"
+        "__device__ void tensor_core() { wmma::bmma_sync(a, b, c, d); }\n"
         "__device__ float load(float* x) { float y; LOAD(y, x); return y; }\n"
         "struct Buffer { float* data; Buffer() { cudaMalloc(&data, 4); } };\n"
         "__global__ void plain(float* x) { x[threadIdx.x] = threadIdx.x; }\n"
@@ -75,7 +79,7 @@ def test_only_the_kernel_that_uses_it_is_refused(tmp_path: Path) -> None:
     smem.RawKernel(file, "plain")(1, 32, (out,))
     assert out.tolist() == list(range(32))
     for name in ("helped", "far"):
-        with pytest.raises(smem.CompileError, match=r"mixed\.cu:7: wmma: tensor-core intrinsics"):
+        with pytest.raises(smem.CompileError, match=r"mixed\.cu:7: bmma_sync: fragments of 1 and"):
             smem.RawKernel(file, name).compile()
     with pytest.raises(smem.CompileError, match=r"mixed\.cu:6: asm: PTX \(ld\.x\)"):
         smem.RawKernel(file, "by_macro").compile()

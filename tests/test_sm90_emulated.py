@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from compile_kernels import results
 from helpers import ACTIVATIONS, OUT_LAYOUTS, laid_out, poisoned_out, same_bits, short
 from torch import Tensor
 
 import torch_smem_gemm as smem
+from torch_smem_gemm.analysis import device
+from torch_smem_gemm.cli._explain_kernel import judge
 
 sys.path.append(str(Path(__file__).parent.parent / "bench"))
 from tensor_core_model import product, rounded_to_tf32
@@ -179,6 +182,16 @@ def test_blocks_compute_several_tiles() -> None:
     assert same_bits(wgmma(a, b, "wgmma:64x64"), product(a, b).to(torch.bfloat16))
 
 
+def test_every_layout_that_tma_writes_and_wgmma_reads() -> None:
+    """With each swizzle and without one (16 bytes); A and B K-major and MN-major."""
+    wrong = results("descriptors")
+    assert [wrong[width] for width in ("16", "32", "64", "128")] == [[0, 0, 0, 0]] * 4
+
+
+def test_16_bit_operands_in_registers_and_all_widths() -> None:
+    assert results("descriptors")["from registers"] == [0, 0]
+
+
 def test_an_empty_k_gives_the_epilogue_of_zeros() -> None:
     a, b, bias = (torch.ones(*s, dtype=torch.bfloat16) for s in ((4, 0), (0, 8), (8,)))
     assert (wgmma(a, b, bias=bias) == 1).all()
@@ -225,6 +238,15 @@ def test_a_trace_counts_boxes_and_products(rows: int, kernel: str) -> None:
     assert launch.count("requests", actions=["wgmma"]) == m // 64 * k // 16
     assert launch.count("bytes", actions=["wgmma"]) == m // 64 * k // 16 * (64 + 64) * 32
     assert launch.fma == m * n * k
+    # 32 cycles, n / 2, of each of the four tensor cores, while 32 passes read A and B.
+    instructions = m // 64 * k // 16
+    assert launch.count("tensor_flop") == 2 * m * n * k
+    assert launch.tensor_cycles == instructions * 64 // 2 == launch.count("tensor_cycles") / 4
+    assert launch.count("wavefronts", actions=["wgmma"]) == instructions * (64 + 64) * 32 // 128
+    boxes = {"actions": ["box_to"], "memory": "shared"}
+    assert launch.count("wavefronts", **boxes) == into_shared // 128
+    assert launch.count("wavefronts", actions=["box_from"], memory="shared") == 2 * m * n // 128
+    assert launch.count("conflicts") == 0
 
 
 def test_a_trace_counts_what_is_multicast() -> None:
@@ -236,6 +258,7 @@ def test_a_trace_counts_what_is_multicast() -> None:
     boxes = [line for line in launch.lines if line.action == "box_to" and line.memory == "shared"]
     assert sum(line.lanes for line in boxes) > sum(line.requests for line in boxes)
     assert sum(line.bytes for line in boxes) == 2 * (a.numel() + 2 * b.numel())
+    assert sum(line.wavefronts for line in boxes) == sum(line.bytes for line in boxes) // 128
 
 
 def test_tf32_has_the_first_operand_in_registers() -> None:
@@ -243,6 +266,54 @@ def test_tf32_has_the_first_operand_in_registers() -> None:
     (launch,) = smem.trace("gemm", a, b, kernel="wgmma:64x64", precision="tf32").launches
     assert launch.count("requests", actions=["wgmma"]) == 64 // 8
     assert launch.count("bytes", actions=["wgmma"]) == 64 // 8 * 64 * 32
+    # A cycle has half as many FLOP as in bfloat16, and an instruction half as many products.
+    assert launch.count("tensor_flop") == 2 * 64**3
+    assert launch.tensor_cycles == 64 // 8 * 64 // 2
+    assert launch.count("wavefronts", actions=["wgmma"]) == 64 // 8 * 64 * 32 // 128
+
+
+def test_what_mma_sync_takes_is_counted() -> None:
+    """16 x 8 x 16 products, 4096 FLOP, are one cycle of an SM."""
+    a, b = operand(64, 64, torch.bfloat16), operand(64, 64, torch.bfloat16)
+    (launch,) = smem.trace("gemm", a, b, kernel="tensor_core").launches
+    instructions = launch.count("requests", actions=["mma"])
+    assert launch.count("lanes", actions=["mma"]) == 32 * instructions
+    assert launch.count("tensor_flop") == 4096 * instructions == 2 * 64**3
+    assert launch.tensor_cycles == instructions
+
+
+def test_explain_says_what_bounds_a_kernel_on_tensor_cores() -> None:
+    """With two consumers and a narrow tile, wgmma and TMA keep shared memory busy for longer."""
+    a, b = operand(128, 256, torch.bfloat16), operand(256, 64, torch.bfloat16)
+    explained = judge(smem.trace("gemm", a, b, kernel="wgmma:128x64"), device("H200"))
+    steps, sms, hertz = 256 // 16, 132, 1.98e9
+    assert explained.peak_tflops == pytest.approx(sms * 4096 * hertz / 1e12)
+    found = explained.least_seconds
+    assert found["tensor cores"] == pytest.approx(steps * 64 / hertz)
+    # Of each step: A and B twice by wgmma, and once by TMA; then the tile by threads and TMA.
+    passes = steps * (2 * (64 + 64) + 128 + 64) * 32 // 128 + 2 * 128 * 64 * 2 // 128
+    assert found["shared memory"] == pytest.approx(passes / hertz)
+    assert explained.bottleneck == "shared memory"
+    assert found["arithmetic"] == 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "gpu", "tflops"),
+    [
+        ("tensor_core", "A100", 108 * 2048 * 1.41e-3),
+        ("wgmma:64x64", "A100", None),
+        ("wgmma:64x64", "B200", None),
+        ("tensor_core", "P100", None),
+    ],
+)
+def test_ceilings_are_those_of_a_device_that_runs_the_kernel(
+    kernel: str, gpu: str, tflops: float | None
+) -> None:
+    a = operand(64, 64, torch.float16)
+    explained = judge(smem.trace("gemm", a, a, kernel=kernel), device(gpu))
+    assert explained.peak_tflops == (None if tflops is None else pytest.approx(tflops))
+    assert ("tensor cores" in explained.least_seconds) == (tflops is not None)
+    assert bool(explained.rooflines) == (tflops is not None)
 
 
 def test_a_box_beyond_the_edge_reads_what_there_is() -> None:

@@ -33,10 +33,16 @@ MUTANTS = {
     "parity not flipped after a round": Mutant(PIPELINE, "parity ^= 1;", "", "mbarrier"),
     "a stage too many": Mutant(PIPELINE, "++stage == STAGES", "++stage == STAGES + 1", "mbarrier"),
     "expects a row less": Mutant(
-        KERNEL, "(a.bytes() + b.bytes())", "(a.bytes() + b.bytes()) - ROW_BYTES", DEADLOCK
+        KERNEL,
+        "(a.bytes() + b.bytes())",
+        "(a.bytes() + b.bytes()) - ROW_BYTES",
+        "0 of 1 arrivals and -128 bytes missing",
     ),
     "expects a row more": Mutant(
-        KERNEL, "(a.bytes() + b.bytes())", "(a.bytes() + b.bytes()) + ROW_BYTES", DEADLOCK
+        KERNEL,
+        "(a.bytes() + b.bytes())",
+        "(a.bytes() + b.bytes()) + ROW_BYTES",
+        "0 of 1 arrivals and 128 bytes missing",
     ),
     "expects no bytes": Mutant(
         KERNEL, "full.arrive_and_expect_tx(bytes);", "full.arrive();", TOO_EARLY
@@ -87,7 +93,26 @@ MUTANTS = {
     "both blocks load the same panel": Mutant(
         PRODUCER, "if (panel % MULTICAST != rank) return;", "if (panel != 0) return;", DEADLOCK
     ),
+    # The boxes.
+    "loads from another matrix": Mutant(
+        PRODUCER, "{k, row + first, batch}", "{k, row + first, batch + 1}", "out of bounds"
+    ),
+    "loads to half a row too far": Mutant(
+        PRODUCER,
+        "tile + first * ROW_BYTES, {k",
+        "tile + first * ROW_BYTES + ROW_BYTES / 2, {k",
+        "misaligned",
+    ),
+    "stores to another matrix": Mutant(
+        STORE, "coord.row, coord.batch}", "coord.row, coord.batch + 1}", "out of bounds"
+    ),
+    "stores boxes beyond the last column": Mutant(
+        STORE, "coord.col + col, coord.row", "coord.end_col + col, coord.row", "out of bounds"
+    ),
     # wgmma.
+    "descriptors of the next row": Mutant(
+        KERNEL, "b_desc = b_desc0 + offset", "b_desc = b_desc0 + offset + 8", "misaligned"
+    ),
     "no wgmma fence": Mutant(KERNEL, "    warpgroup_arrive();", "", FENCE),
     "no commit": Mutant(KERNEL, "    warpgroup_commit_batch();", "", IN_USE),
     "waits for one group less": Mutant(
@@ -108,7 +133,8 @@ MUTANTS = {
     "stages not aligned": Mutant(
         PIPELINE, "(-shared_address(begin) & (SWIZZLE_ATOM - 1))", "0", "misaligned"
     ),
-    "descriptor of another swizzle": Mutant(WGMMA, "1u << 30", "2u << 30", "swizzle"),
+    "descriptor of another swizzle": Mutant(WGMMA, "1u << 30", "2u << 30", ""),
+    "descriptor without a swizzle": Mutant(WGMMA, "1u << 30", "0u << 30", ""),
     "descriptor's stride doubled": Mutant(
         WGMMA, "descriptor_units(ATOM_BYTES);", "descriptor_units(2 * ATOM_BYTES);", ""
     ),

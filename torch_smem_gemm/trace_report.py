@@ -13,6 +13,7 @@ from torch_smem_gemm.pipeline_trace import Pipeline
 
 SECTOR = 32  # bytes, the unit of global memory transfers
 WARP = 32  # threads
+TENSOR_CORES = 4  # of an SM
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,10 @@ class Line:
     file: str  # in csrc/
     line: int
     text: str  # of the line
-    # load, store, atomic, copy_from and copy_to (cp.async), box_from and box_to (TMA), wgmma,
+    # load, store, atomic, copy_from and copy_to (cp.async), box_from and box_to (TMA), wgmma, mma,
     # barrier, mbarrier_wait, warp_barrier, shuffle
     action: str
-    memory: str  # the tensor's name, "shared", or "" for barriers and shuffles
+    memory: str  # the tensor's name, "shared", or "" for mma, barriers and shuffles
     bytes_a_lane: int  # of a shuffle and of a whole box, too; 0 for barriers
     requests: int
     # Threads that took part, over all requests; boxes, counted in each block that receives them.
@@ -46,6 +47,10 @@ class Line:
     example: tuple[int | None, ...]  # byte offsets of the lanes of the worst request
     array: str = ""  # the array in shared memory, where its name is known
     ready: int = 0  # of waits at mbarriers: how many found the phase complete
+    tensor_flop: int = 0  # of wgmma and mma
+    # The same in cycles of one of an SM's four tensor cores at Hopper's full rate: 1024 FLOP a
+    # cycle of 16-bit numbers, 512 in tf32.
+    tensor_cycles: int = 0
 
     @property
     def is_bulk(self) -> bool:
@@ -132,6 +137,11 @@ class Launch:
         return math.prod(self.block)
 
     @property
+    def tensor_cycles(self) -> float:
+        """Cycles of an SM, its tensor cores at Hopper's full rate, summed over all blocks."""
+        return self.count("tensor_cycles") / TENSOR_CORES
+
+    @property
     def shared_bytes(self) -> int:
         """Bytes of shared memory per block."""
         return self.static_shared_bytes + self.dynamic_shared_bytes
@@ -190,10 +200,20 @@ def _space(line: Line) -> str:
 LOADS = ("load", "copy_from", "box_from", "wgmma")
 STORES = ("store", "copy_to", "box_to")
 BULK = ("box_from", "box_to", "wgmma")
-ACTIONS = (*LOADS, *STORES, "atomic", "barrier", "mbarrier_wait", "warp_barrier", "shuffle")
+# Who loads and stores shared memory.
+SHARED_USERS = {
+    "threads": ("load", "store", "atomic", "copy_from", "copy_to"),
+    "TMA": ("box_from", "box_to"),
+    "wgmma": ("wgmma",),
+}
+ACTIONS = (
+    *(*LOADS, *STORES, "mma", "atomic"),
+    *("barrier", "mbarrier_wait", "warp_barrier", "shuffle"),
+)
 COUNTS = (
     *("requests", "lanes", "bytes", "distinct_bytes", "sectors", "wavefronts", "conflicts"),
     *("ready", "merged_requests", "merged_wavefronts", "merged_conflicts"),
+    *("tensor_flop", "tensor_cycles"),
 )
 
 
@@ -246,8 +266,18 @@ class Trace:
         return self.count("bytes", actions=STORES, memory="shared")
 
     @property
+    def tensor_flop(self) -> int:
+        """Those of the floating-point operations that tensor cores do."""
+        return self.count("tensor_flop")
+
+    @property
+    def tensor_cycles(self) -> float:
+        """Cycles of an SM, its tensor cores at Hopper's full rate, summed over all blocks."""
+        return sum(launch.tensor_cycles for launch in self.launches)
+
+    @property
     def wavefronts(self) -> int:
-        """Passes of threads through the banks of shared memory."""
+        """Passes of threads, TMA and wgmma through the banks of shared memory."""
         return self.count("wavefronts")
 
     @property
@@ -287,6 +317,8 @@ class Trace:
         """The totals by name."""
         names = (
             "flop",
+            "tensor_flop",
+            "tensor_cycles",
             "intensity",
             "global_bytes_loaded",
             "global_bytes_stored",

@@ -28,6 +28,8 @@ std::string row_json(const cpu_emulator::trace::Row& row) {
                       {"wavefronts", json(row.wavefronts)},
                       {"conflicts", json(row.conflicts)},
                       {"ready", json(row.ready)},
+                      {"tensor_flop", json(row.tensor_flop)},
+                      {"tensor_cycles", json(row.tensor_cycles)},
                       {"worst", json(row.worst)},
                       {"merged_requests", json(row.merged_requests)},
                       {"merged_wavefronts", json(row.merged_wavefronts)},

@@ -251,7 +251,10 @@ void Block::sync_warp(unsigned mask, WarpSync kind, int bytes, Site site) {
         open_warp_sync(warp_index, passed);
         return true;
       },
-      kind == WarpSync::barrier ? "__syncwarp" : "a shuffle", site);
+      kind == WarpSync::barrier ? "__syncwarp"
+      : bytes == 0              ? "an instruction of the whole warp"
+                                : "a shuffle",
+      site);
 }
 
 int Block::sync_threads_reduce(int value, smem_reduction reduction, Site site) {
@@ -283,11 +286,11 @@ unsigned Block::exchange(unsigned mask, uint64_t bits, uint64_t* all, Site site)
   });
 }
 
-void Block::meet(void* given, void* (&all)[WARP_SIZE], Site site) {
+unsigned Block::meet(void* given, void* (&all)[WARP_SIZE], Site site) {
   const auto bits = reinterpret_cast<uintptr_t>(given);
-  give_and_read(~0u, bits, 0, WarpSync::shuffle_end, site, [&](const Warp& warp) {
+  return give_and_read(~0u, bits, 0, WarpSync::shuffle_end, site, [&](const Warp& warp) {
     for (unsigned l = 0; l < WARP_SIZE; ++l) all[l] = reinterpret_cast<void*>(warp.value[l]);
-    return true;
+    return warp.alive;
   });
 }
 

@@ -84,8 +84,8 @@ class Block {
   /// Every lane in `mask` gives its bits and receives all; returns the lanes that took part.
   unsigned exchange(unsigned mask, uint64_t bits, uint64_t* all, Site site);
   /// All lanes of the warp meet and give each other a pointer, unseen by the observer: a part of an
-  /// instruction that all lanes execute together.
-  void meet(void* given, void* (&all)[WARP_SIZE], Site site);
+  /// instruction that all lanes execute together. Returns the lanes that have not ended.
+  unsigned meet(void* given, void* (&all)[WARP_SIZE], Site site);
 
   /// Waits until all lanes of the warp have come to a stop; of those that stopped here, the ones at
   /// the lowest address go on together, or those that have waited for long. Returns them.

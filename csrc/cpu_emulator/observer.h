@@ -15,7 +15,8 @@ namespace smem::cpu_emulator {
 enum class WarpSync { barrier, shuffle, shuffle_end };
 
 /// copy_from and copy_to are the two sides of a cp.async, box_from and box_to those of a copy by
-/// TMA. wgmma: its reads of shared memory. `pass`: a basic block of the kernel begins.
+/// TMA. wgmma: its products, and its reads of shared memory. mma: the products of a warp, whose
+/// operands are in registers. `pass`: a basic block of the kernel begins.
 enum class Action : uint8_t {
   load,
   store,
@@ -24,6 +25,7 @@ enum class Action : uint8_t {
   box_from,
   box_to,
   wgmma,
+  mma,
   atomic,
   barrier,
   mbarrier_wait,
@@ -38,14 +40,18 @@ struct Copy {
   unsigned char data[16];
 };
 
-/// What one instruction of TMA or wgmma does to one memory.
+/// What one instruction of TMA or of the tensor cores does to one memory.
 struct BulkAccess {
   Action action;
-  const void* address;    ///< in the memory
-  unsigned lanes;         ///< boxes, one for each block that receives it; threads of a wgmma
-  unsigned bytes_a_lane;  ///< of a whole box
-  uint64_t bytes;         ///< inside the tensor; in all, and what is read twice counts once
-  uint64_t sectors = 0;   ///< of 32 bytes, in global memory
+  const void* address;         ///< in the memory; null if it accesses none
+  unsigned lanes;              ///< boxes, one for each block that receives it; or threads
+  unsigned bytes_a_lane = 0;   ///< of a whole box
+  uint64_t bytes = 0;          ///< inside the tensor; in all, and what is read twice counts once
+  uint64_t sectors = 0;        ///< of 32 bytes, in global memory
+  uint64_t wavefronts = 0;     ///< passes through the banks of shared memory
+  uint64_t conflicts = 0;      ///< passes beyond the least for so many bytes
+  uint64_t tensor_flop = 0;    ///< of a tensor core
+  uint64_t tensor_cycles = 0;  ///< see sm90::full_rate_cycles
 };
 
 /// The moment of each thread up to which its events are known; empty if none are.
@@ -106,6 +112,7 @@ class Observer {
 
   /// An access, before it happens; false if there is no memory to access.
   virtual bool access(Action action, const void* address, size_t bytes, Site site) = 0;
+  virtual bool in_shared_memory(const void* address) = 0;
   /// A load from shared memory whose value the kernel may not use, so it need not be stored.
   virtual bool speculative_load(const void* address, size_t bytes, Site site) = 0;
   virtual void basic_block(Site site) = 0;

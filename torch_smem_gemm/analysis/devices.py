@@ -4,7 +4,8 @@ Speeds are those of NVIDIA's data sheets and architecture white papers, at the b
 without tensor cores. Where a sheet has no float64 figure (T4, A10, L4, L40S, GeForce), it is SMs
 x float64 lanes x 2 x clock, with the lanes that the CUDA programming guide gives (2 per SM). The
 test of this module compares every row with that product. B200: HGX B200's table over 8, and
-7.7 TB/s as its bus of 7680 bits gives (the announcement said 8).
+7.7 TB/s as its bus of 7680 bits gives (the announcement said 8). Tensor cores: the sheets' dense
+TFLOP/s over SMs and clock, as powers of two; H100's, H200's and B200's sheets assume lower clocks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class Device:
 
     ``capability`` is its compute capability, ``sms`` its number of SMs, ``clock_ghz``
     the boost clock. ``bandwidth_gbs`` is DRAM's in 1e9 B/s; ``fp32_tflops`` and ``fp64_tflops``
-    count 1e12 FLOP/s, a fused multiply-add as two. ``also`` holds further names.
+    count 1e12 FLOP/s, a fused multiply-add as two. ``tensor_flop_per_clock`` is what the tensor
+    cores of an SM do in a cycle with 16-bit numbers (not sparse, added in float32); in tf32 it is
+    half. ``also`` holds further names.
     """
 
     name: str
@@ -32,12 +35,18 @@ class Device:
     bandwidth_gbs: float
     fp32_tflops: float
     fp64_tflops: float
+    tensor_flop_per_clock: int = 0
     also: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def shared_gbs(self) -> float:
         """Bandwidth of the shared memory of all SMs in 1e9 B/s, with every bank in use."""
         return self.sms * SHARED_BYTES_PER_CLOCK * self.clock_ghz
+
+    @property
+    def tensor_tflops(self) -> float:
+        """The peak of the tensor cores of all SMs with 16-bit numbers, in 1e12 FLOP/s."""
+        return self.sms * self.tensor_flop_per_clock * self.clock_ghz / 1000
 
     def tflops(self, dtype: str) -> float:
         """Return the peak in 1e12 FLOP/s for "float64", "float32", "float16" or "bfloat16".
@@ -56,21 +65,21 @@ class Device:
 
 
 DEVICES = (
-    Device("P100 SXM2", (6, 0), 56, 1.48, 732, 10.6, 5.3, ("P100", "P100 SXM2 16GB")),
-    Device("V100 SXM2", (7, 0), 80, 1.53, 900, 15.7, 7.8, ("V100", "V100 SXM2 32GB")),
-    Device("T4", (7, 5), 40, 1.59, 320, 8.1, 0.254),
-    Device("A100 40GB", (8, 0), 108, 1.41, 1555, 19.5, 9.7, ("A100", "A100 SXM4 40GB")),
-    Device("A100 80GB", (8, 0), 108, 1.41, 2039, 19.5, 9.7, ("A100 SXM4 80GB",)),
-    Device("A10", (8, 6), 72, 1.695, 600, 31.2, 0.488),
-    Device("RTX 3090", (8, 6), 82, 1.695, 936, 35.6, 0.556),
-    Device("L4", (8, 9), 58, 2.04, 300, 30.3, 0.473),
-    Device("L40S", (8, 9), 142, 2.52, 864, 91.6, 1.43),
-    Device("RTX 4090", (8, 9), 128, 2.52, 1008, 82.6, 1.29),
-    Device("H100 SXM", (9, 0), 132, 1.98, 3350, 66.9, 33.5, ("H100", "H100 80GB HBM3")),
-    Device("H100 PCIe", (9, 0), 114, 1.755, 2000, 51.2, 25.6),
-    Device("H200", (9, 0), 132, 1.98, 4800, 66.9, 33.5),
-    Device("B200", (10, 0), 148, 1.965, 7700, 75, 37),
-    Device("RTX 5090", (12, 0), 170, 2.407, 1792, 104.8, 1.64),
+    Device("P100 SXM2", (6, 0), 56, 1.48, 732, 10.6, 5.3, 0, ("P100", "P100 SXM2 16GB")),
+    Device("V100 SXM2", (7, 0), 80, 1.53, 900, 15.7, 7.8, 1024, ("V100", "V100 SXM2 32GB")),
+    Device("T4", (7, 5), 40, 1.59, 320, 8.1, 0.254, 1024),
+    Device("A100 40GB", (8, 0), 108, 1.41, 1555, 19.5, 9.7, 2048, ("A100", "A100 SXM4 40GB")),
+    Device("A100 80GB", (8, 0), 108, 1.41, 2039, 19.5, 9.7, 2048, ("A100 SXM4 80GB",)),
+    Device("A10", (8, 6), 72, 1.695, 600, 31.2, 0.488, 1024),
+    Device("RTX 3090", (8, 6), 82, 1.695, 936, 35.6, 0.556, 512),
+    Device("L4", (8, 9), 58, 2.04, 300, 30.3, 0.473, 1024),
+    Device("L40S", (8, 9), 142, 2.52, 864, 91.6, 1.43, 1024),
+    Device("RTX 4090", (8, 9), 128, 2.52, 1008, 82.6, 1.29, 512),
+    Device("H100 SXM", (9, 0), 132, 1.98, 3350, 66.9, 33.5, 4096, ("H100", "H100 80GB HBM3")),
+    Device("H100 PCIe", (9, 0), 114, 1.755, 2000, 51.2, 25.6, 4096),
+    Device("H200", (9, 0), 132, 1.98, 4800, 66.9, 33.5, 4096),
+    Device("B200", (10, 0), 148, 1.965, 7700, 75, 37, 8192),
+    Device("RTX 5090", (12, 0), 170, 2.407, 1792, 104.8, 1.64, 512),
 )
 
 

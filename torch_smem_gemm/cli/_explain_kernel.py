@@ -50,9 +50,10 @@ class Explained:
 
     ``rooflines`` are by what counts as traffic: what "threads" load and store, the "sectors" that
     warps touch, "each tensor once"; without FLOP, those without bytes are left out.
-    ``least_seconds`` are by what would be busy: "arithmetic", "DRAM" (each tensor once), "shared
-    memory"; the first and the last on as many SMs as a launch has blocks. What the launches
-    themselves take is not among them.
+    ``least_seconds`` are by what would be busy: "arithmetic" (FMA units), "tensor cores", "DRAM"
+    (each tensor once), "shared memory"; all but DRAM on as many SMs as a launch has blocks. What
+    the launches themselves take is not among them. ``peak_tflops`` is that of the tensor cores, at
+    the rate of the kernel's dtype, if the kernel uses them; None if the device has none for it.
     """
 
     trace: Trace
@@ -61,12 +62,7 @@ class Explained:
     rooflines: dict[str, Roofline]
     traffic: dict[str, int]  # bytes, under the names of ``rooflines``
     least_seconds: dict[str, float]
-
-    @property
-    def on_tensor_cores(self) -> bool:
-        """Whether a launch uses tensor cores: the peaks are those of the FMA units."""
-        names = {launch.kernel.split()[0] for launch in self.trace.launches}
-        return any(row.capability and row.name in names for row in kernels())
+    peak_tflops: float | None
 
     @property
     def bottleneck(self) -> str:
@@ -82,6 +78,7 @@ class Explained:
             "traffic": self.traffic,
             "rooflines": {name: dataclasses.asdict(r) for name, r in self.rooflines.items()},
             "least_seconds": self.least_seconds,
+            "peak_tflops": self.peak_tflops,
             "bottleneck": self.bottleneck,
         }
 
@@ -90,37 +87,64 @@ def judge(trace: Trace, device: Device) -> Explained:
     """Analyse a trace for a device."""
     # All types but float64 have the peak of float32.
     dtype = "float64" if trace.dtype == "float64" else "float32"
+    peak = _tensor_tflops(trace, device) if trace.tensor_flop else device.tflops(dtype)
     traffic = {
         "threads": trace.global_bytes_loaded + trace.global_bytes_stored,
         "sectors": trace.sector_bytes,
         "each tensor once": compulsory_bytes(trace),
     }
+    least_seconds = {
+        "arithmetic": sum(
+            (launch.flop - launch.count("tensor_flop"))
+            / sms_at_work(launch, device)
+            / device.tflops(dtype)
+            / 1e12
+            for launch in trace.launches
+        ),
+        "DRAM": traffic["each tensor once"] / device.bandwidth_gbs / 1e9,
+        "shared memory": sum(
+            launch.count("merged_wavefronts", memory="shared")
+            * WAVEFRONT
+            / sms_at_work(launch, device)
+            / device.shared_gbs
+            / 1e9
+            for launch in trace.launches
+        ),
+    }
+    if trace.tensor_flop and peak:
+        least_seconds["tensor cores"] = sum(
+            launch.count("tensor_flop") / sms_at_work(launch, device) / peak / 1e12
+            for launch in trace.launches
+        )
     return Explained(
         trace=trace,
         device=device,
         residency=_residency(trace, device),
         rooflines={
-            name: roofline(trace.flop, moved, device, dtype=dtype)
+            name: roofline(trace.flop, moved, device, tflops=peak)
             for name, moved in traffic.items()
-            if trace.flop or moved
+            if peak and (trace.flop or moved)
         },
         traffic=traffic,
-        least_seconds={
-            "arithmetic": sum(
-                launch.flop / sms_at_work(launch, device) / device.tflops(dtype) / 1e12
-                for launch in trace.launches
-            ),
-            "DRAM": traffic["each tensor once"] / device.bandwidth_gbs / 1e9,
-            "shared memory": sum(
-                launch.count("merged_wavefronts", memory="shared")
-                * WAVEFRONT
-                / sms_at_work(launch, device)
-                / device.shared_gbs
-                / 1e9
-                for launch in trace.launches
-            ),
-        },
+        least_seconds=least_seconds,
+        peak_tflops=peak,
     )
+
+
+def _tensor_tflops(trace: Trace, device: Device) -> float | None:
+    """Return the peak of the device's tensor cores for the trace's mixture of dtypes.
+
+    None if the device has none, or cannot run the instructions of one of the package's kernels.
+    """
+    names = {launch.kernel.split()[0] for launch in trace.launches} if not trace.sources else ()
+    for row in kernels():
+        if row.name not in names or row.capability is None:
+            continue
+        newer = device.capability > row.capability
+        if device.capability < row.capability or (newer and row.capability_alone):
+            return None
+    of_16_bits = 1024 * trace.count("tensor_cycles")
+    return device.tensor_tflops * trace.tensor_flop / of_16_bits or None
 
 
 def sms_at_work(launch: Launch, device: Device) -> float:

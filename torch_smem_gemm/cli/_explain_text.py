@@ -17,6 +17,7 @@ from torch_smem_gemm.cli._trace_text import (
     lines_table,
     lines_title,
     pipeline_text,
+    shared_by,
 )
 from torch_smem_gemm.trace_report import LOADS, STORES, Trace
 
@@ -44,6 +45,8 @@ def show(explained: Explained, title: str) -> None:
     )
     if trace.count("requests", actions=["mbarrier_wait"]):
         print("ready: waits at an mbarrier that found the phase complete already.\n")
+    if trace.tensor_flop:
+        print("cycles: of the SM's four tensor cores together, at Hopper's full rate.\n")
     if trace.count("requests", actions=["copy_to"]):
         print(
             "copy_to (cp.async): the passes of reading the L1 cache and of writing shared memory "
@@ -51,8 +54,8 @@ def show(explained: Explained, title: str) -> None:
         )
     _show_totals(trace)
     _show_residency(explained)
-    if explained.on_tensor_cores:
-        print("Without ceilings: the peaks known here are those of FMA units, not tensor cores.\n")
+    if explained.peak_tflops is None:
+        print(f"Without ceilings: {explained.device.name} cannot run the kernel's instructions.\n")
     elif not any(launch.sample for launch in trace.launches):
         _show_ceilings(explained)
     print(faults_text(trace))
@@ -77,6 +80,7 @@ def _show_totals(trace: Trace) -> None:
         ["shared memory, loaded", bytes_text(trace.shared_bytes_loaded)],
         ["shared memory, stored", bytes_text(trace.shared_bytes_stored)],
         ["wavefronts", f"{trace.wavefronts:,}, of them {conflicts}"],
+        *([f"shared memory, by {who}", what] for who, what in shared_by(trace)),
         ["barriers a block", f"{trace.barriers:g}"],
         *(
             ["pipeline", f"{launch.kernel}: {pipeline_text(launch.pipeline)}"]
@@ -219,7 +223,7 @@ def _show_roofline(explained: Explained) -> None:
     ridge = explained.rooflines["threads"].ridge
     table(
         f"Roofline of {device.name}: {device.bandwidth_gbs:,.0f} GB/s, "
-        f"{device.tflops(explained.trace.dtype):g} TFLOP/s, ridge at {ridge:.3g} FLOP/B",
+        f"{explained.peak_tflops:.4g} TFLOP/s, ridge at {ridge:.3g} FLOP/B",
         ["traffic", ">bytes", ">FLOP/B", ">GFLOP/s at most", ">of peak", "bound by", "holds"],
         rows,
     )
@@ -253,7 +257,13 @@ def _least_text(explained: Explained, name: str) -> str:
     if sms_at_work(largest_launch(trace), device) < 1:
         whole = " if all SMs were at work"
     if name == "arithmetic":
-        return f"{trace.flop:,} FLOP, at {device.tflops(trace.dtype):g} TFLOP/s{whole}"
+        flop = trace.flop - trace.tensor_flop
+        return f"{flop:,} FLOP, at {device.tflops(trace.dtype):g} TFLOP/s{whole}"
+    if name == "tensor cores":
+        return (
+            f"{trace.tensor_flop:,} FLOP, at {explained.peak_tflops:.4g} TFLOP/s{whole}: "
+            f"{trace.tensor_cycles:,.0f} SM cycles at Hopper's full rate"
+        )
     if name == "DRAM":
         once = bytes_text(explained.traffic["each tensor once"])
         return f"{once}, each tensor once, at {device.bandwidth_gbs:,.0f} GB/s"

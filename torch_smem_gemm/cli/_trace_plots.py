@@ -50,7 +50,7 @@ def picture(path: Path, explained: Sequence[Explained], maps_a_kernel: int, titl
     heights = [
         *([rows * (INCHES + 0.7)] if maps else []),
         *(_pipeline_plot.inches(pipeline) for _, pipeline in pipelines),
-        *([] if explained[0].on_tensor_cores else [0.45 * len(explained) + 3.6]),
+        *([0.45 * len(explained) + 3.6] if explained[0].peak_tflops else []),
     ]
     width = max(8, columns * INCHES + 1)
     figure = Figure(figsize=(width, sum(heights)), layout="constrained")
@@ -60,7 +60,7 @@ def picture(path: Path, explained: Sequence[Explained], maps_a_kernel: int, titl
         _draw_maps(parts[0], maps, rows, columns)
     for part, (kernel, pipeline) in zip(parts[bool(maps) :], pipelines, strict=False):
         _pipeline_plot.draw(part.subplots(), kernel, pipeline)
-    if not explained[0].on_tensor_cores:
+    if explained[0].peak_tflops:
         draw = _draw_roofline if explained[0].trace.op == "gemm" else _draw_least_times
         draw(parts[-1].subplots(), explained)
     figure.savefig(path, dpi=120)

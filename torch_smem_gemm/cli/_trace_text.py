@@ -11,11 +11,20 @@ from pathlib import Path
 from torch_smem_gemm.cli._explain_kernel import ways
 from torch_smem_gemm.cli._text import output_width, plain_table
 from torch_smem_gemm.pipeline_trace import Pipeline
-from torch_smem_gemm.trace_report import Fault, Launch, Line, Trace
+from torch_smem_gemm.trace_report import (
+    LOADS,
+    SHARED_USERS,
+    STORES,
+    TENSOR_CORES,
+    Fault,
+    Launch,
+    Line,
+    Trace,
+)
 
 LINE_HEADS = [
     *("line", "source", "does", "memory", ">B", ">requests", ">sectors", ">wavefronts"),
-    *(">merged", ">n-way", ">conflicts", ">ready"),
+    *(">merged", ">n-way", ">conflicts", ">ready", ">cycles"),
 ]
 LEAST_SOURCE = 24  # characters of source text, however narrow the terminal
 GAP = 3  # characters that a table has between two columns
@@ -90,6 +99,22 @@ def pipeline_text(pipeline: Pipeline) -> str:
     )
 
 
+def shared_by(trace: Trace) -> list[tuple[str, str]]:
+    """Return who loads and stores shared memory, and how much, if not only threads do."""
+
+    def moved(actions: Sequence[str], of: Sequence[str]) -> int:
+        both = [action for action in actions if action in of]
+        return trace.count("bytes", actions=both, memory="shared")
+
+    found = []
+    for who, actions in SHARED_USERS.items():
+        passes = trace.count("wavefronts", actions=actions, memory="shared")
+        if passes:
+            loaded, stored = moved(actions, LOADS), moved(actions, STORES)
+            found.append((who, f"{loaded:,} B loaded, {stored:,} B stored, {passes:,} wavefronts"))
+    return [] if [who for who, _ in found] in ([], ["threads"]) else found
+
+
 def _product(sizes: Sequence[int]) -> str:
     """The sizes up to the last that is not 1."""
     kept = [n for i, n in enumerate(sizes) if i == 0 or any(m > 1 for m in sizes[i:])]
@@ -140,7 +165,8 @@ def without_empty(
 
 def _line_cells(line: Line) -> list[str]:
     in_tensor = line.memory not in ("", "shared")
-    in_shared = line.memory == "shared" and not line.is_bulk
+    in_shared = line.memory == "shared"
+    cycles = line.tensor_cycles / TENSOR_CORES / line.requests
     merged = line.merged_wavefronts / line.requests
     n = ways(line)
     return [
@@ -154,6 +180,7 @@ def _line_cells(line: Line) -> list[str]:
         str(n or ""),
         f"{line.conflicts:,}" if in_shared else "",
         f"{line.ready:,}" if line.action == "mbarrier_wait" else "",
+        f"{cycles:.4g}" if cycles else "",
     ]
 
 

@@ -15,7 +15,7 @@ from torch_smem_gemm._version import __version__
 from torch_smem_gemm.analysis import device as find_device
 from torch_smem_gemm.cli._explain_kernel import judge, largest_launch, sms_at_work
 from torch_smem_gemm.cli._explain_text import TRAFFIC_TEXTS, bytes_text
-from torch_smem_gemm.cli._trace_text import pipeline_text
+from torch_smem_gemm.cli._trace_text import pipeline_text, shared_by
 from torch_smem_gemm.html_report._listing import COLUMNS, accesses_of, listing, look_first
 from torch_smem_gemm.html_report._roofline import HEIGHT, MARKS, WIDTH, roofline_picture
 from torch_smem_gemm.pipeline_trace import STATES
@@ -32,7 +32,7 @@ def page(trace: Trace, device: str = "H200") -> str:
     """
     gpu = find_device(device)
     explained = judge(trace, gpu) if trace.launches else None
-    ceilings = None if explained is None or explained.on_tensor_cores else explained
+    ceilings = explained if explained and explained.peak_tflops else None
     files = listing(trace)
     return _render(
         "trace.html.j2",
@@ -127,6 +127,19 @@ def totals(trace: Trace) -> list[tuple[str, str, str]]:
                 "one bank.",
             ),
         ]
+        rows += [
+            (f"Shared memory, by {who}", what, "Bytes, and passes through the banks.")
+            for who, what in shared_by(trace)
+        ]
+    if trace.tensor_flop:
+        rows.append(
+            (
+                "Tensor cores",
+                f"{trace.tensor_flop:,} FLOP, {_count(trace.tensor_cycles)} SM cycles",
+                "Cycles at Hopper's full rate: 4,096 FLOP per SM and cycle with 16-bit numbers, "
+                "half of it in tf32.",
+            )
+        )
     barriers = "Times that the threads of a block wait for each other."
     return [*rows, ("Barriers per block", f"{trace.barriers:g}", barriers)]
 

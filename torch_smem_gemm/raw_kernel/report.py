@@ -16,7 +16,7 @@ _PLACE = re.compile(r"@([0-9a-f]+)@")
 
 _SUMS = (
     *("requests", "lanes", "distinct_bytes", "sectors", "wavefronts", "conflicts", "ready"),
-    *("merged_requests", "merged_wavefronts", "merged_conflicts"),
+    *("merged_requests", "merged_wavefronts", "merged_conflicts", "tensor_flop", "tensor_cycles"),
 )
 
 Resolve = Callable[[set[int]], dict[int, Place]]

@@ -7,7 +7,11 @@ import re
 from torch_smem_gemm.raw_kernel import text
 
 _CONSTRUCTS = [
-    (r"\b(?:nvcuda|wmma)\b", "wmma", "tensor-core intrinsics cannot run on the CPU yet"),
+    (
+        r"\bwmma\s*::\s*experimental\b|\bbmma_sync\b",
+        None,
+        "fragments of 1 and 4 bits cannot run on the CPU yet",
+    ),
     (r"<<<", "<<<>>>", "a kernel that launches kernels cannot run on the CPU"),
     (
         r"\bcub\s*::\s*(?!(?:Block|Warp)(?:Reduce|Scan)\b|Sum\b|Max\b|Min\b|Arg(?:Max|Min)\b"

@@ -25,7 +25,7 @@ template <typename T>
 __device__ __forceinline__ void mma_sync(float (&accum)[4], const unsigned (&a)[4], unsigned b0,
                                          unsigned b1) {
   const unsigned b[] = {b0, b1};
-  smem_mma_sync(FORMAT<T>, accum, a, b);
+  smem_mma_sync(FORMAT<T>, cpu_emulator::sm90::mma_k(FORMAT<T>), accum, a, b);
 }
 
 }  // namespace SMEM_BUILD

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu_emulator/cuda/emulator_api.h"
+#include "cpu_emulator/cuda/warp_matrix_api.h"
 #include "cpu_emulator/sm90/tensor_core.h"
 #include "cpu_emulator/sm90/tensor_map.h"
 
@@ -38,8 +39,6 @@ SMEM_API void smem_stmatrix_x4(uint32_t row, const uint32_t* matrices);
 
 /// Each lane passes the address of a row of 16 bytes.
 SMEM_API void smem_ldmatrix_x4(uint32_t row, bool transpose, uint32_t* fragment);
-SMEM_API void smem_mma_sync(smem::cpu_emulator::sm90::Format format, float* accum,
-                            const uint32_t* a, const uint32_t* b);
 
 struct smem_wgmma_shape {
   smem::cpu_emulator::sm90::Format format;

@@ -26,6 +26,11 @@ struct Call {
     if (observer && !observer->access(Action::store, shared, bytes, site)) block.abandon();
     state.window.access(Action::store, shared, bytes, current_thread->linear, site);
   }
+  void load(const void* address, uint32_t bytes) const {
+    Observer* const observer = block.observer();
+    if (observer && !observer->access(Action::load, address, bytes, site)) block.abandon();
+    state.window.access(Action::load, address, bytes, current_thread->linear, site);
+  }
   void speculative_load(const void* shared, uint32_t bytes) const {
     Observer* const observer = block.observer();
     if (observer && !observer->speculative_load(shared, bytes, site)) block.abandon();

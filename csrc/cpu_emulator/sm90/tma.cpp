@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 
 #include "cpu_emulator/cluster.h"
 #include "cpu_emulator/sm90/block_state.h"
@@ -70,6 +71,21 @@ void check_box(Block& block, const CUtensorMap& map, BoxCoord at, uint32_t share
        site);
 }
 
+/// Passes through the banks of shared memory for a box: in one pass each bank serves one word, so a
+/// 16-byte part of a line of 128 bytes serves one vector. They are least for the vectors if all
+/// such parts serve equally many. How TMA groups vectors is not known; fewer passes are impossible.
+struct BoxPasses {
+  static constexpr uint32_t PARTS = 8;
+  uint64_t vectors = 0, in_part[PARTS] = {};
+
+  void add(uint32_t offset) {
+    ++vectors;
+    ++in_part[offset / VEC_BYTES % PARTS];
+  }
+  uint64_t count() const { return *std::max_element(std::begin(in_part), std::end(in_part)); }
+  uint64_t least() const { return (vectors + PARTS - 1) / PARTS; }
+};
+
 /// Tells the observer of a copy of a box, both of whose sides are accesses.
 void observe(Block& block, const CUtensorMap& map, BoxCoord at, uint32_t shared, bool stores,
              unsigned receivers, Site site) {
@@ -78,7 +94,9 @@ void observe(Block& block, const CUtensorMap& map, BoxCoord at, uint32_t shared,
   constexpr uintptr_t SECTOR = 32;
   uint64_t inside = 0, sectors = 0;
   uintptr_t last_sector = 0;
-  for_each_vec(map, at, shared, [&](uint32_t, const unsigned char* vec, int bytes) {
+  BoxPasses passes;
+  for_each_vec(map, at, shared, [&](uint32_t offset, const unsigned char* vec, int bytes) {
+    passes.add(offset);
     if (bytes == 0) return;
     inside += static_cast<uint64_t>(bytes);
     const auto sector = reinterpret_cast<uintptr_t>(vec) / SECTOR;
@@ -96,7 +114,9 @@ void observe(Block& block, const CUtensorMap& map, BoxCoord at, uint32_t shared,
                              .address = block.sm90().window.at(shared),
                              .lanes = receivers,
                              .bytes_a_lane = box_bytes,
-                             .bytes = uint64_t{box_bytes} * receivers};
+                             .bytes = uint64_t{box_bytes} * receivers,
+                             .wavefronts = passes.count() * receivers,
+                             .conflicts = (passes.count() - passes.least()) * receivers};
   observer->bulk_access(stores ? in_shared : global, site);
   observer->bulk_access(stores ? global : in_shared, site);
 }

@@ -48,19 +48,27 @@ void Warpgroup::begin_reads(Instruction& instruction, bool a_in_registers) {
   begin(instruction.b, shape.b_is_mn_major, shape.n);
 }
 
-/// Its reads of shared memory, the operands' bytes, are spread over the threads.
+/// Its reads of shared memory, the operands' bytes, are spread over the threads. It reads matrices
+/// of 8 rows of 16 bytes, whose rows every layout of a descriptor puts into different banks: each
+/// is one pass. (A chain of wgmmas on an H200 takes max(n / 2, these passes) cycles:
+/// bench/NOTES.md.)
 void Warpgroup::observe(const Instruction& instruction, bool a_in_registers) {
   Observer* const observer = block_.observer();
   if (!observer) return;
   constexpr int ROW_BYTES = 32;  // of K in one instruction
+  constexpr unsigned PASS_BYTES = 128;
   const WgmmaShape& shape = instruction.shape;
+  const int k = mma_k(shape.format);
   const int bytes = ((a_in_registers ? 0 : WGMMA_M) + shape.n) * ROW_BYTES;
   const MatrixDescriptor b(instruction.b, shape.b_is_mn_major, element_bytes(shape.format));
   observer->bulk_access({.action = Action::wgmma,
                          .address = block_.sm90().window.at(b.start),
                          .lanes = THREADS,
                          .bytes_a_lane = static_cast<unsigned>(bytes) / THREADS,
-                         .bytes = static_cast<uint64_t>(bytes)},
+                         .bytes = static_cast<uint64_t>(bytes),
+                         .wavefronts = static_cast<unsigned>(bytes) / PASS_BYTES,
+                         .tensor_flop = flop_of(WGMMA_M, shape.n, k),
+                         .tensor_cycles = full_rate_cycles(shape.format, WGMMA_M, shape.n, k)},
                         instruction.site);
 }
 

@@ -13,8 +13,8 @@ namespace smem::cpu_emulator::trace {
 
 constexpr const char* name_of(Action action) {
   constexpr const char* NAMES[] = {
-      "load",   "store",   "copy_from",     "copy_to",      "box_from", "box_to", "wgmma",
-      "atomic", "barrier", "mbarrier_wait", "warp_barrier", "shuffle",  "pass"};
+      "load", "store",  "copy_from", "copy_to",       "box_from",     "box_to",  "wgmma",
+      "mma",  "atomic", "barrier",   "mbarrier_wait", "warp_barrier", "shuffle", "pass"};
   return NAMES[static_cast<int>(action)];
 }
 
@@ -34,6 +34,8 @@ struct Row {
   uint64_t wavefronts = 0;      ///< passes through the banks, shared memory
   uint64_t conflicts = 0;       ///< passes beyond those that the width asks for
   uint64_t ready = 0;           ///< of waits at mbarriers: the phase had completed already
+  uint64_t tensor_flop = 0;     ///< of tensor cores; a multiply-add is two
+  uint64_t tensor_cycles = 0;   ///< of one tensor core at full rate: sm90::full_rate_cycles
   uint64_t worst = 0;           ///< most sectors, or wavefronts, of one request
   /// The same if the compiler merges this line's loads: see MergedLoads. Equal to the above if it
   /// cannot.

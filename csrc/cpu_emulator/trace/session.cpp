@@ -31,6 +31,8 @@ void add(Row& row, const Row& part) {
   row.wavefronts += part.wavefronts;
   row.conflicts += part.conflicts;
   row.ready += part.ready;
+  row.tensor_flop += part.tensor_flop;
+  row.tensor_cycles += part.tensor_cycles;
   row.merged_requests += part.merged_requests;
   row.merged_wavefronts += part.merged_wavefronts;
   row.merged_conflicts += part.merged_conflicts;

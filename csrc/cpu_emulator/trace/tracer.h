@@ -62,6 +62,9 @@ class Tracer final : public Observer {
   bool speculative_load(const void* address, size_t bytes, Site site) override {
     return access(Action::load, address, bytes, bytes, nullptr, site, true);
   }
+  bool in_shared_memory(const void* address) override {
+    return memory_.find_shared(address, 1).region >= 0;
+  }
   void basic_block(Site site) override;
   void bulk_access(const BulkAccess& access, Site site) override;
   void error(const char* kind, const std::string& detail, Site site) override;

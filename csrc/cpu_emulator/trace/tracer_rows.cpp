@@ -32,7 +32,7 @@ Tracer::Tally& Tracer::tally_of(uint32_t pc, Action action, uint16_t memory, uns
 void Tracer::bulk_access(const BulkAccess& access, Site site) {
   if (!recorder_.session().counts) return;
   const auto address = reinterpret_cast<uintptr_t>(access.address);
-  const uint16_t memory = memory_.find(address, 1, site.pc).memory;
+  const uint16_t memory = address == 0 ? NO_MEMORY : memory_.find(address, 1, site.pc).memory;
   Row& row = tally_of(static_cast<uint32_t>(site.pc - recorder_.module().begin), access.action,
                       memory, access.bytes_a_lane)
                  .row;
@@ -40,7 +40,11 @@ void Tracer::bulk_access(const BulkAccess& access, Site site) {
   row.lanes += access.lanes;
   row.distinct_bytes += access.bytes;
   row.sectors += access.sectors;
-  row.worst = std::max(row.worst, access.sectors);
+  row.wavefronts += access.wavefronts;
+  row.conflicts += access.conflicts;
+  row.tensor_flop += access.tensor_flop;
+  row.tensor_cycles += access.tensor_cycles;
+  row.worst = std::max({row.worst, access.sectors, access.wavefronts});
 }
 
 void Tracer::mbarrier_wait(bool is_first, bool is_complete, Site site) {
