@@ -1,6 +1,6 @@
 #include "gemm/operand_desc.h"
 
-#include "gemm/sm90/batch.h"
+#include "gemm/batch.h"
 
 namespace smem::gemm {
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "device/warpgroup.h"
+#include "gemm/epilogue_params.h"
 #include "gemm/fp16x3/linear_combination.h"
 #include "gemm/fp16x3/split_metadata.h"
-#include "gemm/sm90/epilogue_params.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 

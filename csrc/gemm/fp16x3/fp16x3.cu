@@ -17,12 +17,12 @@
 //
 // What may be changed: can_implement's limits and the order of the launches. The slices of K
 // (split_k.cu) and the order of the additions (promotion.h) determine the bits of the results.
+#include "gemm/batch.h"
 #include "gemm/fp16x3/gemm.h"
 #include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/split.h"
 #include "gemm/fp16x3/split_k.h"
 #include "gemm/ladder.h"
-#include "gemm/sm90/batch.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {

@@ -39,20 +39,16 @@
 #include "device/pdl.h"
 #include "device/target.h"
 #include "device/wgmma.h"
+#include "gemm/batch.h"
 #include "gemm/fp16x3/epilogue.h"
 #include "gemm/fp16x3/fp32_fallback.h"
 #include "gemm/fp16x3/gemm.h"
 #include "gemm/fp16x3/gemm_params.h"
 #include "gemm/fp16x3/promotion.h"
 #include "gemm/fp16x3/tensor_map.h"
-#include "gemm/sm90/batch.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {
-
-using sm90::batch_strides;
-using sm90::epilogue_at_batch;
-using sm90::epilogue_of;
 
 template <typename Config>
 struct Fp16x3Gemm {

@@ -1,17 +1,15 @@
 // The configuration of gemm.cu: its tile, its pipeline and its shared memory.
 #pragma once
 
+#include "gemm/epilogue_params.h"
 #include "gemm/fp16x3/promotion.h"
 #include "gemm/fp16x3/split_metadata.h"
-#include "gemm/sm90/epilogue_params.h"
 #include "gemm/sm90/pipeline.h"
-#include "gemm/sm90/tile_scheduler.h"
+#include "gemm/tile_scheduler.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 using sm90::ROW_BYTES;
-using sm90::TileScheduler;
-using sm90::WorkTileInfo;
 
 constexpr int TILE_M = 128, TILE_K = split::K_BLOCK, STAGES = 5;
 constexpr int CONSUMERS = 2, CONSUMER_THREADS = CONSUMERS * WARPGROUP;
@@ -40,7 +38,7 @@ struct Fp16x3Params {
   CUtensorMap a_map, b_map;
   TileScheduler scheduler;
   Epilogue<float> epilogue;  ///< of the first matrix of the batch
-  sm90::BatchStrides strides;
+  BatchStrides strides;
   SplitMetadata a, b;
   int64_t k_slice_length;
   int a_box_rows;   ///< rows of A that a tile loads: fewer than TILE_M if M is less

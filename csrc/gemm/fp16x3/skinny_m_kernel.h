@@ -32,10 +32,10 @@
 
 #include "device/pdl.h"
 #include "device/target.h"
+#include "gemm/batch.h"
 #include "gemm/fp16x3/skinny_m_mma.h"
 #include "gemm/fp16x3/skinny_m_params.h"
 #include "gemm/fp16x3/tensor_map.h"
-#include "gemm/sm90/batch.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {
@@ -187,8 +187,8 @@ void launch_config(const Problem& problem, const SplitOperand& a, const SplitOpe
       .b = b,
       .a_metadata = SplitMetadata(a),
       .b_metadata = SplitMetadata(b),
-      .epilogue = sm90::epilogue_of<float>(problem),
-      .strides = sm90::batch_strides(problem),
+      .epilogue = epilogue_of<float>(problem),
+      .strides = batch_strides(problem),
       .partials = a.k_slices > 1 ? partials : nullptr,
       .k_slices = static_cast<unsigned>(a.k_slices),
       .tiles = static_cast<unsigned>(tiles),

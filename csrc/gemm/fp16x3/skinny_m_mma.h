@@ -123,7 +123,7 @@ __device__ __forceinline__ void write(const TileMma<Config>& mma, const SkinnyMP
                                       RecomputeFlags& flags) {
   constexpr int ACCUMS = Config::ROW_TILES * 4;
   constexpr bool SPLIT_K = Config::BLayout::SPLIT_K;
-  const auto epilogue = sm90::epilogue_at_batch(params.epilogue, params.strides, slice.batch);
+  const auto epilogue = epilogue_at_batch(params.epilogue, params.strides, slice.batch);
   const int lane = threadIdx.x % WARP;
   const auto row_of = [&](int i) { return first_row + i / 4 * MMA_ROWS + lane % 4 * 2 + i % 2; };
   const auto col_of = [&](int i) { return first_col + lane / 4 + (i & 2) * 4; };
@@ -187,7 +187,7 @@ __device__ __forceinline__ void compute_fallback(const SkinnyMParams& params, un
   const int64_t first_col = int64_t{tile - slice.index * params.tiles} * Config::TILE_N;
   const SplitMetadata a = metadata_at(params.a_metadata, slice.batch, slice.k_slice);
   const SplitMetadata b = metadata_at(params.b_metadata, slice.batch, slice.k_slice);
-  const auto epilogue = sm90::epilogue_at_batch(params.epilogue, params.strides, slice.batch);
+  const auto epilogue = epilogue_at_batch(params.epilogue, params.strides, slice.batch);
   const int cols = static_cast<int>(min(int64_t{Config::TILE_N}, epilogue.out.cols - first_col));
   for (int i = static_cast<int>(threadIdx.x); i < params.rows * cols; i += Config::THREADS) {
     const int row = i / cols;

@@ -2,15 +2,13 @@
 // goes through.
 #pragma once
 
+#include "gemm/epilogue_params.h"
 #include "gemm/fp16x3/promotion.h"
 #include "gemm/fp16x3/split_metadata.h"
 #include "gemm/fp16x3/split_producer.h"
-#include "gemm/sm90/epilogue_params.h"
 #include "gemm/sm90/pipeline.h"
 
 namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD {
-
-using sm90::BatchStrides;
 
 constexpr int MMA_ROWS = 8;                    ///< rows of A per instruction, its n
 constexpr int64_t RESERVED_SMEM_BYTES = 1024;  ///< per block, by the driver

@@ -3,10 +3,10 @@
 
 #include "device/pdl.h"
 #include "device/vector.h"
+#include "gemm/batch.h"
+#include "gemm/epilogue_params.h"
 #include "gemm/fp16x3/split_k.h"
 #include "gemm/fp16x3/split_metadata.h"
-#include "gemm/sm90/batch.h"
-#include "gemm/sm90/epilogue_params.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {
@@ -22,7 +22,7 @@ struct ReduceSplitKParams {
   uint32_t block_rows;    ///< rows of out per block
   uint32_t batch_blocks;  ///< blocks per matrix of the batch
   Epilogue<float> epilogue;
-  sm90::BatchStrides strides;
+  BatchStrides strides;
   SplitMetadata a, b;
 };
 
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(MAX_N)
       statuses[j] |= combined;
     }
   }
-  const auto epilogue = sm90::epilogue_at_batch(params.epilogue, params.strides, batch);
+  const auto epilogue = epilogue_at_batch(params.epilogue, params.strides, batch);
 #pragma unroll
   for (int j = 0; j < WIDTH; ++j) {
     for (int i = 0; statuses[j] & ONE_OUTLIER && i < params.k_slices; ++i) {
@@ -117,8 +117,8 @@ void reduce_split_k(const Problem& problem, const split::SplitOperand& a,
              .k_slices = static_cast<int>(a.k_slices),
              .block_rows = static_cast<uint32_t>(block_rows),
              .batch_blocks = static_cast<uint32_t>(blocks),
-             .epilogue = sm90::epilogue_of<float>(problem),
-             .strides = sm90::batch_strides(problem),
+             .epilogue = epilogue_of<float>(problem),
+             .strides = batch_strides(problem),
              .a = SplitMetadata(a),
              .b = SplitMetadata(b),
          });

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "gemm/sm90/batch.h"
+#include "gemm/batch.h"
 
 namespace smem::gemm::sm80 {
 namespace {

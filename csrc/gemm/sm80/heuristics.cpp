@@ -5,10 +5,10 @@
 #include <string>
 
 #include "gemm/accum_interval.h"
+#include "gemm/batch.h"
 #include "gemm/plan_cache.h"
+#include "gemm/reduce_split_k.h"
 #include "gemm/sm80/cost_model.h"
-#include "gemm/sm90/batch.h"
-#include "gemm/sm90/reduce_split_k.h"
 
 namespace smem::gemm::sm80 {
 namespace {
@@ -107,7 +107,7 @@ size_t workspace_bytes(const Problem& problem, const Plan& plan) {
   int64_t bytes = packed_bytes(problem.dtype, plan.a, plan.b);
   if (plan.split_k_slices > 1) {
     bytes += inner_batch_count(problem) * plan.split_k_slices * problem.M *
-             sm90::partial_pitch(problem.N) * int64_t{sizeof(float)};
+             partial_pitch(problem.N) * int64_t{sizeof(float)};
   }
   return static_cast<size_t>(bytes);
 }

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, TileShape<TILE>:
   using LayoutB = SmemLayout<T, B_K_MAJOR, Shape::TILE_N, TILE_K>;
 
   const Problem& problem = params.problem;
-  const sm90::WorkTileInfo work = sm90::work_tile_at(params.scheduler, blockIdx.x);
+  const WorkTileInfo work = work_tile_at(params.scheduler, blockIdx.x);
   const BlockTile<T> block(problem, int64_t{work.row} * Shape::TILE_M,
                            int64_t{work.col} * Shape::TILE_N, static_cast<unsigned>(work.batch));
   const int64_t first_k = int64_t{work.first_k_tile} * TILE_K;

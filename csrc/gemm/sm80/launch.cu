@@ -1,9 +1,9 @@
 // Launches a plan: packs operands, launches the kernel, and adds split-K partials.
+#include "gemm/batch.h"
+#include "gemm/pack.h"
+#include "gemm/reduce_split_k.h"
 #include "gemm/sm80/heuristics.h"
 #include "gemm/sm80/instance_table.h"
-#include "gemm/sm90/batch.h"
-#include "gemm/sm90/pack.h"
-#include "gemm/sm90/reduce_split_k.h"
 
 namespace smem::gemm::sm80::inline SMEM_BUILD {
 namespace {
@@ -23,12 +23,12 @@ Operand loaded_operand(const void* data, const OperandDesc& desc, bool transpose
 }
 
 /// Launches a problem with at most one batch dimension.
-void launch_inner(const Problem& problem, const Plan& plan, sm90::WorkspaceAllocator workspace,
+void launch_inner(const Problem& problem, const Plan& plan, WorkspaceAllocator workspace,
                   const Device& device) {
   const TileConfig& tile = TILES[plan.tile].config;
   const int tile_k = tile.tile_k(size_of(problem.dtype));
   const int64_t batch_count = inner_batch_count(problem);
-  const auto [a, b] = sm90::pack_operands(problem, plan.a, plan.b, workspace, device);
+  const auto [a, b] = pack_operands(problem, plan.a, plan.b, workspace, device);
   auto* const partials = static_cast<float*>(workspace.allocate(0));
   MmaParams params{
       .problem = problem,
@@ -39,7 +39,7 @@ void launch_inner(const Problem& problem, const Plan& plan, sm90::WorkspaceAlloc
                     static_cast<uint32_t>(ceil_div(problem.K, tile_k)),
                     static_cast<uint32_t>(ceil_div(plan.slice_length, tile_k))},
       .partials = plan.split_k_slices > 1 ? partials : nullptr,
-      .partial_pitch = sm90::partial_pitch(problem.N)};
+      .partial_pitch = partial_pitch(problem.N)};
   params.problem.a = loaded_operand(a, plan.a, false);
   params.problem.b = loaded_operand(b, plan.b, true);
   if (problem.batch.rank > 0) {
@@ -51,7 +51,7 @@ void launch_inner(const Problem& problem, const Plan& plan, sm90::WorkspaceAlloc
                         static_cast<size_t>(tile.shared_bytes())},
                device, params);
   if (plan.split_k_slices > 1) {
-    sm90::reduce_split_k(problem, batch_count, plan.split_k_slices, partials, device);
+    reduce_split_k(problem, batch_count, plan.split_k_slices, partials, device);
   }
 }
 

@@ -10,7 +10,8 @@
 //   epilogue.h           how accumulators are stored
 //   tile_config.h        the table of tiles
 //   heuristics.h, cost_model.h   which tile a problem gets, and why
-//   launch.cu            the launches; packing and the split-K reduction are those of sm90
+//   launch.cu            the launches: packing before, split-K after
+//   ../tile_scheduler.h, ../pack.h, ../reduce_split_k.h   shared with wgmma
 //
 // Bits: each element of out is one chain of mma with K ascending by 16 (tf32: by 8), from zero, per
 // accumulation interval (gemm/accum_interval.h), and the intervals are added in order: those of

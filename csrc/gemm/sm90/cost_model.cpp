@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "gemm/sm90/batch.h"
+#include "gemm/batch.h"
 
 namespace smem::gemm::sm90 {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "device/tma.h"
 #include "device/warpgroup.h"
-#include "gemm/sm90/epilogue_params.h"
+#include "gemm/epilogue_params.h"
 #include "gemm/sm90/tile_config.h"
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {

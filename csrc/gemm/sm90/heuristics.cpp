@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "gemm/accum_interval.h"
+#include "gemm/batch.h"
 #include "gemm/plan_cache.h"
-#include "gemm/sm90/batch.h"
+#include "gemm/reduce_split_k.h"
 #include "gemm/sm90/cost_model.h"
-#include "gemm/sm90/reduce_split_k.h"
 
 namespace smem::gemm::sm90 {
 namespace {

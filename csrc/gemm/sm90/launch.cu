@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "gemm/sm90/batch.h"
-#include "gemm/sm90/epilogue_params.h"
+#include "gemm/batch.h"
+#include "gemm/epilogue_params.h"
+#include "gemm/pack.h"
+#include "gemm/reduce_split_k.h"
 #include "gemm/sm90/heuristics.h"
 #include "gemm/sm90/instance_table.h"
-#include "gemm/sm90/pack.h"
 #include "gemm/sm90/params.h"
-#include "gemm/sm90/reduce_split_k.h"
 #include "gemm/sm90/tensor_map.h"
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
@@ -67,8 +67,8 @@ void launch_tile(const void* kernel, const Plan& plan, const GemmParams<T>& para
                           .launch_with_pdl = launch_with_pdl,
                           .cluster_size = static_cast<unsigned>(tile.cluster_m)};
 #ifdef __CUDACC__
-  opt_in_to_shared_bytes("hopper", kernel, tile.shared_bytes(), tile.min_blocks_per_sm > 1);
-  smem::launch_kernel("hopper", kernel, geometry, device, &params);
+  opt_in_to_shared_bytes("wgmma", kernel, tile.shared_bytes(), tile.min_blocks_per_sm > 1);
+  smem::launch_kernel("wgmma", kernel, geometry, device, &params);
 #else
   smem::launch("wgmma", reinterpret_cast<void (*)(GemmParams<T>)>(const_cast<void*>(kernel)),
                geometry, device, params);

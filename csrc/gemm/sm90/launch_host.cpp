@@ -1,5 +1,5 @@
 // The launches of wgmma, and the kernels beside the GEMM itself, built for cpu_emulator.
+#include "gemm/pack.cu"
+#include "gemm/reduce_split_k.cu"
 #include "gemm/sm90/launch.cu"
-#include "gemm/sm90/pack.cu"
-#include "gemm/sm90/reduce_split_k.cu"
 #include "gemm/sm90/tensor_map.cu"

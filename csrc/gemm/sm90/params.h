@@ -2,8 +2,8 @@
 #pragma once
 
 #include "device/tensor_map.h"
-#include "gemm/sm90/epilogue_params.h"
-#include "gemm/sm90/tile_scheduler.h"
+#include "gemm/epilogue_params.h"
+#include "gemm/tile_scheduler.h"
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
 

@@ -9,17 +9,18 @@
 //   kernel.h             the kernel: the two roles, the mainloop, the pipeline diagram
 //   pipeline.h           shared memory stages and their barriers
 //   producer.h           TMA loads of an operand
-//   tile_scheduler.h     the order of the work tiles
 //   epilogue_op.h        what happens to accumulators: alpha, bias, activation, rounding
 //   epilogue_tma.h, epilogue_scalar.h     how they are stored
 //   mainloop_tf32_rs.h, epilogue_tf32.h   what is different for tf32
 //   tile_config.h        the table of tiles
 //   heuristics.h, cost_model.h            which tile a problem gets, and why
-//   launch.cu, pack.h, reduce_split_k.h   the launches: GEMM, packing before, split-K after
+//   launch.cu            the launches: GEMM, packing before, split-K after
+//   ../tile_scheduler.h, ../pack.h, ../reduce_split_k.h   shared with mma: the order of the work
+//                        tiles, packing, and adding the slices of a split K
 //
 // Bits: each element of out is one chain of products with K ascending by 16 (tf32: by 8), from
-// zero, as tensor_core's is. If N is at most 256 and K is long, there is a chain for each
-// accumulation interval of K (heuristics.cpp), and their results are added in order.
+// zero, as tensor_core's is. If N is narrow and K is long, there is a chain for each
+// accumulation interval of K (gemm/accum_interval.h), and their results are added in order.
 // Reads: A ceil(N/256) times, B ceil(M/256) times, mostly from L2. Writes: out once.
 #include <array>
 #include <string>

@@ -5,7 +5,7 @@
 #include "gemm/gemm.h"
 #include "gemm/operand_desc.h"
 
-namespace smem::gemm::sm90::inline SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 /// Gives out parts of the workspace, each aligned to 256 bytes.
 struct WorkspaceAllocator {
@@ -28,4 +28,4 @@ struct LoadableOperands {
 LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, const OperandDesc& b,
                                WorkspaceAllocator& workspace, const Device& device);
 
-}  // namespace smem::gemm::sm90::inline SMEM_BUILD
+}  // namespace smem::gemm::inline SMEM_BUILD

@@ -1,10 +1,10 @@
 // The second kernel of a split-K GEMM: adds the partials of the slices, in order, and applies the
 // epilogue. One thread computes one element of out.
 #include "device/pdl.h"
-#include "gemm/sm90/epilogue_params.h"
-#include "gemm/sm90/reduce_split_k.h"
+#include "gemm/epilogue_params.h"
+#include "gemm/reduce_split_k.h"
 
-namespace smem::gemm::sm90::inline SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 namespace {
 
 /// Blocks are small, so that all SMs have some. A thread has LOADS_IN_FLIGHT loads in flight.
@@ -71,7 +71,7 @@ void launch_reduce(const Problem& problem, int64_t batch_count, int split_k_slic
                                      .epilogue = epilogue_of<T>(problem),
                                      .strides = batch_strides(problem),
                                      .is_plain = is_plain};
-  smem::launch("hopper reduce", reduce_split_k_kernel<T>,
+  smem::launch("reduce_split_k", reduce_split_k_kernel<T>,
                Geometry{ceil_div(elements, REDUCE_THREADS), dim3(REDUCE_THREADS), 0, true}, device,
                params);
 }
@@ -89,4 +89,4 @@ void reduce_split_k(const Problem& problem, int64_t batch_count, int split_k_sli
   }
 }
 
-}  // namespace smem::gemm::sm90::inline SMEM_BUILD
+}  // namespace smem::gemm::inline SMEM_BUILD

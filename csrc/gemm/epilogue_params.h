@@ -1,9 +1,9 @@
-// The Epilogue of gemm/block.h: made from a problem, and moved to a matrix of the batch.
+// The epilogue (epilogue.h): made from a problem, and moved to a matrix of the batch.
 #pragma once
 
 #include "gemm/epilogue.h"
 
-namespace smem::gemm::sm90::inline SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 
 /// For the first matrix of the batch.
 template <typename T>
@@ -43,4 +43,4 @@ __device__ __forceinline__ Epilogue<T> epilogue_at_batch(Epilogue<T> epilogue,
   return epilogue;
 }
 
-}  // namespace smem::gemm::sm90::inline SMEM_BUILD
+}  // namespace smem::gemm::inline SMEM_BUILD

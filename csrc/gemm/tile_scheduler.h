@@ -1,16 +1,18 @@
 // Which work tiles a cluster computes, and in what order.
 #pragma once
 
+#include <cstdint>
+
 #include "device/fast_divmod.h"
-#include "gemm/sm90/tile_config.h"
 
-namespace smem::gemm::sm90 {
+namespace smem::gemm {
 
-/// A static persistent scheduler: of n clusters, cluster i computes the work tiles i, i + n,
-/// i + 2n ... Work tiles are numbered through the tiles of a matrix, then the split-K slices, then
-/// the batch. Within a matrix the order is swizzled: it goes through bands of `swizzle_size` rows
-/// of tiles, and column by column within a band, so that the tiles computed at one time share what
-/// they read from L2. All sizes are counted in cluster tiles: cluster_m tiles, one below the other.
+/// A static persistent scheduler: of n clusters (or blocks, without clusters), cluster i computes
+/// the work tiles i, i + n, i + 2n ... Work tiles are numbered through the tiles of a matrix, then
+/// the split-K slices, then the batch. Within a matrix the order is swizzled: it goes through bands
+/// of `swizzle_size` rows of tiles, and column by column within a band, so that the tiles computed
+/// at one time share what they read from L2. All sizes are counted in cluster tiles: cluster_m
+/// tiles, one below the other.
 struct TileScheduler {
   uint32_t rows, cols, split_k_slices, swizzle_size;
   uint32_t work_tiles;
@@ -61,4 +63,4 @@ __device__ __forceinline__ WorkTileInfo work_tile_at(const TileScheduler& s, uin
 }
 
 }  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm

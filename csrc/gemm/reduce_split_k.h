@@ -3,7 +3,7 @@
 
 #include "gemm/gemm.h"
 
-namespace smem::gemm::sm90 {
+namespace smem::gemm {
 
 /// Row stride of a slice's partials, in floats: even, because they are written in pairs.
 inline int64_t partial_pitch(int64_t N) { return N + N % 2; }
@@ -16,4 +16,4 @@ void reduce_split_k(const Problem& problem, int64_t batch_count, int split_k_sli
                     const float* partials, const Device& device);
 
 }  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
+}  // namespace smem::gemm

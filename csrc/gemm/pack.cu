@@ -1,4 +1,4 @@
-// The packing kernel: a strided copy of one or two operands to rows that TMA can read.
+// The packing kernel: a strided copy of one or two operands to rows that TMA and cp.async can read.
 //
 // A thread writes vectors of 8 two-byte elements (16 bytes). If the elements of a row are
 // contiguous, it reads the two aligned 16-byte vectors that contain them and shifts; otherwise, and
@@ -7,12 +7,12 @@
 #include "device/pdl.h"
 #include "device/target.h"
 #include "device/vector.h"
-#include "gemm/sm90/batch.h"
-#include "gemm/sm90/pack.h"
+#include "gemm/batch.h"
+#include "gemm/pack.h"
 #include "transpose/dispatch.h"
 #include "transpose/transpose.h"
 
-namespace smem::gemm::sm90::inline SMEM_BUILD {
+namespace smem::gemm::inline SMEM_BUILD {
 namespace {
 
 constexpr int PACK_THREADS = 256, VEC = 8, VECS_PER_THREAD = 2;
@@ -191,7 +191,7 @@ void pack(const PackRequest* requests, int count, DType dtype, const Device& dev
     blocks += block_count(params.operands[i]);
   }
   params.first_blocks = static_cast<uint32_t>(block_count(params.operands[0]));
-  smem::launch("hopper pack", pack_kernel, Geometry{blocks, dim3(PACK_THREADS)}, device, params);
+  smem::launch("pack", pack_kernel, Geometry{blocks, dim3(PACK_THREADS)}, device, params);
 }
 
 /// Packs a float32 operand that is not contiguous along K: tf32 is always packed K-major.
@@ -243,4 +243,4 @@ LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, con
   return loadable;
 }
 
-}  // namespace smem::gemm::sm90::inline SMEM_BUILD
+}  // namespace smem::gemm::inline SMEM_BUILD
