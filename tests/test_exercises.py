@@ -82,7 +82,7 @@ def test_the_goals_by_hand() -> None:
 @pytest.mark.parametrize(
     ("source", "status", "named"),
     [
-        ("int x;", 2, "there is no kernel 'transpose'"),
+        ("int x;", 2, "the source has no kernel of this name; it has none"),
         ("__global__ void transpose(float* in) { in[0] = }", 1, "does not compile"),
         ("__global__ void transpose(float* in) { in[0] = 1; }", 2, "takes 1 arguments"),
     ],

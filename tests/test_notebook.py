@@ -91,7 +91,7 @@ def test_faults_and_failed_checks_are_shown(run: Run, shell: InteractiveShell) -
         (f"{LAUNCH} --arg x --arg '64", "No closing quotation"),
         ("--grid 2", "required: --block"),
         (f"{LAUNCH} --arg x", "takes 3 arguments (const float* a, float* out, int n), and 1 came"),
-        (f"{LAUNCH} --kernel thrice", "there is no kernel 'thrice'; there are: twice"),
+        (f"{LAUNCH} --kernel thrice", "the source has no kernel of this name; it has twice"),
         (f"{LAUNCH} --arg In --arg y --arg 64", "expected a tensor, a NumPy array or None"),
     ],
 )

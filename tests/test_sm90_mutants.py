@@ -174,7 +174,12 @@ BY_DEFAULT = ("consumer does not wait for full",)
 
 
 found_in = functools.partial(
-    mutants.found_in, "sm90", ("gemm/sm90/heuristics.cpp", "gemm/sm90/cost_model.cpp")
+    mutants.found_in,
+    "sm90",
+    (
+        *("gemm/sm90/heuristics.cpp", "gemm/sm90/cost_model.cpp"),
+        *("gemm/operand_desc.cpp", "gemm/accum_interval.cpp"),
+    ),
 )
 
 

@@ -228,7 +228,7 @@ def test_in_a_fresh_interpreter(file: Path) -> None:
         ([*LAUNCH, "--check", "in = 2"], ["--check: cannot read this", "  in = 2\n     ^"]),
         ([*LAUNCH, "-I", "nowhere"], ["-I: nowhere is not a folder"]),
         ([*LAUNCH, "--html", "/proc/x.html"], ["/proc/x.html"]),
-        ([*LAUNCH, "--kernel", "transposed"], ["no kernel 'transposed'; there are: transpose"]),
+        ([*LAUNCH, "--kernel", "transposed"], ["no kernel of this name; it has transpose"]),
         (LAUNCH, ["takes 3 arguments (const float* in, float* out, int n), and 0 came"]),
         ([*LAUNCH, *ARGS, "--blocks", "4"], ["names block 4, and the grid has 4"]),
         ([*LAUNCH, *ARGS, "--shared-mem", "999999"], ["shared_mem is 999999 bytes"]),
@@ -302,7 +302,7 @@ def test_which_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     path = kernel(tmp_path, text)
     assert "--kernel is missing; there are: one, two" in error(capsys, path, *LAUNCH)
     found = error(capsys, path, *LAUNCH, "--kernel", "two")
-    assert "two is a template: name its arguments, 'two<float>'" in found
+    assert "it is a template <int N>: the name must have the arguments, such as two<" in found
     assert "none accesses" in said(capsys, path, *LAUNCH, "--kernel", "two<3>")
 
 

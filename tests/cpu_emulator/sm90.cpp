@@ -12,16 +12,14 @@
 #include "gemm/sm90/tensor_map.cu"
 
 // The problems need no packing and no split-K.
-namespace smem::gemm::sm90 {
-inline namespace SMEM_BUILD {
-void pack(const PackRequest*, int, DType, const Device&) { std::abort(); }
+namespace smem::gemm::inline SMEM_BUILD {
+LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, const OperandDesc& b,
+                               WorkspaceAllocator&, const Device&) {
+  if (a.packed || b.packed) std::abort();
+  return {problem.a.data, problem.b.data};
+}
 void reduce_split_k(const Problem&, int64_t, int, const float*, const Device&) { std::abort(); }
-}  // namespace SMEM_BUILD
-}  // namespace smem::gemm::sm90
-namespace smem::transpose {
-KernelTable kernels(Build) { std::abort(); }
-Choice choose(const Problem&, const Device&) { std::abort(); }
-}  // namespace smem::transpose
+}  // namespace smem::gemm::inline SMEM_BUILD
 
 namespace {
 

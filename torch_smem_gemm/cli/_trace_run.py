@@ -23,10 +23,11 @@ from torch_smem_gemm.cli._trace_arguments import Argument
 from torch_smem_gemm.cli._trace_check import Check, Comparison
 from torch_smem_gemm.cli._trace_expression import ExpressionError
 from torch_smem_gemm.cli._worst_lines import worst_lines
-from torch_smem_gemm.raw_kernel import CompileError, RawKernel
+from torch_smem_gemm.raw_kernel import RawKernel
 from torch_smem_gemm.raw_kernel.arguments import Parameter, convert
+from torch_smem_gemm.raw_kernel.errors import KernelNameError
 from torch_smem_gemm.raw_kernel.kernel import MAX_STEPS
-from torch_smem_gemm.raw_kernel.source import base_name, kernel_names
+from torch_smem_gemm.raw_kernel.source import kernel_names
 from torch_smem_gemm.trace_report import Trace
 
 
@@ -100,7 +101,7 @@ def run(
     text = source if isinstance(source, str) else _read(source)
     with _one_line():
         kernel = RawKernel(source, options.kernel or _only(text), options=_flags(options))
-        parameters = _parameters(kernel, text)
+        parameters = _parameters(kernel)
         if len(options.arg) != len(parameters):
             convert(kernel.name, parameters, options.arg)  # raises an error that lists them
         values = _values(options.arg, parameters, variables, options.seed)
@@ -172,19 +173,11 @@ def _flags(options: argparse.Namespace) -> list[str]:
     return [*(f"-D{macro}" for macro in options.macros), *folders]
 
 
-def _parameters(kernel: RawKernel, text: str) -> list[Parameter]:
+def _parameters(kernel: RawKernel) -> list[Parameter]:
     try:
         return kernel.compile().parameters
-    except CompileError as error:
-        if "unresolved overloaded function type" in str(error):
-            message = f"{kernel.name} is a template: name its arguments, '{kernel.name}<float>'"
-            raise RunError(message) from None
-        names = kernel_names(text)
-        # The kernel may be in a file that this one includes: g++ knows.
-        if base_name(kernel.name) not in names and "smem_entry:" in str(error):
-            message = f"there is no kernel {kernel.name!r}; {_there_are(names)}"
-            raise RunError(message) from None
-        raise
+    except KernelNameError as error:
+        raise RunError(str(error)) from None
 
 
 def _values(

@@ -16,40 +16,44 @@ class CompileError(RuntimeError):
     """A kernel that g++ cannot compile: the first error, at the user's line."""
 
 
+class KernelNameError(CompileError):
+    """A name that stands for no kernel of the source, or for several."""
+
+
 def compile_error(name: str, said: str, sources: Sources) -> CompileError:
     """Return the error for what g++ or the linker said of a kernel."""
     left_out = sources.left_out
-    error = _first(said, name, sources)
+    kind, error = _first(said, name, sources)
     errors = "\n".join([error, *_ERROR.findall(said)])
     used = (left_out[word] for word in re.findall(r"\w+", errors) if word in left_out)
     if reason := next(used, None):
-        error = reason
+        kind, error = CompileError, reason
     elif missing := missing_headers(said):
         error += f"\n(there is no header {', '.join(missing)})"
-    return CompileError(f"smem.RawKernel: {name} does not compile: {error}")
+    return kind(f"smem.RawKernel: {name} does not compile: {error}")
 
 
-def _first(said: str, name: str, sources: Sources) -> str:
+def _first(said: str, name: str, sources: Sources) -> tuple[type[CompileError], str]:
     """Return g++'s first error with its excerpt of the source, or the linker's."""
     missing = re.search(r"undefined (?:reference|symbol)[^`']*[`'](.*?)'", said)
     if missing and re.match(rf"(?:.*\b)?{re.escape(source.base_name(name))}\b", missing[1]):
-        return f"the source declares {missing[1]} and does not define it"
+        return CompileError, f"the source declares {missing[1]} and does not define it"
     if missing:
-        return (
+        return CompileError, (
             f"{missing[1]} is not known on the CPU: the emulator has what docs/kernels.md lists, "
             "and no device library"
         )
     unclosed = re.search(r"^(?!smem_entry)(\S.*?:\d+:\d+): note: to match this .\{", said, re.M)
     if unclosed:
-        return f"{unclosed[1]}: error: this '{{' has no '}}'"
+        return CompileError, f"{unclosed[1]}: error: this '{{' has no '}}'"
     lines = said.splitlines()
     for i, line in enumerate(lines):
         if of_entry := _ENTRY.match(line):
-            return _about_the_name(of_entry["said"], name, sources)
+            return KernelNameError, _about_the_name(of_entry["said"], name, sources)
         if _ERROR.match(line):
             excerpt = [x for x in lines[i + 1 : i + 3] if re.match(r"\s+\d* \|", x)]
-            return "\n".join([line, *excerpt])
-    return said.strip()
+            return CompileError, "\n".join([line, *excerpt])
+    return CompileError, said.strip()
 
 
 def _about_the_name(said: str, name: str, sources: Sources) -> str:
