@@ -1,6 +1,7 @@
 """build_tools: which GPUs are compiled for, and what is said meanwhile."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -48,6 +49,13 @@ def test_those_sources_exist_and_cannot_be_launched_on_other_chips() -> None:
     for kernel in ("gemm/sm90/kernel.h", "gemm/fp16x3/gemm.cu", "gemm/fp16x3/skinny_m_kernel.h"):
         bound = r"__launch_bounds__\(launch_bound\(TARGET_HAS_SM90A, "
         assert re.search(bound, (csrc / kernel).read_text()), kernel
+
+
+def test_the_build_needs_no_package() -> None:
+    """Before the first build the package cannot be imported."""
+    code = "import sys; sys.modules['torch_smem_gemm'] = None; import build_tools.extension"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 # ------------------------------------------------------------------------------- architectures

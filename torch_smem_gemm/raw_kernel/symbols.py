@@ -1,13 +1,16 @@
-"""What binutils' readelf and addr2line tell of a compiled kernel."""
+"""What binutils' readelf and addr2line tell of a compiled kernel.
+
+The build reads this file, too, before there is a package that could be imported.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from torch_smem_gemm.raw_kernel import tools
 
 _SYMBOL = re.compile(
     r"^\s*\d+: (?P<value>[0-9a-f]+)\s+(?P<size>\d+|0x[0-9a-f]+) (?P<type>\w+)\s+(?P<bind>\w+)\s+"
@@ -43,6 +46,19 @@ class Symbols:
     end: int = 0  # of the last segment in memory
     shared: list[Symbol] = field(default_factory=list)
     variables: list[Symbol] = field(default_factory=list)
+
+
+def _output(command: Sequence[str], *, given: str | None = None) -> str:
+    """Run a program that must succeed, in English; return its output."""
+    return subprocess.run(
+        command,
+        input=given,
+        capture_output=True,
+        check=True,
+        env=os.environ | {"LC_ALL": "C.UTF-8"},
+        encoding="utf-8",
+        errors="replace",
+    ).stdout
 
 
 def read_symbols(library: Path) -> Symbols:
@@ -87,7 +103,7 @@ def undefined_shared_arrays(compiled: Path) -> list[str]:
 
 
 def symbols_of(path: Path) -> list[dict[str, str]]:
-    said = tools.output(["readelf", "--syms", "--wide", str(path)])
+    said = _output(["readelf", "--syms", "--wide", str(path)])
     # The second table has all of the first, the dynamic one, which may be absent.
     table = said.rpartition("Symbol table '.symtab'")[2]
     matches = (_SYMBOL.match(line) for line in table.splitlines())
@@ -95,7 +111,7 @@ def symbols_of(path: Path) -> list[dict[str, str]]:
 
 
 def _end_of_segments(library: Path) -> int:
-    said = tools.output(["readelf", "--segments", "--wide", str(library)])
+    said = _output(["readelf", "--segments", "--wide", str(library)])
     ends = [
         int(fields[2], 16) + int(fields[5], 16)
         for fields in (line.split() for line in said.splitlines())
@@ -105,7 +121,7 @@ def _end_of_segments(library: Path) -> int:
 
 
 def _demangle(names: Sequence[str]) -> list[str]:
-    said = tools.output(["c++filt"], given="\n".join(names))
+    said = _output(["c++filt"], given="\n".join(names))
     return said.split("\n")[: len(names)]
 
 
@@ -134,7 +150,7 @@ def places(
     ordered = sorted(addresses)
     # The call itself is before the address that it returns to.
     given = "\n".join(hex(address - 1) for address in ordered)
-    said = tools.output(["addr2line", "-e", str(library), "-a", "-i"], given=given)
+    said = _output(["addr2line", "-e", str(library), "-a", "-i"], given=given)
     frames: list[list[Place]] = []
     for line in said.splitlines():
         if line.startswith("0x"):
