@@ -4,7 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+
+#include "gemm/gemm.h"
 
 namespace smem::gemm {
 
@@ -16,6 +19,19 @@ class PlanKey {
   /// The pointer's offset from a multiple of 16 bytes.
   void push_alignment(const void* data) {
     push(static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % 16));
+  }
+  /// The strides of an operand, and its alignment.
+  void push(const Operand& operand) {
+    push(operand.row_stride);
+    push(operand.col_stride);
+    push_alignment(operand.data);
+  }
+  /// The sizes of the batch, and the strides of these tensors along it.
+  void push(const OffsetCalculator<TENSORS>& batch, std::initializer_list<Tensor> tensors) {
+    for (int d = 0; d < batch.rank; ++d) {
+      push(batch.size[d]);
+      for (const Tensor tensor : tensors) push(batch.stride[tensor][d]);
+    }
   }
 
   bool operator==(const PlanKey& other) const = default;

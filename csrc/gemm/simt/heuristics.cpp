@@ -292,16 +292,9 @@ const SimtPlan& cached_plan(const Problem& problem, const Device& device) {
         static_cast<int64_t>(device.shared_bytes)}) {
     key.push(number);
   }
-  for (const Operand* operand : {&p.a, &p.b}) {
-    key.push(operand->row_stride);
-    key.push(operand->col_stride);
-    key.push_alignment(operand->data);
-  }
+  for (const Operand* operand : {&p.a, &p.b}) key.push(*operand);
   key.push(p.c.data != nullptr);
-  for (int d = 0; d < p.batch.rank; ++d) {
-    key.push(p.batch.size[d]);
-    for (const Tensor tensor : {Tensor::A, Tensor::B}) key.push(p.batch.stride[tensor][d]);
-  }
+  key.push(p.batch, {A, B});
   return cached(key, [&] { return make_plan(problem, device); });
 }
 

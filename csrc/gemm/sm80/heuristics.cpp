@@ -79,15 +79,8 @@ const Plan& cached_plan(const Problem& problem, const Device& device) {
         static_cast<int64_t>(size_of(p.dtype))}) {
     key.push(number);
   }
-  for (const Operand* operand : {&p.a, &p.b}) {
-    key.push(operand->row_stride);
-    key.push(operand->col_stride);
-    key.push_alignment(operand->data);
-  }
-  for (int d = 0; d < p.batch.rank; ++d) {
-    key.push(p.batch.size[d]);
-    for (const Tensor tensor : {A, B}) key.push(p.batch.stride[tensor][d]);
-  }
+  for (const Operand* operand : {&p.a, &p.b}) key.push(*operand);
+  key.push(p.batch, {A, B});
   return cached(key, [&] { return plan(problem, device); });
 }
 
