@@ -136,9 +136,8 @@ def test_the_swizzle_leaves_no_conflict(dtype: torch.dtype, layout: str, kernel:
 @pytest.mark.gpu
 @every_dtype
 @pytest.mark.parametrize("kernel", ["tensor_core", "mma:64x64", "mma:16x64", "wgmma"])
-def test_the_bits_of_the_gpu(dtype: torch.dtype, kernel: str) -> None:
-    if torch.cuda.get_device_capability() != (9, 0):
-        pytest.skip("the model is of compute capability 9.0")
+def test_the_bits_of_the_gpu(dtype: torch.dtype, kernel: str, hopper: None) -> None:
+    """The model is of compute capability 9.0."""
     for (m, n, k), transposed in itertools.product(SHAPES, (False, True)):
         a, b = operand(m, k, dtype), operand(k, n, dtype)
         if transposed:

@@ -17,7 +17,7 @@ from helpers import (
 import torch_smem_gemm as smem
 
 pytestmark = pytest.mark.gpu
-every_kernel = pytest.mark.parametrize("kernel", ["auto", "tensor_core", "wgmma"])
+every_kernel = pytest.mark.parametrize("kernel", ["auto", "tensor_core", "mma", "wgmma"])
 LAYOUTS = ["contiguous", "transposed", "unaligned", "unaligned_transposed", "step2", "apart"]
 SHAPES = [
     *((1, 1, 1), (1, 127, 1), (17, 31, 13), (33, 65, 127), (16, 64, 32), (129, 20, 257)),
@@ -90,4 +90,4 @@ def test_ieee_and_fp32_stay_so() -> None:
     for precision, kernel in (("fp32", fp32), ("ieee", "naive")):
         expected = smem.gemm(a, b, kernel=kernel, precision=precision)
         assert same_bits(smem.gemm(a, b, precision=precision), expected)
-    assert fp32 not in ("tensor_core", "wgmma")
+    assert fp32 not in ("tensor_core", "mma", "wgmma")
