@@ -1,5 +1,7 @@
 #include "gemm/operand_desc.h"
 
+#include <string>
+
 #include "gemm/batch.h"
 
 namespace smem::gemm {
@@ -49,6 +51,14 @@ OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_
     desc.batch_stride = desc.batched ? inner_batch_stride(problem, tensor) : vec;
   }
   return desc;
+}
+
+std::string packed_text(const OperandDesc& a, const OperandDesc& b) {
+  if (!a.packed && !b.packed) return "";
+  return std::string(a.packed && b.packed ? ", a and b"
+                     : a.packed           ? ", a"
+                                          : ", b") +
+         " packed first";
 }
 
 }  // namespace smem::gemm

@@ -2,6 +2,8 @@
 // bytes, which TMA and cp.async need, or from a packed copy.
 #pragma once
 
+#include <iosfwd>
+
 #include "device/major.h"
 #include "gemm/gemm.h"
 
@@ -36,6 +38,9 @@ struct OperandDesc {
 /// reads only K-major tf32 from shared memory, so float32 operands that must be packed are packed
 /// along K.
 OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_mn_major = true);
+
+/// ", a and b packed first", or nothing, for the descriptions of plans.
+std::string packed_text(const OperandDesc& a, const OperandDesc& b);
 
 /// The bytes of the packed copies of both operands, each aligned to 256 bytes.
 inline int64_t packed_bytes(DType dtype, const OperandDesc& a, const OperandDesc& b) {

@@ -89,20 +89,13 @@ std::string describe(const Plan& plan) {
   if (plan.split_k_slices > 1) {
     text += ", K in " + std::to_string(plan.split_k_slices) + " slices";
   }
-  if (plan.a.packed || plan.b.packed) {
-    text += plan.a.packed && plan.b.packed ? ", a and b" : plan.a.packed ? ", a" : ", b";
-    text += " packed first";
-  }
+  text += packed_text(plan.a, plan.b);
   return text + ": " + std::to_string(std::lround(plan.microseconds)) + " us expected";
 }
 
 size_t workspace_bytes(const Problem& problem, const Plan& plan) {
-  int64_t bytes = packed_bytes(problem.dtype, plan.a, plan.b);
-  if (plan.split_k_slices > 1) {
-    bytes += inner_batch_count(problem) * plan.split_k_slices * problem.M *
-             partial_pitch(problem.N) * int64_t{sizeof(float)};
-  }
-  return static_cast<size_t>(bytes);
+  return static_cast<size_t>(packed_bytes(problem.dtype, plan.a, plan.b) +
+                             partial_bytes(problem, plan.split_k_slices));
 }
 
 }  // namespace smem::gemm::sm80

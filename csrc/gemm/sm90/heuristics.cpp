@@ -249,21 +249,13 @@ std::string describe(const Plan& plan) {
   }
   text += " by " + std::to_string(plan.clusters * tile.config.cluster_m) + " blocks";
   if (plan.split_k_slices > 1) text += ", K in " + std::to_string(plan.split_k_slices) + " chunks";
-  if (plan.a.packed || plan.b.packed) {
-    const bool is_a = plan.transposed ? plan.b.packed : plan.a.packed;
-    text += plan.a.packed && plan.b.packed ? ", a and b" : is_a ? ", a" : ", b";
-    text += " packed first";
-  }
+  text += plan.transposed ? packed_text(plan.b, plan.a) : packed_text(plan.a, plan.b);
   return text + ": " + std::to_string(std::lround(plan.microseconds)) + " us expected";
 }
 
 size_t workspace_bytes(const Problem& problem, const Plan& plan) {
-  int64_t bytes = packed_bytes(problem.dtype, plan.a, plan.b);
-  if (plan.split_k_slices > 1) {
-    bytes += inner_batch_count(problem) * plan.split_k_slices * problem.M *
-             partial_pitch(problem.N) * int64_t{sizeof(float)};
-  }
-  return static_cast<size_t>(bytes);
+  return static_cast<size_t>(packed_bytes(problem.dtype, plan.a, plan.b) +
+                             partial_bytes(problem, plan.split_k_slices));
 }
 
 }  // namespace smem::gemm::sm90

@@ -1,0 +1,145 @@
+"""Plans for GPUs that are not there: named devices, older capabilities, mma's choices on each."""
+
+import functools
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import short
+
+import torch_smem_gemm as smem
+from torch_smem_gemm import _C, _kernels, analysis
+from torch_smem_gemm.ops.plan import GemmProblem, plan_problem
+
+
+@pytest.mark.parametrize(
+    ("text", "capability", "kib", "code"),
+    [("8.6", 86, 99, 86), ("80", 80, 163, 80), ("7.5", 75, 64, 75), ("9.0", 90, 227, 90)],
+)
+def test_a_gpu_that_passes_for_an_older_one(
+    text: str, capability: int, kib: int, code: int
+) -> None:
+    h200 = _kernels.Chip(90, 132, 227 * 1024, 90)
+    assumed = _kernels.Chip(*json.loads(_C.assumed_chip(h200, text)))
+    assert assumed == (capability, 132, kib * 1024, code)
+    built_for_75 = h200._replace(code_capability=75)
+    assert json.loads(_C.assumed_chip(built_for_75, text))[3] == 75
+
+
+@pytest.mark.parametrize("text", ["", "7.0", "10.0", "x", "8.6a", "-80", "99999999999"])
+def test_a_gpu_cannot_pass_for_these(text: str) -> None:
+    message = rf"SMEM_CAPABILITY is '{text}', expected a compute capability from 7.5 to .* 9.0"
+    with pytest.raises(RuntimeError, match=message):
+        _C.assumed_chip((90, 132, 227 * 1024, 90), text)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "precision", "kernel"),
+    [
+        ("T4", torch.float16, None, "register_tiled"),
+        ("A100", torch.bfloat16, None, "tensor_core"),
+        ("NVIDIA GeForce RTX 4090", torch.float32, "tf32", "tensor_core"),
+        ("A100", torch.float32, None, "simt"),
+        ("H200", torch.float32, None, "fp16x3"),
+        ("H100", torch.bfloat16, None, "wgmma"),
+        ("B200", torch.bfloat16, None, "tensor_core"),
+        (analysis.device("L4"), torch.float64, None, "simt"),
+    ],
+)
+def test_plan_for_another_device(
+    device: analysis.Device | str, dtype: torch.dtype, precision: str | None, kernel: str
+) -> None:
+    a = torch.empty(2048, 2048, dtype=dtype)
+    assert smem.plan(a, a, precision=precision, device=device).kernel == kernel
+
+
+# M, N, K; device; kernel; part of the reason.
+NAMED = [
+    ((8192, 8192, 8192), "A100", "mma", "tiles 128x128: "),
+    ((8192, 8192, 8192), "A10", "mma", "tiles 128x128: "),  # a block has 99 KiB
+    ((4096, 4096, 4097), "A100", "mma", ", a packed first"),
+    ((64, 256, 8192), "L4", "mma", ", K in 8 slices"),
+    ((1, 4096, 4096), "A100", "mma", "tiles 16x64: "),
+    ((256, 256, 0), "A100", "mma", "left to tensor_core"),
+    ((512, 512, 512), "A100", "mma:64x64", "tiles 64x64: "),
+    ((512, 512, 512), "H200", "wgmma:64x64", "tiles 64x64 by 64 blocks"),
+    ((512, 512, 512), "T4", "register_tiled", "named"),
+]
+
+
+@pytest.mark.parametrize(("sizes", "device", "kernel", "reason"), NAMED, ids=short)
+def test_plan_of_a_named_kernel(
+    sizes: tuple[int, int, int], device: str, kernel: str, reason: str
+) -> None:
+    m, n, k = sizes
+    a = torch.empty(m, k, dtype=torch.bfloat16)
+    b = torch.empty(k, n, dtype=torch.bfloat16)
+    plan = smem.plan(a, b, kernel=kernel, device=device)
+    assert plan.kernel == kernel.partition(":")[0]
+    assert reason in plan.reason
+
+
+def test_plan_of_a_kernel_that_the_device_cannot_run() -> None:
+    a = torch.empty(64, 64, dtype=torch.bfloat16)
+    with pytest.raises(RuntimeError, match=r"'mma' .* capability 8.0 or newer, got 7.5"):
+        smem.plan(a, a, kernel="mma", device="T4")
+    with pytest.raises(RuntimeError, match=r"'mma' has no variant '128x256' for bfloat16"):
+        smem.plan(a, a, kernel="mma:128x256", device="A10")
+    with pytest.raises(ValueError, match=r"smem.gemm: kernel is 'mme', expected one of"):
+        smem.plan(a, a, kernel="mme", device="A100")
+    assert smem.plan(a, a, kernel="mma").kernel == "mma"
+
+
+def test_every_tile_of_mma_is_the_best_for_some_problem() -> None:
+    """On some GPU and for some size: a tile that the model never chooses would be dead."""
+    tiles = next(row.variants for row in smem.kernels("gemm") if row.name == "mma")
+    sizes = (1, 16, 48, 128, 512, 1024, 2048, 8192)
+    gpus = (((8, 0), 108, 163), ((8, 6), 72, 99), ((8, 9), 128, 99), ((9, 0), 132, 227))
+    chosen = {
+        plan_problem(
+            torch.bfloat16,
+            GemmProblem.contiguous(m, n, k),
+            capability=capability,
+            sms=sms,
+            shared_bytes=kib * 1024,
+            kernel="mma",
+        )
+        .reason.split()[2]
+        .rstrip(":,")
+        for (capability, sms, kib) in gpus
+        for m, n, k in itertools.product(sizes, sizes, (64, 4096))
+    }
+    assert chosen == set(tiles)
+
+
+def test_the_table_of_gpus_in_the_documents() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "support.md").read_text()
+    _, table = text.split("## Which kernel a GPU gets")
+    rows = [line for line in table.partition("## Limits")[0].splitlines() if line[:2] == "| "]
+    assert len(rows) == 6
+    empty = functools.partial(torch.empty, 4096, 4096)
+    for row in rows[1:]:
+        devices, _, half, single, tf32 = (cell.strip(" `") for cell in row.split("|")[1:6])
+        for device in devices.split(", "):
+            for dtype, precision, expected in (
+                (torch.float16, None, half),
+                (torch.float32, "fp32", single),
+                (torch.float32, "tf32", tf32),
+            ):
+                a = empty(dtype=dtype)
+                plan = smem.plan(a, a, precision=precision, device=device)
+                assert plan.kernel == expected, (device, dtype, precision)
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("V100", "smem.plan: device is V100 SXM2, of compute capability 7.0, expected 7.5 or "),
+        ("Radeon", "name is 'Radeon', expected one of .*A100 40GB"),
+    ],
+)
+def test_plan_for_a_device_that_there_is_not(device: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        smem.plan(torch.empty(2, 2), torch.empty(2, 2), device=device)
