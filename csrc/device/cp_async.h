@@ -7,31 +7,10 @@
 
 namespace smem::inline SMEM_BUILD {
 
-/// PTX cp.async.cg (16 bytes) or cp.async.ca (4 or 8 bytes), with zero fill: copies the first
-/// `bytes_read` of BYTES bytes to shared memory; the others become zero. They are visible to the
-/// block after `cp_async_wait_all` and a barrier. Nothing below sm_80.
-template <int BYTES>
-__device__ __forceinline__ void cp_async_bytes(void* shared, const void* global, int bytes_read) {
-#if defined(__CUDA_ARCH__)
-#if __CUDA_ARCH__ >= 800
-  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  if constexpr (BYTES == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(global),
-                 "r"(bytes_read)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(to), "l"(global),
-                 "n"(BYTES), "r"(bytes_read)
-                 : "memory");
-  }
-#endif
-#elif !defined(__CUDACC__)
-  smem_cp_async(shared, global, BYTES, bytes_read);
-#endif
-}
-
-/// Copies N elements to shared memory: the first `num_valid` are read, the others become zero.
-/// Copies of less than 4 bytes, and all copies on GPUs before sm_80, go through registers instead.
+/// PTX cp.async.cg (16 bytes) or cp.async.ca (4 or 8 bytes), with zero fill. Copies N elements to
+/// shared memory: the first `num_valid` are read, the others become zero. They are visible to the
+/// block after `cp_async_wait_all` and a barrier. Copies of less than 4 bytes, and
+/// all copies on GPUs before sm_80, go through registers instead.
 template <int N, typename T>
 __device__ __forceinline__ void cp_async(T* shared, const T* global, int num_valid) {
   constexpr int BYTES = N * sizeof(T);
@@ -45,8 +24,37 @@ __device__ __forceinline__ void cp_async(T* shared, const T* global, int num_val
     store_vector<N>(shared, load_vector<N>(global, num_valid));
   } else {
     const int bytes_read = num_valid <= 0 ? 0 : num_valid < N ? num_valid * int{sizeof(T)} : BYTES;
-    cp_async_bytes<BYTES>(shared, global, bytes_read);
+#if defined(__CUDA_ARCH__)
+    const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    if constexpr (BYTES == 16) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(global),
+                   "r"(bytes_read)
+                   : "memory");
+    } else {
+      asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(to), "l"(global),
+                   "n"(BYTES), "r"(bytes_read)
+                   : "memory");
+    }
+#elif !defined(__CUDACC__)
+    smem_cp_async(shared, global, BYTES, bytes_read);
+#endif
   }
+}
+
+/// The same of 16 bytes, of which the first `bytes_read` are read, for several copies that share
+/// that number. Not by cp_async above, since that changes the machine code of fp16x3. Does nothing
+/// below sm_80.
+__device__ __forceinline__ void cp_async_16(void* shared, const void* global, int bytes_read) {
+#if defined(__CUDA_ARCH__)
+#if __CUDA_ARCH__ >= 800
+  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(global),
+               "r"(bytes_read)
+               : "memory");
+#endif
+#elif !defined(__CUDACC__)
+  smem_cp_async(shared, global, 16, bytes_read);
+#endif
 }
 
 /// PTX cp.async.commit_group: the calling thread's copies since the last commit become a group.

@@ -43,8 +43,8 @@ class MultistageLoader {
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
       if (pass % PARTS != part) continue;
-      cp_async_bytes<16>(stage + smem_offset_ + pass * STEP * Layout::COLS,
-                         from_ + pass * STEP * outer_stride_, pass * STEP < rows ? bytes : 0);
+      cp_async_16(stage + smem_offset_ + pass * STEP * Layout::COLS,
+                  from_ + pass * STEP * outer_stride_, pass * STEP < rows ? bytes : 0);
     }
   }
 
