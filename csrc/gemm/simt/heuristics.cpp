@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gemm/plan_cache.h"
+#include "gemm/swizzle_size.h"
 
 namespace smem::gemm::simt {
 namespace {
@@ -154,23 +155,15 @@ double nanoseconds(const Problem& problem, const Device& device, const SimtPlan&
   return others + std::max(dram, busy) + model.dram_overlap * std::min(dram, busy);
 }
 
-/// The blocks that run at once read the fewest bytes if their tiles form a square.
-unsigned swizzle_size_of(const Problem& problem, const Device& device, const TileConfig& tile) {
-  const int64_t at_once = int64_t{tile.min_blocks_per_sm} * std::max(1, device.sm_count);
-  const int64_t rows = ceil_div(problem.M, tile.rows());
-  const double square =
-      std::sqrt(static_cast<double>(at_once) * tile.cols(size_of(problem.dtype)) / tile.rows());
-  return static_cast<unsigned>(
-      std::clamp<int64_t>(std::lround(square), 1, std::max<int64_t>(rows, 1)));
-}
-
 /// The best plan with this tile.
 SimtPlan plan_with_tile(const Problem& problem, const Device& device, int index, double bytes) {
   const TileConfig& tile = TILES[index];
   SimtPlan unsplit;
   unsplit.tile = index;
   unsplit.split_k = {.unit = PartialUnit::none, .slices = 1, .slice_length = problem.K};
-  unsplit.swizzle_size = swizzle_size_of(problem, device, tile);
+  unsplit.swizzle_size = static_cast<unsigned>(square_swizzle_size(
+      int64_t{tile.min_blocks_per_sm} * std::max(1, device.sm_count), tile.rows(),
+      tile.cols(size_of(problem.dtype)), ceil_div(problem.M, tile.rows())));
   const auto has = [&](LayoutPair pair) { return has_kernel(index, pair, size_of(problem.dtype)); };
   const auto supports_a = [&](LayoutPair pair) {
     return supports(problem, operand_a(problem), load_modes(pair).a);

@@ -15,11 +15,6 @@ __device__ __forceinline__ void store_tile(Mma& mma, const BlockTile<T>& block,
                                            Accumulator<T>* shared) {
   constexpr int COUNT_M = Mma::COUNT_M, COUNT_N = 2 * Mma::COUNT_N, WARP_N = 8 * COUNT_N;
   constexpr int ROWS = 16 * STAGED_FRAGMENTS, VEC = 4, VECS_PER_ROW = WARP_N / VEC;
-  // Groups of 8 columns are swizzled, so that the 4 rows that half a warp writes at once are in
-  // different banks.
-  const auto staging_offset = [](int row, int col) {
-    return row * WARP_N + (col ^ (WARP_N < 32 ? row / 2 % 2 : row % 4) * 8);
-  };
   const int lane = threadIdx.x % 32;
   Accumulator<T>* const staging = shared + threadIdx.x / 32 * (ROWS * WARP_N);
 #pragma unroll 1
@@ -32,7 +27,8 @@ __device__ __forceinline__ void store_tile(Mma& mma, const BlockTile<T>& block,
         for (int half = 0; half < 2; ++half) {
           const Vector<Accumulator<T>, 2> pair{
               {mma.accum[i][j][2 * half], mma.accum[i][j][2 * half + 1]}};
-          const int offset = staging_offset(16 * i + 8 * half + lane / 4, 8 * j + lane % 4 * 2);
+          const int offset =
+              Mma::staging_offset(16 * i + 8 * half + lane / 4, 8 * j + lane % 4 * 2);
           store_vector<2>(staging + offset, pair);
         }
       }
@@ -42,7 +38,7 @@ __device__ __forceinline__ void store_tile(Mma& mma, const BlockTile<T>& block,
 #pragma unroll 2
     for (int vec = lane; vec < ROWS * VECS_PER_ROW; vec += 32) {
       const int row = vec / VECS_PER_ROW, col = vec % VECS_PER_ROW * VEC;
-      const auto values = load_vector<VEC>(staging + staging_offset(row, col));
+      const auto values = load_vector<VEC>(staging + Mma::staging_offset(row, col));
       block.epilogue.store(row0 + row, col0 + col, values.lane);
     }
     __syncwarp();

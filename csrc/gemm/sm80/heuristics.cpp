@@ -9,24 +9,24 @@
 #include "gemm/plan_cache.h"
 #include "gemm/reduce_split_k.h"
 #include "gemm/sm80/cost_model.h"
+#include "gemm/swizzle_size.h"
 
 namespace smem::gemm::sm80 {
 namespace {
 
-/// The swizzle with which the blocks that run at one time read the fewest rows and columns.
-int swizzle_size_of(const Problem& problem, const TileConfig& tile, const Device& device) {
-  const int64_t at_once = int64_t{device.sm_count} * blocks_per_sm(tile, rates_of(device));
-  const int64_t rows = ceil_div(problem.M, tile.tile_m);
-  const double square =
-      std::sqrt(static_cast<double>(std::max<int64_t>(at_once, 1)) * tile.tile_n / tile.tile_m);
-  return static_cast<int>(std::clamp<int64_t>(std::lround(square), 1, rows));
-}
-
 Plan with_tile(const Problem& problem, const Device& device, Plan plan, int tile) {
+  const TileConfig& config = TILES[tile].config;
+  const int64_t at_once = int64_t{device.sm_count} * blocks_per_sm(config, rates_of(device));
   plan.tile = tile;
-  plan.swizzle_size = swizzle_size_of(problem, TILES[tile].config, device);
+  plan.swizzle_size =
+      static_cast<int>(square_swizzle_size(std::max<int64_t>(at_once, 1), config.tile_m,
+                                           config.tile_n, ceil_div(problem.M, config.tile_m)));
   plan.microseconds = expected_ns(problem, plan, device) / 1000;
   return plan;
+}
+
+int64_t slice_length_of(const Problem& problem) {
+  return accum_interval_of(problem) * line_elements(problem.dtype);
 }
 
 /// The parts of a plan that do not depend on the tile.
@@ -34,7 +34,7 @@ Plan untiled_plan(const Problem& problem) {
   Plan plan{};
   plan.a = describe_operand(problem, A);
   plan.b = describe_operand(problem, B);
-  plan.slice_length = accum_interval_of(problem) * line_elements(problem.dtype);
+  plan.slice_length = slice_length_of(problem);
   plan.split_k_slices = static_cast<int>(ceil_div(problem.K, plan.slice_length));
   return plan;
 }
@@ -47,9 +47,8 @@ bool can_implement(const Problem& problem, const Device& device) {
   if (problem.dtype == DType::f64 || device.code_capability < 80) return false;
   if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;
   if (problem.M >= LARGEST || problem.N >= LARGEST || problem.K >= LARGEST) return false;
-  const Plan plan = untiled_plan(problem);
   return ceil_div(problem.M, 16) * ceil_div(problem.N, 64) * inner_batch_count(problem) *
-             plan.split_k_slices <
+             ceil_div(problem.K, slice_length_of(problem)) <
          MOST_TILES;
 }
 
