@@ -44,6 +44,11 @@ def variants(kernel: str) -> list[str]:
     raise ValueError(f"no GEMM kernel {kernel!r} that chooses among variants")
 
 
+def is_float32(kernel: str) -> bool:
+    """Whether a GEMM kernel computes float32 products, and not tf32."""
+    return any(row.name == kernel and row.float32_precision != "tf32" for row in smem.kernels("gemm"))
+
+
 def shapes(sets: Iterable[str], random: int) -> list[tuple[str, Shape]]:
     """The problems of the sets, and as many random ones, that do not take too long."""
     found = [(name, shape) for name in sets for shape in load(name, "gemm")]
@@ -104,6 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     dtype, device = getattr(torch, args.dtype), torch.device("cuda")
+    if dtype == torch.float32 and not is_float32(args.kernel):
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
     names = [args.kernel, *variants(args.kernel)]
     rows = []
     for set_name, shape in shapes(filter(None, args.sets.split(",")), args.random):

@@ -20,7 +20,7 @@ from tensor_core_model import product
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=short)
-every_kernel = pytest.mark.parametrize("kernel", ["tensor_core", "mma:64x64", "mma:16x64"])
+every_kernel = pytest.mark.parametrize("kernel", ["tensor_core", "mma:64x64", "mma:16x32"])
 # Up to 16 rows a tile for few rows; ends within tiles, fragments and vectors; several stages.
 SHAPES = ((1, 1, 1), (9, 33, 70), (16, 32, 129), (65, 72, 40), (70, 130, 200))
 
@@ -59,7 +59,7 @@ def test_the_same_bits_as_wgmma(dtype: torch.dtype, kernel: str) -> None:
 
 
 @every_dtype
-@pytest.mark.parametrize("tile", ["64x64", "16x64"])
+@pytest.mark.parametrize("tile", ["64x64", "16x32"])
 def test_a_long_k_in_slices_has_the_bits_of_wgmma(dtype: torch.dtype, tile: str) -> None:
     wide = [(20, 260, 6400)] if (dtype, tile) == (torch.bfloat16, "64x64") else []
     for m, n, k in ((5, 3, 9000), (5, 72, 6200), *wide):
@@ -74,15 +74,15 @@ def test_a_long_k_in_slices_has_the_bits_of_wgmma(dtype: torch.dtype, tile: str)
 
 
 def test_a_tile_that_stages_its_accumulators_in_two_parts() -> None:
-    """128x128 has room for half of them: the others move to the registers of those stored."""
+    """128x128_k32 has room for half of them."""
     a, b = operand(200, 70, torch.bfloat16), operand(70, 136, torch.bfloat16)
     expected = product(a, b)
-    assert same_bits(mma(a, b, "mma:128x128", out_dtype=torch.float32), expected)
-    launches = smem.trace("gemm", a, b, kernel="mma:128x128").launches
+    assert same_bits(mma(a, b, "mma:128x128_k32", out_dtype=torch.float32), expected)
+    launches = smem.trace("gemm", a, b, kernel="mma:128x128_k32").launches
     assert [launch.kernel for launch in launches] == ["pack", "mma"]  # rows of 70 elements
     assert not any(launch.faults for launch in launches)
-    with pytest.raises(RuntimeError, match=r"no variant '128x128' for float16 on the CPU"):
-        mma(a.half(), b.half(), "mma:128x128")
+    with pytest.raises(RuntimeError, match=r"no variant '128x128_k32' for float16 on the CPU"):
+        mma(a.half(), b.half(), "mma:128x128_k32")
 
 
 @every_kernel
@@ -105,7 +105,7 @@ def test_epilogue_batches_and_layouts(dtype: torch.dtype, kernel: str) -> None:
         check_gaps()
 
 
-@pytest.mark.parametrize("kernel", ["tensor_core", "mma", "mma:64x64", "mma:16x64", "mma:128x128"])
+@pytest.mark.parametrize("kernel", ["tensor_core", "mma", "mma:64x64", "mma:16x32", "mma:128x128_k32"])
 def test_a_row_has_the_same_bits_at_every_number_of_rows(kernel: str) -> None:
     a, b = operand(200, 136, torch.bfloat16), operand(136, 40, torch.bfloat16)
     whole = mma(a, b, kernel)
@@ -135,7 +135,7 @@ def test_the_swizzle_leaves_no_conflict(dtype: torch.dtype, layout: str, kernel:
 
 @pytest.mark.gpu
 @every_dtype
-@pytest.mark.parametrize("kernel", ["tensor_core", "mma:64x64", "mma:16x64", "wgmma"])
+@pytest.mark.parametrize("kernel", ["tensor_core", "mma:64x64", "mma:16x32", "wgmma"])
 def test_the_bits_of_the_gpu(dtype: torch.dtype, kernel: str, hopper: None) -> None:
     """The model is of compute capability 9.0."""
     for (m, n, k), transposed in itertools.product(SHAPES, (False, True)):

@@ -99,7 +99,7 @@ def test_the_gpus_that_a_kernel_takes(
     ("code", "half", "tf32", "single"),
     [
         ((9, 0), "wgmma", "wgmma", "fp16x3"),
-        ((8, 0), "tensor_core", "tensor_core", "simt"),
+        ((8, 0), "mma", "mma", "simt"),
         ((7, 5), "register_tiled", "register_tiled", "register_tiled"),
     ],
 )
@@ -239,7 +239,7 @@ def test_float32_on_an_h200() -> None:
     assert kernel(256, 512) == kernel(256, 512, 1) == kernel(64, 4096) == "fp16x3"
     assert kernel(4096, 127) == kernel(63, 65536) == kernel(4096, 4096, precision="ieee") == "simt"
     assert kernel(4096, 4096, precision="tf32") == "wgmma"
-    assert kernel(4096, 4096, precision="tf32", capability=(8, 0)) == "tensor_core"
+    assert kernel(4096, 4096, precision="tf32", capability=(8, 0)) == "mma"
     assert kernel(255, 512) == kernel(4096, 4096, capability=(8, 0)) == "simt"
     assert (kernel(64, 8191), kernel(64, 8192), kernel(65, 8192)) == ("fp16x3", "simt", "fp16x3")
     assert kernel(4096, 4096, capability=(10, 0)) == "simt"

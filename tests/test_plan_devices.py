@@ -39,12 +39,12 @@ def test_a_gpu_cannot_pass_for_these(text: str) -> None:
     ("device", "dtype", "precision", "kernel"),
     [
         ("T4", torch.float16, None, "register_tiled"),
-        ("A100", torch.bfloat16, None, "tensor_core"),
-        ("NVIDIA GeForce RTX 4090", torch.float32, "tf32", "tensor_core"),
+        ("A100", torch.bfloat16, None, "mma"),
+        ("NVIDIA GeForce RTX 4090", torch.float32, "tf32", "mma"),
         ("A100", torch.float32, None, "simt"),
         ("H200", torch.float32, None, "fp16x3"),
         ("H100", torch.bfloat16, None, "wgmma"),
-        ("B200", torch.bfloat16, None, "tensor_core"),
+        ("B200", torch.bfloat16, None, "mma"),
         (analysis.device("L4"), torch.float64, None, "simt"),
     ],
 )

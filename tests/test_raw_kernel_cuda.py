@@ -212,9 +212,9 @@ def test_a_launch_without_tensors() -> None:
     assert kernel.variable("calls", numpy.int32, device="cuda").tolist() == [192]
     assert kernel.variable("calls", numpy.int32).tolist() == [1]
     x = smem.RawKernel("__global__ void k(float* x) {}", "k")
-    with pytest.raises(TypeError, match=r"x is float\*: expected .*cuda"):
+    with pytest.raises(TypeError, match=r"\(x\) is float\*: expected .*cuda"):
         x(1, 1, (torch.zeros(1),), device="cuda")
-    with pytest.raises(TypeError, match=r"x is float\*: expected .*"):
+    with pytest.raises(TypeError, match=r"\(x\) is float\*: expected .*"):
         x(1, 1, (torch.zeros(1, device="cuda"),), device="cpu")
 
 

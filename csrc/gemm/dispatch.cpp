@@ -107,7 +107,7 @@ Choice choose(const Problem& problem, const Device& device) {
             (tf32 ? "tf32" : name_of(problem.dtype)) + std::string(" on Hopper's tensor cores")};
   }
   if ((size_of(problem.dtype) == 2 || tf32) && device.code_capability >= 80 && !device.host) {
-    return {index_of(host_kernels(), "tensor_core"),
+    return {index_of(host_kernels(), "mma"),
             (tf32 ? "tf32" : name_of(problem.dtype)) +
                 std::string(" on tensor cores, the same bits at every M")};
   }

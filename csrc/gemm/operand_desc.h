@@ -29,7 +29,7 @@ struct OperandDesc {
   bool packed;
   bool batched;  ///< false if all matrices of the batch share the operand
   int64_t inner_size, outer_size, batch_count;
-  int64_t outer_stride, batch_stride;
+  int64_t outer_stride, batch_stride;  ///< outer_stride is less than 4 GiB
 
   int64_t packed_elements() const { return packed ? batch_count * batch_stride : 0; }
 };

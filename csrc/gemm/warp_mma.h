@@ -11,6 +11,7 @@ namespace smem::gemm::inline SMEM_BUILD {
 template <typename Shape, typename LayoutA, typename LayoutB>
 struct WarpMma {
   using T = typename LayoutA::Element;
+  static constexpr int WARP_N = Shape::WARP_N;
   static constexpr int COUNT_M = Shape::WARP_M / 16, COUNT_N = Shape::WARP_N / 16;
 
   struct Fragments {

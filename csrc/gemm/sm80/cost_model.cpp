@@ -11,15 +11,15 @@ namespace {
 // clang-format off
 constexpr GpuRates RATES[] = {
     {.capability = 80, .clock = 1.41, .cycles_per_mma = 8, .dram_bytes_per_ns = 1555,
-     .l2_bytes_per_cycle = 40, .shared_bytes_per_sm = 164 * 1024},  // A100
+     .shared_bytes_per_sm = 164 * 1024},  // A100
     {.capability = 86, .clock = 1.70, .cycles_per_mma = 16, .dram_bytes_per_ns = 600,
-     .l2_bytes_per_cycle = 32, .shared_bytes_per_sm = 100 * 1024},  // A10, RTX 30
+     .shared_bytes_per_sm = 100 * 1024},  // A10, RTX 30
     {.capability = 89, .clock = 2.04, .cycles_per_mma = 16, .dram_bytes_per_ns = 300,
-     .l2_bytes_per_cycle = 32, .shared_bytes_per_sm = 100 * 1024},  // L4, RTX 40
+     .shared_bytes_per_sm = 100 * 1024},  // L4, RTX 40
     {.capability = 90, .clock = 1.76, .cycles_per_mma = 6.4, .dram_bytes_per_ns = 4480,
-     .l2_bytes_per_cycle = 28, .shared_bytes_per_sm = 228 * 1024},  // H100, H200
+     .shared_bytes_per_sm = 228 * 1024},  // H100, H200
     {.capability = 120, .clock = 2.4, .cycles_per_mma = 16, .dram_bytes_per_ns = 1792,
-     .l2_bytes_per_cycle = 32, .shared_bytes_per_sm = 100 * 1024},  // RTX 50
+     .shared_bytes_per_sm = 100 * 1024},  // RTX 50
 };
 // clang-format on
 
@@ -52,22 +52,30 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
   const auto k_tiles = static_cast<double>(
       ceil_div(std::min(problem.K, p.slice_length), tile.tile_k(size_of(problem.dtype))));
 
-  // Per k-tile of a block, in cycles of the SM. A vec16 along K is half of an mma in any
-  // dtype; an mma of tf32 has half the products, at half the rate.
+  // Per k-tile of a block, in cycles of the SM. Two vectors along K are one mma in any dtype; an
+  // mma of tf32 has half the products, at half the rate.
   const double k_steps = tile.vecs_k / 2.0, warps = tile.warps_m * tile.warps_n;
-  const double mma = k_steps * tile.tile_m / 16 * tile.tile_n / 8 * rates.cycles_per_mma /
-                     std::min(warps, 4.0) / model.mainloop_share;
-  const double stage = tile.stage_bytes();
+  const double mma =
+      k_steps * tile.tile_m / 16 * tile.tile_n / 8 * rates.cycles_per_mma / std::min(warps, 4.0);
   const double fragments = k_steps * warps * (tile.warp_m() + tile.warp_n()) * 32;
-  const double shared = (stage + fragments) / model.shared_bytes_per_cycle;
-  const double k_tile = std::max({mma, shared, stage / rates.l2_bytes_per_cycle});
+  const double shared =
+      (model.copy_factor * tile.stage_bytes() + fragments) / model.shared_bytes_per_cycle;
+  const double busy = std::max(mma, shared);
+  const double alone =
+      std::max({busy, model.cycles_latency / (tile.stages - 1), model.cycles_per_step * k_steps}) +
+      model.cycles_per_barrier;
 
   const double store = model.cycles_per_element * tile.tile_m * tile.tile_n;
-  const int resident = blocks_per_sm(tile, rates);
+  const double shortest = k_tiles * alone + store + model.cycles_fill;
+  const auto cycles_of = [&](double resident) {
+    return std::max(resident * (k_tiles * busy + store), shortest);
+  };
+  const double resident = blocks_per_sm(tile, rates);
   const double per_sm = std::ceil(blocks / std::max(1, device.sm_count));
-  const double rounds = std::ceil(per_sm / resident);
-  const double alone = k_tiles * (k_tile + model.cycles_per_k_tile) + store + model.cycles_fill;
-  const double busy = std::max(per_sm * (k_tiles * k_tile + store), rounds * alone) / rates.clock;
+  const double full_rounds = std::ceil(per_sm / resident) - 1;
+  const double cycles =
+      full_rounds * cycles_of(resident) + cycles_of(per_sm - full_rounds * resident);
+  const double compute = cycles / rates.clock;
 
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
   const auto K = static_cast<double>(problem.K);
@@ -83,7 +91,7 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
     const auto packed = static_cast<double>(packed_bytes(problem.dtype, p.a, p.b));
     others += model.ns_next_launch + 2 * packed / rates.dram_bytes_per_ns;
   }
-  return model.ns_launch + std::max(busy, dram) + (1 - model.overlap) * std::min(busy, dram) +
+  return model.ns_launch + std::max(compute, dram) + (1 - model.overlap) * std::min(compute, dram) +
          others;
 }
 

@@ -17,10 +17,11 @@ constexpr bool is_built([[maybe_unused]] int tile, [[maybe_unused]] DType dtype)
 #endif
 }
 
-using MmaKernel = void (*)(MmaParams);
+template <typename T>
+using MmaKernel = void (*)(MmaParams<T>);
 
 /// The kernel of TILES[tile]; null if it is not built.
 template <typename T>
-MmaKernel find_kernel(int tile, Major a, Major b);
+MmaKernel<T> find_kernel(int tile, Major a, Major b);
 
 }  // namespace smem::gemm::sm80::inline SMEM_BUILD

@@ -13,7 +13,7 @@ constexpr DType DTYPE_OF = std::is_same_v<T, float>  ? DType::f32
                                                      : DType::bf16;
 
 template <typename T, int TILE>
-MmaKernel kernel_for_majors(Major a, Major b) {
+MmaKernel<T> kernel_for_majors(Major a, Major b) {
   if constexpr (is_built(TILE, DTYPE_OF<T>)) {
     const bool a_k_major = a == Major::K, b_k_major = b == Major::K;
     return a_k_major
@@ -26,7 +26,7 @@ MmaKernel kernel_for_majors(Major a, Major b) {
 
 /// Searches the tiles from TILE on.
 template <typename T, int TILE = 0>
-MmaKernel find_kernel_from(int tile, Major a, Major b) {
+MmaKernel<T> find_kernel_from(int tile, Major a, Major b) {
   if constexpr (TILE < TILE_COUNT) {
     return tile == TILE ? kernel_for_majors<T, TILE>(a, b)
                         : find_kernel_from<T, TILE + 1>(tile, a, b);
@@ -35,7 +35,7 @@ MmaKernel find_kernel_from(int tile, Major a, Major b) {
 }
 
 template <typename T>
-MmaKernel find_kernel(int tile, Major a, Major b) {
+MmaKernel<T> find_kernel(int tile, Major a, Major b) {
   return find_kernel_from<T>(tile, a, b);
 }
 

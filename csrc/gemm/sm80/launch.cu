@@ -8,18 +8,18 @@
 namespace smem::gemm::sm80::inline SMEM_BUILD {
 namespace {
 
-MmaKernel kernel_of(DType dtype, const Plan& plan) {
-  const auto find = dtype == DType::f32   ? find_kernel<float>
-                    : dtype == DType::f16 ? find_kernel<half>
-                                          : find_kernel<bfloat16>;
-  return find(plan.tile, plan.a.major, plan.b.major);
+/// Calls f<T>() for the element type of a dtype.
+template <typename F>
+auto dispatch_element(DType dtype, const F& f) {
+  return dtype == DType::f32   ? f.template operator()<float>()
+         : dtype == DType::f16 ? f.template operator()<half>()
+                               : f.template operator()<bfloat16>();
 }
 
-/// The operand X(mn, k) as the kernel loads it; `transposed`: the matrix is X^T.
-Operand loaded_operand(const void* data, const OperandDesc& desc, bool transposed) {
-  const bool rows_are_contiguous = (desc.major == Major::K) != transposed;
-  return rows_are_contiguous ? Operand{data, desc.outer_stride, 1}
-                             : Operand{data, 1, desc.outer_stride};
+template <typename T>
+LoadedOperand<T> loaded_operand(const void* data, const OperandDesc& desc) {
+  return {static_cast<const T*>(data), desc.batched ? desc.batch_stride : 0,
+          static_cast<uint32_t>(desc.outer_stride * static_cast<int64_t>(sizeof(T)))};
 }
 
 /// Launches a problem with at most one batch dimension.
@@ -30,26 +30,28 @@ void launch_inner(const Problem& problem, const Plan& plan, WorkspaceAllocator w
   const int64_t batch_count = inner_batch_count(problem);
   const auto [a, b] = pack_operands(problem, plan.a, plan.b, workspace, device);
   auto* const partials = static_cast<float*>(workspace.allocate(0));
-  MmaParams params{
-      .problem = problem,
-      .scheduler = {static_cast<uint32_t>(ceil_div(problem.M, tile.tile_m)),
-                    static_cast<uint32_t>(ceil_div(problem.N, tile.tile_n)),
-                    static_cast<uint32_t>(plan.split_k_slices), static_cast<uint32_t>(batch_count),
-                    static_cast<uint32_t>(plan.swizzle_size),
-                    static_cast<uint32_t>(ceil_div(problem.K, tile_k)),
-                    static_cast<uint32_t>(ceil_div(plan.slice_length, tile_k))},
-      .partials = plan.split_k_slices > 1 ? partials : nullptr,
-      .partial_pitch = partial_pitch(problem.N)};
-  params.problem.a = loaded_operand(a, plan.a, false);
-  params.problem.b = loaded_operand(b, plan.b, true);
-  if (problem.batch.rank > 0) {
-    params.problem.batch.stride[A][0] = plan.a.batched ? plan.a.batch_stride : 0;
-    params.problem.batch.stride[B][0] = plan.b.batched ? plan.b.batch_stride : 0;
-  }
-  smem::launch("mma", kernel_of(problem.dtype, plan),
-               Geometry{int64_t{params.scheduler.work_tiles}, dim3(tile.threads()),
-                        static_cast<size_t>(tile.shared_bytes())},
-               device, params);
+  const TileScheduler scheduler(
+      static_cast<uint32_t>(ceil_div(problem.M, tile.tile_m)),
+      static_cast<uint32_t>(ceil_div(problem.N, tile.tile_n)),
+      static_cast<uint32_t>(plan.split_k_slices), static_cast<uint32_t>(batch_count),
+      static_cast<uint32_t>(plan.swizzle_size), static_cast<uint32_t>(ceil_div(problem.K, tile_k)),
+      static_cast<uint32_t>(ceil_div(plan.slice_length, tile_k)));
+  const Geometry geometry{int64_t{scheduler.work_tiles}, dim3(tile.threads()),
+                          static_cast<size_t>(tile.shared_bytes())};
+  dispatch_element(problem.dtype, [&]<typename T>() {
+    const MmaParams<T> params{.a = loaded_operand<T>(a, plan.a),
+                              .b = loaded_operand<T>(b, plan.b),
+                              .M = static_cast<int>(problem.M),
+                              .N = static_cast<int>(problem.N),
+                              .K = static_cast<int>(problem.K),
+                              .scheduler = scheduler,
+                              .partials = plan.split_k_slices > 1 ? partials : nullptr,
+                              .partial_pitch = partial_pitch(problem.N),
+                              .epilogue = epilogue_of<T>(problem),
+                              .strides = batch_strides(problem)};
+    smem::launch("mma", find_kernel<T>(plan.tile, plan.a.major, plan.b.major), geometry, device,
+                 params);
+  });
   if (plan.split_k_slices > 1) {
     reduce_split_k(problem, batch_count, plan.split_k_slices, partials, device);
   }
@@ -58,7 +60,9 @@ void launch_inner(const Problem& problem, const Plan& plan, WorkspaceAllocator w
 }  // namespace
 
 const void* kernel_function(DType dtype, const Plan& plan) {
-  return reinterpret_cast<const void*>(kernel_of(dtype, plan));
+  return dispatch_element(dtype, [&]<typename T>() {
+    return reinterpret_cast<const void*>(find_kernel<T>(plan.tile, plan.a.major, plan.b.major));
+  });
 }
 
 void launch(const Problem& problem, const Plan& plan, void* workspace, const Device& device) {

@@ -5,9 +5,10 @@
 // spread over the products; rows of any alignment, packed first where vectors cannot reach them; a
 // long K in slices; and an order of the tiles whose rows and columns stay in L2.
 //
-//   kernel.h             the kernel: mainloop and pipeline diagram
+//   kernel.h             the kernel
+//   mainloop.h           the mainloop, with a diagram of its pipeline
 //   load_multistage.h    cp.async of an operand into the stages
-//   epilogue.h           how accumulators are stored
+//   epilogue.h           how accumulators are stored; epilogue_any.h: with any epilogue
 //   tile_config.h        the table of tiles
 //   heuristics.h, cost_model.h   which tile a problem gets, and why
 //   launch.cu            the launches: packing before, split-K after
@@ -49,7 +50,7 @@ const void* mma_function(DType dtype) {
 
 const Kernel mma_row = {
     .name = "mma",
-    .summary = "mma.sync from 3 to 6 stages of cp.async, five tiles, split-K",
+    .summary = "mma.sync from 3 to 16 stages of cp.async, seven tiles, split-K",
     .requires_ = "16-bit floats or precision tf32, compute capability 8.0 or newer",
     .launch = launch_mma,
     .function = mma_function,

@@ -2,6 +2,6 @@
 
 namespace smem::gemm::sm80::inline SMEM_BUILD {
 
-template MmaKernel find_kernel<bfloat16>(int, Major, Major);
+template MmaKernel<bfloat16> find_kernel<bfloat16>(int, Major, Major);
 
 }  // namespace smem::gemm::sm80::inline SMEM_BUILD

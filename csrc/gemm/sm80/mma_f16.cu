@@ -2,6 +2,6 @@
 
 namespace smem::gemm::sm80::inline SMEM_BUILD {
 
-template MmaKernel find_kernel<half>(int, Major, Major);
+template MmaKernel<half> find_kernel<half>(int, Major, Major);
 
 }  // namespace smem::gemm::sm80::inline SMEM_BUILD

@@ -2,6 +2,6 @@
 
 namespace smem::gemm::sm80::inline SMEM_BUILD {
 
-template MmaKernel find_kernel<float>(int, Major, Major);
+template MmaKernel<float> find_kernel<float>(int, Major, Major);
 
 }  // namespace smem::gemm::sm80::inline SMEM_BUILD

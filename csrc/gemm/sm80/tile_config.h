@@ -22,6 +22,7 @@ struct TileConfig {
   int vecs_k;                 ///< vectors of 16 bytes along K per stage: 8 are 64 16-bit elements
   int stages;                 ///< depth of the shared memory pipeline
   int warps_m, warps_n;       ///< the block's grid of warps
+  int copy_parts = 2;         ///< into which the copies of a k-tile are spread over its mma steps
   int min_blocks_per_sm = 1;  ///< launch bound: limits the registers of a thread
 
   constexpr int threads() const { return 32 * warps_m * warps_n; }
@@ -35,17 +36,21 @@ struct TileConfig {
     return vecs_k * VEC_BYTES / static_cast<int>(element_bytes);
   }
 
-  /// Rows of 16 accumulators that a warp stages at once for its stores: as many as the stages hold.
-  constexpr int staged_fragments() const {
+  /// Of a warp's rows of 16 accumulators, how many it stages at once for its stores, as elements of
+  /// so many bytes: as many as the stages hold.
+  constexpr int staged_fragments(size_t element_bytes) const {
     int fragments = warp_m() / 16;
-    while (tile_n * warps_m * 16 * fragments * 4 > shared_bytes()) fragments /= 2;
+    while (tile_n * warps_m * 16 * fragments * static_cast<int>(element_bytes) > shared_bytes()) {
+      fragments /= 2;
+    }
     return fragments;
   }
 
   constexpr bool is_valid() const {
     const auto is_power_of_2 = [](int x) { return x > 0 && (x & (x - 1)) == 0; };
     return is_power_of_2(warp_m()) && is_power_of_2(warp_n()) && warp_m() % 16 == 0 &&
-           warp_n() % 16 == 0 && vecs_k % 4 == 0 && stages >= 3 && staged_fragments() >= 1;
+           warp_n() % 16 == 0 && vecs_k % (2 * copy_parts) == 0 && vecs_k % 4 == 0 && stages >= 3 &&
+           staged_fragments(4) >= 1;
   }
 };
 
@@ -60,28 +65,36 @@ struct TileVariant {
   OnCpu on_cpu = OnCpu::none;
 };
 
-// A warp computes 64 x 64 where it can: it then reads 128 bytes of shared memory per mma, which
-// takes a quarter of the SM's cycles that the mma takes on an A100. Two blocks of four such warps
-// fill an SM's registers, as one block of eight does; the latter reads a quarter less from L2, the
-// former computes in one block while the other stores.
+// A warp computes 64 x 64 where it can: it then reads 128 bytes of shared memory per mma. Two
+// blocks of four such warps fill an SM's registers, as one block of eight does; the latter reads a
+// quarter less from L2, the former computes in one block while the other stores. Small tiles have
+// many stages: what an SM has in flight must cover the latency of DRAM. All but 128x256 fit into
+// the 99 KB that a block has on the GPUs of 8.6 and 8.9; 128x128_k32 fits twice.
 // clang-format off
 inline constexpr TileVariant TILES[] = {
     {.name = "128x256",
-     .config = {.tile_m = 128, .tile_n = 256, .vecs_k = 8, .stages = 3, .warps_m = 2, .warps_n = 4}},
+     .config = {.tile_m = 128, .tile_n = 256, .vecs_k = 8, .stages = 3, .warps_m = 2, .warps_n = 4,
+                .copy_parts = 4}},
     {.name = "128x128",
+     .config = {.tile_m = 128, .tile_n = 128, .vecs_k = 8, .stages = 3, .warps_m = 2, .warps_n = 2,
+                .min_blocks_per_sm = 2}},
+    {.name = "128x128_k32",
      .config = {.tile_m = 128, .tile_n = 128, .vecs_k = 4, .stages = 3, .warps_m = 2, .warps_n = 2,
                 .min_blocks_per_sm = 2},
      .on_cpu = OnCpu::bf16},
     {.name = "64x128",
-     .config = {.tile_m = 64, .tile_n = 128, .vecs_k = 4, .stages = 4, .warps_m = 2, .warps_n = 2,
-                .min_blocks_per_sm = 3}},
+     .config = {.tile_m = 64, .tile_n = 128, .vecs_k = 8, .stages = 4, .warps_m = 2, .warps_n = 2,
+                .min_blocks_per_sm = 2}},
     {.name = "64x64",
-     .config = {.tile_m = 64, .tile_n = 64, .vecs_k = 8, .stages = 4, .warps_m = 2, .warps_n = 2,
-                .min_blocks_per_sm = 3},
+     .config = {.tile_m = 64, .tile_n = 64, .vecs_k = 8, .stages = 6, .warps_m = 2, .warps_n = 2,
+                .min_blocks_per_sm = 2},
      .on_cpu = OnCpu::all},
-    {.name = "16x64",
-     .config = {.tile_m = 16, .tile_n = 64, .vecs_k = 8, .stages = 6, .warps_m = 1, .warps_n = 4,
-                .min_blocks_per_sm = 3},
+    {.name = "32x32",
+     .config = {.tile_m = 32, .tile_n = 32, .vecs_k = 8, .stages = 12, .warps_m = 1, .warps_n = 2,
+                .min_blocks_per_sm = 2}},
+    {.name = "16x32",
+     .config = {.tile_m = 16, .tile_n = 32, .vecs_k = 8, .stages = 16, .warps_m = 1, .warps_n = 2,
+                .min_blocks_per_sm = 2},
      .on_cpu = OnCpu::all},
 };
 // clang-format on
@@ -105,7 +118,8 @@ constexpr bool tiles_are_valid() {
 }
 static_assert(tiles_are_valid(),
               "warps have whole fragments, whose count is a power of two for the exclusive or of "
-              "their addresses; k-steps alternate between two sets of fragments; and the stages "
-              "hold the accumulators that a warp stores at once");
+              "their addresses; steps along K alternate between two sets of fragments and are "
+              "divided among the parts of the copies; and the stages "
+              "hold the accumulators that a warp stages at once");
 
 }  // namespace smem::gemm::sm80
