@@ -46,7 +46,8 @@ def variants(kernel: str) -> list[str]:
 
 def is_float32(kernel: str) -> bool:
     """Whether a GEMM kernel computes float32 products, and not tf32."""
-    return any(row.name == kernel and row.float32_precision != "tf32" for row in smem.kernels("gemm"))
+    gemms = {row.name: row for row in smem.kernels("gemm")}
+    return gemms[kernel].float32_precision != "tf32"
 
 
 def shapes(sets: Iterable[str], random: int) -> list[tuple[str, Shape]]:

@@ -105,7 +105,9 @@ def test_epilogue_batches_and_layouts(dtype: torch.dtype, kernel: str) -> None:
         check_gaps()
 
 
-@pytest.mark.parametrize("kernel", ["tensor_core", "mma", "mma:64x64", "mma:16x32", "mma:128x128_k32"])
+@pytest.mark.parametrize(
+    "kernel", ["tensor_core", "mma", "mma:64x64", "mma:16x32", "mma:128x128_k32"]
+)
 def test_a_row_has_the_same_bits_at_every_number_of_rows(kernel: str) -> None:
     a, b = operand(200, 136, torch.bfloat16), operand(136, 40, torch.bfloat16)
     whole = mma(a, b, kernel)

@@ -378,9 +378,9 @@ def test_modules_without_a_linear_are_not_mentioned() -> None:
         (
             (8, 0),
             torch.bfloat16,
-            "capability 8.0: products in bfloat16 run on the kernel tensor_",
+            "capability 8.0: products in bfloat16 run on the kernel mma, ",
         ),
-        ((12, 0), torch.float16, "capability 12.0: products in float16 run on the kernel tensor_"),
+        ((12, 0), torch.float16, "capability 12.0: products in float16 run on the kernel mma, "),
         ((7, 5), torch.float16, "capability 7.5: products in float16 run without tensor cores; "),
         ((9, 0), torch.bfloat16, ""),
         ((8, 0), torch.float32, ""),

@@ -57,11 +57,11 @@ def test_plan_for_another_device(
 
 # M, N, K; device; kernel; part of the reason.
 NAMED = [
-    ((8192, 8192, 8192), "A100", "mma", "tiles 128x128: "),
-    ((8192, 8192, 8192), "A10", "mma", "tiles 128x128: "),  # a block has 99 KiB
+    ((8192, 8192, 8192), "A100", "mma", "tiles 128x128_k32: "),
+    ((8192, 8192, 8192), "A10", "mma", "tiles 128x128_k32: "),  # a block has 99 KiB
     ((4096, 4096, 4097), "A100", "mma", ", a packed first"),
     ((64, 256, 8192), "L4", "mma", ", K in 8 slices"),
-    ((1, 4096, 4096), "A100", "mma", "tiles 16x64: "),
+    ((1, 4096, 4096), "A100", "mma", "tiles 64x64: "),
     ((256, 256, 0), "A100", "mma", "left to tensor_core"),
     ((512, 512, 512), "A100", "mma:64x64", "tiles 64x64: "),
     ((512, 512, 512), "H200", "wgmma:64x64", "tiles 64x64 by 64 blocks"),
