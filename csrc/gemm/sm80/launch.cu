@@ -38,7 +38,7 @@ void launch_inner(const Problem& problem, const Plan& plan, WorkspaceAllocator w
       static_cast<uint32_t>(ceil_div(plan.slice_length, tile_k)));
   const Geometry geometry{int64_t{scheduler.work_tiles}, dim3(tile.threads()),
                           static_cast<size_t>(tile.shared_bytes())};
-  dispatch_element(problem.dtype, [&]<typename T>() {
+  dispatch_element(problem.dtype, [&]<typename T> {
     const MmaParams<T> params{.a = loaded_operand<T>(a, plan.a),
                               .b = loaded_operand<T>(b, plan.b),
                               .M = static_cast<int>(problem.M),
@@ -60,7 +60,7 @@ void launch_inner(const Problem& problem, const Plan& plan, WorkspaceAllocator w
 }  // namespace
 
 const void* kernel_function(DType dtype, const Plan& plan) {
-  return dispatch_element(dtype, [&]<typename T>() {
+  return dispatch_element(dtype, [&]<typename T> {
     return reinterpret_cast<const void*>(find_kernel<T>(plan.tile, plan.a.major, plan.b.major));
   });
 }
