@@ -81,6 +81,23 @@ def test_plan_of_a_named_kernel(
     assert reason in plan.reason
 
 
+def test_rows_that_are_4_gib_apart() -> None:
+    """mma counts the bytes between rows in 32 bits, so it packs such rows; TMA reads them."""
+    for stride, kernel, capability, packed in (
+        (2**30, "mma", (8, 0), True),
+        (2**30 - 2048, "mma", (8, 0), False),
+        (2**30, "wgmma", (9, 0), False),
+    ):
+        problem = GemmProblem(64, 64, 64, strides=((stride, 1), (64, 1), (64, 1)))
+        plan = plan_problem(
+            torch.float32, problem, precision="tf32", kernel=kernel, capability=capability
+        )
+        assert (", a packed first" in plan.reason) == packed, (stride, kernel)
+    giant = GemmProblem.contiguous(2, 2, 2**30)
+    plan = plan_problem(torch.float32, giant, precision="tf32", kernel="mma", capability=(8, 0))
+    assert "left to tensor_core" in plan.reason
+
+
 def test_plan_of_a_kernel_that_the_device_cannot_run() -> None:
     a = torch.empty(64, 64, dtype=torch.bfloat16)
     with pytest.raises(RuntimeError, match=r"'mma' .* capability 8.0 or newer, got 7.5"):

@@ -15,7 +15,8 @@ bool batch_is_aligned(const Problem& problem, Tensor tensor) {
   return true;
 }
 
-OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_mn_major) {
+OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_mn_major,
+                             int64_t longest_stride) {
   const bool is_a = tensor == A;
   const Operand& operand = is_a ? problem.a : problem.b;
   const void* const data = operand.data;
@@ -25,10 +26,9 @@ OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_
   const int64_t K = problem.K, vec = vec_elements(problem.dtype);
   const bool k_major = k_stride == 1 || K == 1, mn_major = mn_stride == 1 || mn_size == 1;
   const bool aligned = is_aligned(data) && batch_is_aligned(problem, tensor);
-  const int64_t longest = (int64_t{1} << 32) / static_cast<int64_t>(size_of(problem.dtype));
   const auto fits = [&](int64_t outer_size, int64_t outer_stride) {
     return outer_size == 1 ||
-           (outer_stride % vec == 0 && outer_stride > 0 && outer_stride < longest);
+           (outer_stride % vec == 0 && outer_stride > 0 && outer_stride <= longest_stride);
   };
   OperandDesc desc{};
   desc.batched = inner_batch_stride(problem, tensor) != 0;

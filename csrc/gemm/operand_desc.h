@@ -2,6 +2,7 @@
 // bytes, which TMA and cp.async need, or from a packed copy.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 
 #include "device/major.h"
@@ -29,15 +30,16 @@ struct OperandDesc {
   bool packed;
   bool batched;  ///< false if all matrices of the batch share the operand
   int64_t inner_size, outer_size, batch_count;
-  int64_t outer_stride, batch_stride;  ///< outer_stride is less than 4 GiB
+  int64_t outer_stride, batch_stride;
 
   int64_t packed_elements() const { return packed ? batch_count * batch_stride : 0; }
 };
 
 /// The operand A or B of the problem. An MN-major operand stays so if `may_be_mn_major`. wgmma
 /// reads only K-major tf32 from shared memory, so float32 operands that must be packed are packed
-/// along K.
-OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_mn_major = true);
+/// along K. An operand whose outer stride is above `longest_stride` elements is packed, too.
+OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_mn_major = true,
+                             int64_t longest_stride = INT64_MAX);
 
 /// ", a and b packed first", or nothing, for the descriptions of plans.
 std::string packed_text(const OperandDesc& a, const OperandDesc& b);

@@ -29,11 +29,17 @@ int64_t slice_length_of(const Problem& problem) {
   return accum_interval_of(problem) * line_elements(problem.dtype);
 }
 
+/// Rows of a loaded operand are less than 4 GiB apart; in elements, and with room for the padding
+/// of packed rows.
+int64_t longest_pitch(DType dtype) {
+  return (int64_t{1} << 32) / static_cast<int64_t>(size_of(dtype)) - 1024;
+}
+
 /// The parts of a plan that do not depend on the tile.
 Plan untiled_plan(const Problem& problem) {
   Plan plan{};
-  plan.a = describe_operand(problem, A);
-  plan.b = describe_operand(problem, B);
+  plan.a = describe_operand(problem, A, true, longest_pitch(problem.dtype));
+  plan.b = describe_operand(problem, B, true, longest_pitch(problem.dtype));
   plan.slice_length = slice_length_of(problem);
   plan.split_k_slices = static_cast<int>(ceil_div(problem.K, plan.slice_length));
   return plan;
@@ -43,11 +49,12 @@ Plan untiled_plan(const Problem& problem) {
 
 bool can_implement(const Problem& problem, const Device& device) {
   // Rows, columns and values of k are counted in 32 bits, up to a tile beyond the last.
-  constexpr int64_t LARGEST = (int64_t{1} << 31) - 1024, MOST_TILES = int64_t{1} << 30;
+  constexpr int64_t MOST_TILES = int64_t{1} << 30;
+  const int64_t largest = std::min((int64_t{1} << 31) - 1024, longest_pitch(problem.dtype));
   if (problem.dtype == DType::f64 || device.code_capability < 80) return false;
   if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;
-  if (problem.M >= LARGEST || problem.N >= LARGEST || problem.K >= LARGEST) return false;
-  return ceil_div(problem.M, 16) * ceil_div(problem.N, 64) * inner_batch_count(problem) *
+  if (problem.M >= largest || problem.N >= largest || problem.K >= largest) return false;
+  return ceil_div(problem.M, 16) * ceil_div(problem.N, 32) * inner_batch_count(problem) *
              ceil_div(problem.K, slice_length_of(problem)) <
          MOST_TILES;
 }
