@@ -18,13 +18,6 @@ struct WarpMma {
     unsigned a[COUNT_M][4], b[COUNT_N][4];
   };
 
-  /// The offset of an accumulator in a buffer in shared memory that it is staged in, WARP_N to a
-  /// row. Groups of 8 columns are swizzled, so that the 4 rows that half a warp writes at once are
-  /// in different banks.
-  __device__ __forceinline__ static int staging_offset(int row, int col) {
-    return row * Shape::WARP_N + (col ^ (Shape::WARP_N < 32 ? row / 2 % 2 : row % 4) * 8);
-  }
-
   float accum[COUNT_M][2 * COUNT_N][4] = {};
   int m, n;  ///< the warp's first row and column in the tile
   FragmentReader<LayoutA, MmaOperand::a> reader_a;

@@ -94,7 +94,13 @@ template <typename Shape, typename LayoutA, typename LayoutB>
 struct WarpTile : WarpMma<Shape, LayoutA, LayoutB> {
   using Base = WarpMma<Shape, LayoutA, LayoutB>;
   using T = typename Base::T;
-  using Base::accum, Base::m, Base::n, Base::staging_offset, Base::COUNT_M, Base::COUNT_N;
+  using Base::accum, Base::m, Base::n, Base::COUNT_M, Base::COUNT_N;
+
+  /// The offset of (row, col) in the staging buffer. Groups of 8 columns are swizzled, so that the
+  /// 4 rows that half a warp writes at once are in different banks.
+  __device__ __forceinline__ static int staging_offset(int row, int col) {
+    return row * Shape::WARP_N + (col ^ (Shape::WARP_N < 32 ? row / 2 % 2 : row % 4) * 8);
+  }
 
   /// Stores 16 rows at a time through the warp's own staging buffer. Neighbouring lanes then store
   /// neighbouring vectors, and the code of the epilogue is instantiated once per 16 rows instead of

@@ -15,7 +15,6 @@
 // order of the mma instructions along K decides the bits.
 #pragma once
 
-#include "device/mbarrier.h"
 #include "device/target.h"
 #include "gemm/sm80/epilogue.h"
 #include "gemm/sm80/mainloop.h"

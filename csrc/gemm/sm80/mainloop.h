@@ -15,6 +15,7 @@
 // is enough.
 #pragma once
 
+#include "device/mbarrier.h"
 #include "gemm/sm80/load_multistage.h"
 #include "gemm/sm80/params.h"
 #include "gemm/warp_mma.h"
