@@ -120,9 +120,9 @@ def _warn_where_slower(weight: torch.Tensor) -> None:
 
 def slower_text(name: str, capability: tuple[int, int], dtype: torch.dtype) -> str:
     """Return what is said of a GPU before or after Hopper."""
-    # On an H200 mma makes 482 to 506 TFLOP/s at 4096^3 and 8192^3, of the 645 of mma.sync alone.
+    # On an H200 mma makes 453 to 520 TFLOP/s at 4096^3 and 8192^3, of the 645 of mma.sync alone.
     why = (
-        "on the kernel mma, which reached 0.75 to 0.78 of the speed of mma.sync on an H200"
+        "on the kernel mma, which reached 0.70 to 0.80 of the speed of mma.sync on an H200"
         if capability >= (8, 0)
         else "without tensor cores"
     )
