@@ -312,7 +312,8 @@ __device__ void remainder_that_overflows(const float* in, float* out) {
 template <bool FAULTY>
 __device__ void local_array_out_of_bounds(const float* in, float* out) {
   float local[8] = {};
-  const int at = FAULTY && threadIdx.x == 31 ? 1 << 28 : 3;
+  // 4 TiB below the stacks, where no process has memory.
+  const long long at = FAULTY && threadIdx.x == 31 ? -(1LL << 40) : 3;
   local[at + static_cast<int>(in[0])] = 1;  // FAULT: local_array_out_of_bounds
   out[threadIdx.x] = local[static_cast<int>(in[1])];
 }
