@@ -1,11 +1,14 @@
 """Compiles small kernels against csrc/cpu_emulator while the tests run, and runs them.
 
-Each test program is one file of tests/cpu_emulator; it prints JSON. The runtime is compiled once.
+Each test program is one file of tests/cpu_emulator; it prints JSON. The runtime is compiled once,
+by the first process that needs it, for all processes of the test run.
 """
 
 import atexit
+import fcntl
 import functools
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -62,10 +65,15 @@ def _call(command: Sequence[str]) -> None:
 
 
 def compile_object(
-    source: Path, *, flags: Sequence[str] = (), overlay: Path | None = None, name: str = ""
+    source: Path,
+    *,
+    flags: Sequence[str] = (),
+    overlay: Path | None = None,
+    name: str = "",
+    into: Path | None = None,
 ) -> Path:
     """Compile one file. Headers and kernels in ``overlay`` stand in for those of csrc."""
-    target = folder() / f"{name or source.stem}.o"
+    target = (into or folder()) / f"{name or source.stem}.o"
     include = [*([overlay] if overlay else []), CSRC, ROOT / "tests"]
     folders = [f"-I{path}" for path in include]
     folders += [f"-isystem{path}" for path in cpp_extension.include_paths()]
@@ -87,12 +95,16 @@ def runtime() -> dict[str, Path]:
     patterns = (f"cpu_emulator/{folder}*.cpp" for folder in ("", "sm90/", "trace/"))
     sources = [source for pattern in patterns for source in CSRC.glob(pattern)]
     sources += [CSRC / "device/launch.cpp", CSRC / "bindings/trace_report.cpp"]
-    with ThreadPoolExecutor(2) as pool:
-        jobs = {
-            source.stem: pool.submit(compile_object, source, name=f"runtime_{source.stem}")
-            for source in (*sources, PROGRAMS / "report.cpp")
-        }
-        return {stem: job.result() for stem, job in jobs.items()}
+    sources += [PROGRAMS / "report.cpp"]
+    shared = Path(os.environ["SMEM_TEST_RUN"]) / "runtime"
+    shared.mkdir(exist_ok=True)
+    done = shared / "done"
+    with (shared / "lock").open("w") as lock, ThreadPoolExecutor(2) as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            list(pool.map(lambda source: compile_object(source, into=shared), sources))
+            done.touch()
+    return {source.stem: shared / f"{source.stem}.o" for source in sources}
 
 
 def run(program: Path, given: str = "") -> Any:

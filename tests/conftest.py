@@ -7,10 +7,12 @@ The tests run in several processes (pytest-xdist), each function's cases in one 
 functions of some files in one.
 """
 
+import atexit
 import fcntl
 import gc
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -50,14 +52,12 @@ MEMORY_OF_A_PROCESS, GPU_MEMORY_OF_A_PROCESS = 2 * GIB, 3 * GIB
 
 # Files whose tests share what takes long to make, and what that is: one process is to make it.
 TOGETHER = {
-    "test_bank_rule.py": "a compiled program",
+    "test_bank_rule.py": "a program that measures bank passes",
     "test_claims.py": "traces",
-    "test_cpu_emulator.py": "a compiled runtime",
-    "test_fp16x3_mutants.py": "a compiled runtime",
-    "test_sm90_mutants.py": "a compiled runtime",
+    "test_fp16x3_mutants.py": "objects around the kernels of fp16x3",
+    "test_sm90_faults.py": "a program of planted faults",
+    "test_sm90_mutants.py": "objects around the kernels of sm90",
     "test_torch_suites.py": "the import of torch.testing",
-    "test_trace_divergence.py": "a compiled runtime",
-    "test_trace_faults.py": "a compiled runtime",
 }
 
 # Files whose cases each start an interpreter, which takes longer than dealing them out.
@@ -67,6 +67,14 @@ APART = {"test_fresh_process.py"}
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare ``--sweep``."""
     parser.addoption("--sweep", action="store_true", help="run the wide sweeps, too")
+
+
+def pytest_configure() -> None:
+    """Make the folder that the processes of this test run share (compile_kernels.py)."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        path = tempfile.mkdtemp(prefix="smem_test_run_")
+        os.environ["SMEM_TEST_RUN"] = path
+        atexit.register(shutil.rmtree, path, ignore_errors=True)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

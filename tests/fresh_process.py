@@ -68,6 +68,7 @@ CALLS = {
     "gemm-tf32": _gemm(smem.gemm, torch.float32, 4e-3, precision="tf32"),
     "gemm-float16": _gemm(smem.gemm, torch.float16, 4e-3),
     "gemm-bfloat16": _gemm(smem.gemm, torch.bfloat16, 2e-2),
+    "gemm-mma": _gemm(smem.gemm, torch.bfloat16, 2e-2, kernel="mma"),
     "ops.gemm": _gemm(OPS.gemm, torch.bfloat16, 2e-2),
     "linear": _linear(lambda x, weight: smem.linear(x, weight, activation="gelu")),
     "ops.linear": _linear(lambda x, weight: OPS.linear(x, weight, activation=2)),

@@ -11,21 +11,20 @@
 //
 // All warps of a block have the same role: each loads its share of every stage and multiplies its
 // own part of the tile. The swizzle keeps the copies and ldmatrix free of bank conflicts for both
-// layouts of an operand (smem_layout.h); ldmatrix transposes an MN-major operand. A warp of the
-// largest tile has 64 x 64 accumulators, and the 8 warps share a 256 x 128 tile, which needs a
-// quarter less L2 traffic than 128 x 128. float32 operands are rounded to tf32 (10 bits of
-// mantissa) in registers, if `precision` allows it, with 8 values of k per instruction.
+// layouts of an operand (smem_layout.h); ldmatrix transposes an MN-major operand. A warp has
+// 64 x 64 accumulators, and the 8 warps share a 256 x 128 tile, which needs a quarter less L2
+// traffic than 128 x 128. This is its only tile; `mma` has others for outputs that it does not
+// fill. float32 operands are rounded to tf32 (10 bits of mantissa) in registers, if `precision`
+// allows it, with 8 values of k per instruction.
 //
-// Every accumulator is one chain of mma with K ascending from zero, so all tiles, and therefore all
-// M, give the same bits. The bits differ from those of the ladder's other kernels, which add one
-// product at a time.
+// Every accumulator is one chain of mma with K ascending from zero, so all M give the same bits.
+// The bits differ from those of the ladder's other kernels, which add one product at a time.
 //
 //   Reads:  A ceil(N/128) times, B ceil(M/256) times.
 //   Writes: out once.
 //
-// What may be changed: the rows of the tiles below (their static_asserts check them), and the
-// choice among them in launch_tensor_core. The order of the mma instructions along K decides the
-// bits.
+// What may be changed: the sizes of MmaTile (its static_asserts check them). The order of the mma
+// instructions along K decides the bits.
 #pragma once
 
 #include "device/mbarrier.h"
@@ -36,42 +35,15 @@
 
 namespace smem::gemm::inline SMEM_BUILD {
 
-/// The configuration of a kernel: the block's tile of out, its stages and its grid of warps.
-struct MmaTileConfig {
-  int tile_m, tile_n;
-  int vecs_k;  ///< vectors of 16 bytes along K per stage
-  int stages;
-  int warps_m, warps_n;
-};
-
-/// Enough of these tiles fill the GPU.
-struct LargeTile {
-  static constexpr MmaTileConfig CONFIG{
-      .tile_m = 256, .tile_n = 128, .vecs_k = 4, .stages = 4, .warps_m = 4, .warps_n = 2};
-};
-/// For outputs with too few large tiles.
-struct SmallTile {
-  static constexpr MmaTileConfig CONFIG{
-      .tile_m = 64, .tile_n = 64, .vecs_k = 4, .stages = 4, .warps_m = 2, .warps_n = 2};
-};
+/// Sizes of the block's tile of out, its stages and its grid of warps.
+struct MmaTile {
 #ifdef __CUDACC__
-using LargestTile = LargeTile;
-#else
-using LargestTile = SmallTile;  // g++ takes minutes for the unrolled code of the large one
+  static constexpr int TILE_M = 256, TILE_N = 128, WARPS_M = 4, WARPS_N = 2;
+#else  // g++ takes minutes for the unrolled code of the large tile
+  static constexpr int TILE_M = 64, TILE_N = 64, WARPS_M = 2, WARPS_N = 2;
 #endif
-/// For M <= 16. The kernel then mostly reads the weights, and more blocks with more bytes in flight
-/// read them faster.
-struct SkinnyTile {
-  static constexpr MmaTileConfig CONFIG{
-      .tile_m = 16, .tile_n = 32, .vecs_k = 8, .stages = 8, .warps_m = 1, .warps_n = 2};
-};
-
-/// Sizes that follow from a configuration.
-template <typename Config>
-struct MmaTileShape {
-  static constexpr MmaTileConfig C = Config::CONFIG;
-  static constexpr int TILE_M = C.tile_m, TILE_N = C.tile_n, VECS_K = C.vecs_k;
-  static constexpr int STAGES = C.stages, WARPS_M = C.warps_m, WARPS_N = C.warps_n;
+  static constexpr int VECS_K = 4;  ///< vectors of 16 bytes along K per stage
+  static constexpr int STAGES = 4;
   static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
   static constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
   static constexpr int A_BYTES = TILE_M * VECS_K * 16, B_BYTES = TILE_N * VECS_K * 16;
@@ -83,23 +55,24 @@ struct MmaTileShape {
   static_assert((WARP_M & (WARP_M - 1)) == 0 && (WARP_N & (WARP_N - 1)) == 0,
                 "FragmentReader combines addresses by exclusive or");
   static_assert(VECS_K % 4 == 0, "two sets of fragments, of two vectors along K each, alternate");
-  static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "fragments have 16 rows");
+  static_assert(WARP_M % 16 == 0 && WARP_N % 32 == 0,
+                "fragments have 16 rows, and the staging buffer swizzles 4 groups of 8 columns");
   static_assert(SHARED_BYTES <= 99 * 1024, "a block on sm_86 and sm_89 has at most 99 KiB");
   static_assert(WARPS_M * WARPS_N * STAGING_ELEMENTS * 4 <= SHARED_BYTES,
                 "the epilogue reuses the stages");
 };
 
 /// A warp's accumulators, and how they are stored.
-template <typename Shape, typename LayoutA, typename LayoutB>
-struct WarpTile : WarpMma<Shape, LayoutA, LayoutB> {
-  using Base = WarpMma<Shape, LayoutA, LayoutB>;
+template <typename LayoutA, typename LayoutB>
+struct WarpTile : WarpMma<MmaTile, LayoutA, LayoutB> {
+  using Base = WarpMma<MmaTile, LayoutA, LayoutB>;
   using T = typename Base::T;
   using Base::accum, Base::m, Base::n, Base::COUNT_M, Base::COUNT_N;
 
   /// The offset of (row, col) in the staging buffer. Groups of 8 columns are swizzled, so that the
   /// 4 rows that half a warp writes at once are in different banks.
   __device__ __forceinline__ static int staging_offset(int row, int col) {
-    return row * Shape::WARP_N + (col ^ (Shape::WARP_N < 32 ? row / 2 % 2 : row % 4) * 8);
+    return row * MmaTile::WARP_N + (col ^ row % 4 * 8);
   }
 
   /// Stores 16 rows at a time through the warp's own staging buffer. Neighbouring lanes then store
@@ -107,7 +80,7 @@ struct WarpTile : WarpMma<Shape, LayoutA, LayoutB> {
   /// once per accumulator.
   __device__ __forceinline__ void store(const BlockTile<T>& block, Accumulator<T>* shared) const {
     const int lane = threadIdx.x % 32;
-    Accumulator<T>* const staging = shared + threadIdx.x / 32 * Shape::STAGING_ELEMENTS;
+    Accumulator<T>* const staging = shared + threadIdx.x / 32 * MmaTile::STAGING_ELEMENTS;
 #pragma unroll
     for (int i = 0; i < COUNT_M; ++i) {
 #pragma unroll
@@ -120,7 +93,7 @@ struct WarpTile : WarpMma<Shape, LayoutA, LayoutB> {
         }
       }
       __syncwarp();
-      constexpr int VEC = 4, VECS_PER_ROW = Shape::WARP_N / VEC;
+      constexpr int VEC = 4, VECS_PER_ROW = MmaTile::WARP_N / VEC;
 #pragma unroll 1
       for (int vec = lane; vec < 16 * VECS_PER_ROW; vec += 32) {
         const int row = vec / VECS_PER_ROW, col = vec % VECS_PER_ROW * VEC;
@@ -132,29 +105,28 @@ struct WarpTile : WarpMma<Shape, LayoutA, LayoutB> {
   }
 };
 
-template <typename T, typename Shape, bool A_K_MAJOR, bool B_K_MAJOR>
-__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, Shape::THREADS),
-                                  256 / Shape::THREADS)
+template <typename T, bool A_K_MAJOR, bool B_K_MAJOR>
+__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, MmaTile::THREADS), 1)
     tensor_core_kernel(const __grid_constant__ Problem problem) {
 #if !defined(__CUDACC__) || __CUDA_ARCH__ >= 800
   constexpr int VEC = VECTOR_WIDTH<T>;
-  constexpr int MMA_K = 2 * VEC, DEPTH = Shape::VECS_K * VEC;  // values of k
-  using LayoutA = SmemLayout<T, A_K_MAJOR, Shape::TILE_M, DEPTH>;
-  using LayoutB = SmemLayout<T, B_K_MAJOR, Shape::TILE_N, DEPTH>;
+  constexpr int MMA_K = 2 * VEC, DEPTH = MmaTile::VECS_K * VEC;  // values of k
+  using LayoutA = SmemLayout<T, A_K_MAJOR, MmaTile::TILE_M, DEPTH>;
+  using LayoutB = SmemLayout<T, B_K_MAJOR, MmaTile::TILE_N, DEPTH>;
   unsigned char* const shared = dynamic_shared<unsigned char>();
-  const BlockTile<T> block(problem, Shape::TILE_M, Shape::TILE_N);
-  TileLoader<LayoutA, Shape::THREADS> load_a(block.A, block.row0);
-  TileLoader<LayoutB, Shape::THREADS> load_b(block.B.transposed(), block.col0);
+  const BlockTile<T> block(problem, MmaTile::TILE_M, MmaTile::TILE_N);
+  TileLoader<LayoutA, MmaTile::THREADS> load_a(block.A, block.row0);
+  TileLoader<LayoutB, MmaTile::THREADS> load_b(block.B.transposed(), block.col0);
 
   int64_t steps_to_load = (problem.K + DEPTH - 1) / DEPTH;
   int64_t steps = steps_to_load;
-  const auto next = [](int stage) { return stage + 1 == Shape::STAGES ? 0 : stage + 1; };
+  const auto next = [](int stage) { return stage + 1 == MmaTile::STAGES ? 0 : stage + 1; };
   int write_stage = 0;  // the stage to fill next
   const auto load_next = [&] {
     if (steps_to_load > 0) {
-      unsigned char* const stage = shared + write_stage * Shape::STAGE_BYTES;
+      unsigned char* const stage = shared + write_stage * MmaTile::STAGE_BYTES;
       load_a.next(reinterpret_cast<T*>(stage));
-      load_b.next(reinterpret_cast<T*>(stage + Shape::A_BYTES));
+      load_b.next(reinterpret_cast<T*>(stage + MmaTile::A_BYTES));
       --steps_to_load;
       write_stage = next(write_stage);
     }
@@ -162,14 +134,14 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, Shape::THREADS),
   };
   // Afterwards the oldest stage in flight has landed for all threads.
   const auto await_stage = [] {
-    cp_async_wait<Shape::STAGES - 2>();
+    cp_async_wait<MmaTile::STAGES - 2>();
     __syncthreads();
   };
 
-  WarpTile<Shape, LayoutA, LayoutB> tile;
+  WarpTile<LayoutA, LayoutB> tile;
   typename decltype(tile)::Fragments fragments[2];
 #pragma unroll 1
-  for (int stage = 0; stage < Shape::STAGES - 1; ++stage) load_next();
+  for (int stage = 0; stage < MmaTile::STAGES - 1; ++stage) load_next();
   await_stage();
   const unsigned stages = shared_address(shared);
   int read_stage = 0;
@@ -185,7 +157,8 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, Shape::THREADS),
       }
       // The next fragments are read while the current ones are multiplied.
       const int set = k / MMA_K % 2;
-      tile.read(fragments[1 - set], stages + read_stage * Shape::STAGE_BYTES, last ? 0 : k + MMA_K);
+      tile.read(fragments[1 - set], stages + read_stage * MmaTile::STAGE_BYTES,
+                last ? 0 : k + MMA_K);
       tile.multiply(fragments[set]);
     }
   }
@@ -196,44 +169,28 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, Shape::THREADS),
 
 /// The kernel for the major dimensions of both operands. An operand that is contiguous along
 /// neither dimension is read by the K-major kernel.
-template <typename T, typename Shape>
+template <typename T>
 auto* tensor_core_kernel_for(const Problem& problem) {
   const bool a_k_major = problem.a.col_stride == 1 || problem.a.row_stride != 1;
   const bool b_k_major = problem.b.row_stride == 1 || problem.b.col_stride != 1;
-  return a_k_major   ? b_k_major ? tensor_core_kernel<T, Shape, true, true>
-                                 : tensor_core_kernel<T, Shape, true, false>
-         : b_k_major ? tensor_core_kernel<T, Shape, false, true>
-                     : tensor_core_kernel<T, Shape, false, false>;
-}
-
-template <typename T, typename Config>
-void launch_tiles(const Problem& problem, const Device& device) {
-  using Shape = MmaTileShape<Config>;
-  launch(
-      "tensor_core", tensor_core_kernel_for<T, Shape>(problem),
-      grid_of_tiles(problem, Shape::TILE_M, Shape::TILE_N, {Shape::THREADS}, Shape::SHARED_BYTES),
-      device, problem);
+  return a_k_major
+             ? b_k_major ? tensor_core_kernel<T, true, true> : tensor_core_kernel<T, true, false>
+         : b_k_major ? tensor_core_kernel<T, false, true>
+                     : tensor_core_kernel<T, false, false>;
 }
 
 template <typename T>
 void launch_tensor_core(const Problem& problem, const Device& device) {
-  constexpr MmaTileConfig LARGE = LargestTile::CONFIG;
-  const int64_t large_tiles =
-      ceil_div(problem.M, LARGE.tile_m) * ceil_div(problem.N, LARGE.tile_n) * problem.batch.count();
-  if (problem.M <= SkinnyTile::CONFIG.tile_m) {
-    launch_tiles<T, SkinnyTile>(problem, device);
-  } else if (2 * problem.M <= LARGE.tile_m || large_tiles < device.sm_count) {
-    launch_tiles<T, SmallTile>(problem, device);
-  } else {
-    launch_tiles<T, LargestTile>(problem, device);
-  }
+  launch("tensor_core", tensor_core_kernel_for<T>(problem),
+         grid_of_tiles(problem, MmaTile::TILE_M, MmaTile::TILE_N, {MmaTile::THREADS},
+                       MmaTile::SHARED_BYTES),
+         device, problem);
 }
 
-/// The kernel of the largest tile for K-major operands.
+/// The kernel for K-major operands.
 template <typename T>
 const void* tensor_core_function() {
-  return reinterpret_cast<const void*>(
-      tensor_core_kernel<T, MmaTileShape<LargestTile>, true, true>);
+  return reinterpret_cast<const void*>(tensor_core_kernel<T, true, true>);
 }
 
 }  // namespace smem::gemm::inline SMEM_BUILD
