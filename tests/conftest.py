@@ -55,6 +55,7 @@ TOGETHER = {
     "test_bank_rule.py": "a program that measures bank passes",
     "test_claims.py": "traces",
     "test_fp16x3_mutants.py": "objects around the kernels of fp16x3",
+    "test_mma_sm75.py": "a program with the kernels of mma for sm_75",
     "test_sm90_faults.py": "a program of planted faults",
     "test_sm90_mutants.py": "objects around the kernels of sm90",
     "test_torch_suites.py": "the import of torch.testing",

@@ -61,7 +61,9 @@ def test_tensor_cores_in_the_table() -> None:
     assert row.float32_precision == "tf32"
     assert {row.float32_precision for row in smem.kernels() if row.on_cpu} == {"ieee"}
     assert (row.capability, row.capability_alone) == ((8, 0), False)
-    wgmma, fp16x3 = gemms[-2:]
+    assert row.float16_capability == (8, 0)
+    mma, wgmma, fp16x3 = gemms[-3:]
+    assert mma.float16_capability == (7, 5)
     assert all(row.emulated for row in smem.kernels())
     assert wgmma.capability == fp16x3.capability == (9, 0)
     assert wgmma.capability_alone
@@ -96,19 +98,19 @@ def test_the_gpus_that_a_kernel_takes(
 
 
 @pytest.mark.parametrize(
-    ("code", "half", "tf32", "single"),
+    ("code", "half", "bfloat", "tf32", "single"),
     [
-        ((9, 0), "wgmma", "wgmma", "fp16x3"),
-        ((8, 0), "mma", "mma", "simt"),
-        ((7, 5), "register_tiled", "register_tiled", "register_tiled"),
+        ((9, 0), "wgmma", "wgmma", "wgmma", "fp16x3"),
+        ((8, 0), "mma", "mma", "mma", "simt"),
+        ((7, 5), "mma", "register_tiled", "register_tiled", "register_tiled"),
     ],
 )
 def test_auto_takes_what_the_build_holds_code_for(
-    code: tuple[int, int], half: str, tf32: str, single: str
+    code: tuple[int, int], half: str, bfloat: str, tf32: str, single: str
 ) -> None:
     problem = GemmProblem.contiguous(4096, 4096, 4096)
     hopper = {"capability": (9, 0), "code": code}
-    assert plan_problem(torch.bfloat16, problem, **hopper).kernel == half
+    assert plan_problem(torch.bfloat16, problem, **hopper).kernel == bfloat
     assert plan_problem(torch.float16, problem, **hopper).kernel == half
     assert plan_problem(torch.float32, problem, precision="tf32", **hopper).kernel == tf32
     assert plan_problem(torch.float32, problem, **hopper).kernel == single
@@ -135,7 +137,9 @@ def test_auto_chooses_a_kernel_that_takes_the_problem(dtype: torch.dtype) -> Non
             assert plan.reason
             (row,) = (row for row in smem.kernels("gemm") if row.name == plan.kernel)
             assert short(dtype) in row.dtypes
-            assert row.on_cpu or row.capability <= capability
+            half = dtype == torch.float16
+            oldest = row.float16_capability if half else row.capability
+            assert row.on_cpu or oldest <= capability
 
 
 @pytest.mark.parametrize("precision", ["fp32", "ieee", "tf32"])

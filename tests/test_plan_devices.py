@@ -38,7 +38,8 @@ def test_a_gpu_cannot_pass_for_these(text: str) -> None:
 @pytest.mark.parametrize(
     ("device", "dtype", "precision", "kernel"),
     [
-        ("T4", torch.float16, None, "register_tiled"),
+        ("T4", torch.float16, None, "mma"),
+        ("T4", torch.bfloat16, None, "register_tiled"),
         ("A100", torch.bfloat16, None, "mma"),
         ("NVIDIA GeForce RTX 4090", torch.float32, "tf32", "mma"),
         ("A100", torch.float32, None, "simt"),
@@ -109,6 +110,26 @@ def test_plan_of_a_kernel_that_the_device_cannot_run() -> None:
     assert smem.plan(a, a, kernel="mma").kernel == "mma"
 
 
+@pytest.mark.parametrize(
+    ("sizes", "reason"),
+    [
+        ((4096, 4096, 4096), "tiles 128x128_k32: "),
+        ((48, 1024, 64), "tiles 64x64: "),
+        ((1, 16, 64), "tiles 16x32: "),
+        ((256, 256, 0), "left to register_tiled"),
+    ],
+    ids=short,
+)
+def test_plan_of_mma_on_the_oldest_gpu(sizes: tuple[int, int, int], reason: str) -> None:
+    """It multiplies float16 only, and has no other tiles than those for it."""
+    m, n, k = sizes
+    a, b = torch.empty(m, k, dtype=torch.float16), torch.empty(k, n, dtype=torch.float16)
+    assert reason in smem.plan(a, b, kernel="mma", device="T4").reason
+    message = r"smem.gemm: kernel 'mma' has no variant '128x256' for float16"
+    with pytest.raises(RuntimeError, match=message):
+        smem.plan(a, b, kernel="mma:128x256", device="T4")
+
+
 def test_every_tile_of_mma_is_the_best_for_some_problem() -> None:
     """On some GPU and for some size: a tile that the model never chooses would be dead."""
     tiles = next(row.variants for row in smem.kernels("gemm") if row.name == "mma")
@@ -138,10 +159,11 @@ def test_the_table_of_gpus_in_the_documents() -> None:
     assert len(rows) == 6
     empty = functools.partial(torch.empty, 4096, 4096)
     for row in rows[1:]:
-        devices, _, half, single, tf32 = (cell.strip(" `") for cell in row.split("|")[1:6])
+        devices, _, half, bfloat, single, tf32 = (cell.strip(" `") for cell in row.split("|")[1:7])
         for device in devices.split(", "):
             for dtype, precision, expected in (
                 (torch.float16, None, half),
+                (torch.bfloat16, None, bfloat),
                 (torch.float32, "fp32", single),
                 (torch.float32, "tf32", tf32),
             ):

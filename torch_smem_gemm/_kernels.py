@@ -18,7 +18,8 @@ class KernelInfo:
     ``requires`` says in words which problems the kernel takes. ``dtypes`` lists the dtypes it is
     built for; transposes are built for element sizes: "4-byte". ``capability`` is the oldest
     compute capability whose tensor cores it runs on, and the only one if ``capability_alone``. It
-    is None if the kernel needs no tensor cores. ``emulated`` says whether it runs on CPU tensors,
+    is None if the kernel needs no tensor cores. ``float16_capability`` is the same for float16,
+    which older tensor cores multiply, too. ``emulated`` says whether it runs on CPU tensors,
     and so can be traced; of a kernel on tensor cores the CPU has a few variants only.
     ``float32_precision`` is the precision of its float32 arithmetic: "ieee", "fp32" or "tf32".
     ``any_k`` is False if it bounds the length of K (GEMM), ``any_operator`` if it computes sums
@@ -34,6 +35,7 @@ class KernelInfo:
     variants: tuple[str, ...]
     capability: tuple[int, int] | None
     capability_alone: bool
+    float16_capability: tuple[int, int] | None
     float32_precision: str
     any_k: bool
     any_operator: bool
@@ -54,20 +56,22 @@ class KernelInfo:
         name = str(dtype).removeprefix("torch.")
         if name not in self.dtypes and f"{dtype.itemsize}-byte" not in self.dtypes:
             return False
-        if self.capability is None:
+        oldest = self.float16_capability if dtype == torch.float16 else self.capability
+        if oldest is None:
             return True
         if torch.device(device).type != "cuda":
             return False
         gpu = chip(device)
         return all(
-            found == self.capability if self.capability_alone else found >= self.capability
+            found == oldest if self.capability_alone else found >= oldest
             for found in (divmod(gpu.capability, 10), divmod(gpu.code_capability, 10))
         )
 
 
 def _info(row: dict[str, Any]) -> KernelInfo:
     row |= {key: tuple(row[key]) for key in ("dtypes", "variants")}
-    row["capability"] = divmod(row["capability"], 10) if row["capability"] else None
+    for key in ("capability", "float16_capability"):
+        row[key] = divmod(row[key], 10) if row[key] else None
     return KernelInfo(**row)
 
 

@@ -72,18 +72,20 @@ void describe(const char* op, const Table& table, std::vector<std::string>& rows
     std::vector<std::string> dtypes;
     for (const auto& [name, key] : instances(kernel)) dtypes.push_back(json(name));
     const Properties properties = properties_of(kernel);
-    rows.push_back(json_object({{"op", json(op)},
-                                {"name", json(kernel.name)},
-                                {"summary", json(kernel.summary)},
-                                {"requires", json(kernel.requires_)},
-                                {"dtypes", json_array(dtypes)},
-                                {"variants", json_array(properties.variants)},
-                                {"capability", json(int64_t{properties.tensor_cores.capability})},
-                                {"capability_alone", json(properties.tensor_cores.alone)},
-                                {"float32_precision", json(properties.float32)},
-                                {"any_k", json(properties.any_k)},
-                                {"any_operator", json(properties.any_operator)},
-                                {"emulated", json(kernel.launch != nullptr)}}));
+    rows.push_back(json_object(
+        {{"op", json(op)},
+         {"name", json(kernel.name)},
+         {"summary", json(kernel.summary)},
+         {"requires", json(kernel.requires_)},
+         {"dtypes", json_array(dtypes)},
+         {"variants", json_array(properties.variants)},
+         {"capability", json(int64_t{properties.tensor_cores.capability})},
+         {"capability_alone", json(properties.tensor_cores.alone)},
+         {"float16_capability", json(int64_t{properties.tensor_cores.oldest(DType::f16)})},
+         {"float32_precision", json(properties.float32)},
+         {"any_k", json(properties.any_k)},
+         {"any_operator", json(properties.any_operator)},
+         {"emulated", json(kernel.launch != nullptr)}}));
   }
 }
 

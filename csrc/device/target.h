@@ -8,7 +8,8 @@
 
 namespace smem {
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+// SMEM_EMULATE_SM75: g++ compiles a kernel for the emulator as nvcc does for sm_75, for a test.
+#if defined(SMEM_EMULATE_SM75) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800)
 constexpr bool TARGET_HAS_SM80 = false;
 #else
 constexpr bool TARGET_HAS_SM80 = true;

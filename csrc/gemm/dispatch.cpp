@@ -1,6 +1,7 @@
 // Chooses the kernel for `auto`, and checks the requirements of a kernel named by the caller.
 #include "gemm/dispatch.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -10,6 +11,8 @@ namespace smem::gemm {
 
 namespace {
 
+constexpr DType FLOAT_TYPES[] = {DType::bf16, DType::f16, DType::f32, DType::f64};
+
 std::string capability_text(int capability) {
   return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
 }
@@ -17,7 +20,7 @@ std::string capability_text(int capability) {
 /// "float16 and bfloat16"
 std::string dtypes_text(const Kernel& kernel) {
   std::string text;
-  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
+  for (const DType dtype : FLOAT_TYPES) {
     if (!kernel.takes(dtype)) continue;
     const char* separator = text.empty() ? "" : text.find(' ') == text.npos ? " and " : ", ";
     text = name_of(dtype) + (separator + text);
@@ -32,14 +35,15 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
     throw std::runtime_error(std::string("smem.gemm: kernel '") + kernel.name + "' " + why);
   };
   if (const TensorCores& needed = kernel.tensor_cores; needed.capability > 0) {
-    const std::string capability = capability_text(needed.capability);
-    const bool runs = device.host ? kernel.launch != nullptr : needed.fit(device.capability);
+    const std::string capability = capability_text(needed.oldest(problem.dtype));
+    const bool runs =
+        device.host ? kernel.launch != nullptr : needed.fit(device.capability, problem.dtype);
     if (!runs) {
       refuse("runs on tensor cores and needs a GPU of compute capability " + capability +
              (needed.alone ? ", got " : " or newer, got ") +
              (device.host ? "CPU tensors" : capability_text(device.capability)));
     }
-    if (!device.host && !needed.fit(device.code_capability)) {
+    if (!device.host && !needed.fit(device.code_capability, problem.dtype)) {
       refuse("needs code for compute capability " + capability + (needed.alone ? "" : " or newer") +
              ", which this build does not hold for this GPU (" +
              capability_text(device.capability) +
@@ -73,10 +77,14 @@ std::string arch_list_for(const Device& device) {
 std::vector<std::string> kernels_without_code(const KernelTable& table, const Device& device) {
   std::vector<std::string> names;
   for (int i = 0; i < table.count; ++i) {
-    const TensorCores& needed = table.kernels[i]->tensor_cores;
-    if (needed.fit(device.capability) && !needed.fit(device.code_capability)) {
-      names.emplace_back(table.kernels[i]->name);
-    }
+    const Kernel& kernel = *table.kernels[i];
+    const TensorCores& needed = kernel.tensor_cores;
+    const bool lacks_code =
+        std::any_of(std::begin(FLOAT_TYPES), std::end(FLOAT_TYPES), [&](DType dtype) {
+          return kernel.takes(dtype) && needed.fit(device.capability, dtype) &&
+                 !needed.fit(device.code_capability, dtype);
+        });
+    if (lacks_code) names.emplace_back(kernel.name);
   }
   return names;
 }
@@ -106,10 +114,12 @@ Choice choose(const Problem& problem, const Device& device) {
     return {index_of(host_kernels(), "wgmma"),
             (tf32 ? "tf32" : name_of(problem.dtype)) + std::string(" on Hopper's tensor cores")};
   }
-  if ((size_of(problem.dtype) == 2 || tf32) && device.code_capability >= 80 && !device.host) {
-    return {index_of(host_kernels(), "mma"),
-            (tf32 ? "tf32" : name_of(problem.dtype)) +
-                std::string(" on tensor cores, the same bits at every M")};
+  const int mma = index_of(host_kernels(), "mma");
+  const TensorCores& cores_of_mma = host_kernels().kernels[mma]->tensor_cores;
+  if ((size_of(problem.dtype) == 2 || tf32) && !device.host &&
+      cores_of_mma.fit(device.code_capability, problem.dtype)) {
+    return {mma, (tf32 ? "tf32" : name_of(problem.dtype)) +
+                     std::string(" on tensor cores, the same bits at every M")};
   }
   // simt gives the bits of all SIMT kernels, so its tile and its split of K may depend on M.
   if (size_of(problem.dtype) >= 4 && device.code_capability >= 80) {

@@ -60,9 +60,15 @@ struct Problem {
 struct TensorCores {
   int capability = 0;  ///< 10 * major + minor of the oldest GPU that has them; 0: none needed
   bool alone = false;  ///< only this capability: code for sm_90a runs on 9.0 only
+  int float16 = 0;     ///< the oldest for float16; 0: the same
 
+  constexpr int oldest(DType dtype) const {
+    return dtype == DType::f16 && float16 > 0 ? float16 : capability;
+  }
   /// Whether a GPU of this capability, or code compiled for it, has them.
-  constexpr bool fit(int found) const { return alone ? found == capability : found >= capability; }
+  constexpr bool fit(int found, DType dtype) const {
+    return alone ? found == capability : found >= oldest(dtype);
+  }
 };
 
 /// A set of dtypes.

@@ -3,6 +3,7 @@
 
 #include "cpu_emulator/device/format.h"
 #include "cpu_emulator/sm90/api.h"
+#include "device/target.h"
 
 namespace smem {
 inline namespace SMEM_BUILD {
@@ -24,8 +25,14 @@ __device__ __forceinline__ unsigned round_to_tf32(unsigned bits) {
 template <typename T>
 __device__ __forceinline__ void mma_sync(float (&accum)[4], const unsigned (&a)[4], unsigned b0,
                                          unsigned b1) {
+  constexpr int K = cpu_emulator::sm90::mma_k(FORMAT<T>);
   const unsigned b[] = {b0, b1};
-  smem_mma_sync(FORMAT<T>, cpu_emulator::sm90::mma_k(FORMAT<T>), accum, a, b);
+  if constexpr (TARGET_HAS_SM80) {
+    smem_mma_sync(FORMAT<T>, K, accum, a, b);
+  } else {
+    smem_mma_sync(FORMAT<T>, K / 2, accum, a, b);
+    smem_mma_sync(FORMAT<T>, K / 2, accum, a + 2, b + 1);
+  }
 }
 
 }  // namespace SMEM_BUILD

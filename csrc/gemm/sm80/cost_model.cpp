@@ -10,6 +10,8 @@ namespace {
 
 // clang-format off
 constexpr GpuRates RATES[] = {
+    {.capability = 75, .clock = 1.59, .cycles_per_mma = 16, .dram_bytes_per_ns = 320,
+     .shared_bytes_per_sm = 64 * 1024},  // T4
     {.capability = 80, .clock = 1.41, .cycles_per_mma = 8, .dram_bytes_per_ns = 1555,
      .shared_bytes_per_sm = 164 * 1024},  // A100
     {.capability = 86, .clock = 1.70, .cycles_per_mma = 16, .dram_bytes_per_ns = 600,
@@ -42,7 +44,7 @@ int blocks_per_sm(const TileConfig& tile, const GpuRates& rates) {
 double expected_ns(const Problem& problem, const Plan& p, const Device& device) {
   constexpr CostModel model;
   const GpuRates& rates = rates_of(device);
-  const TileConfig& tile = TILES[p.tile].config;
+  const TileConfig tile = tile_config(p.tile, device.code_capability);
   const auto size = static_cast<double>(size_of(problem.dtype));
   const auto matrices = static_cast<double>(inner_batch_count(problem));
   const double tiles =

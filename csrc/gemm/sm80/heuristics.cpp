@@ -15,7 +15,7 @@ namespace smem::gemm::sm80 {
 namespace {
 
 Plan with_tile(const Problem& problem, const Device& device, Plan plan, int tile) {
-  const TileConfig& config = TILES[tile].config;
+  const TileConfig config = tile_config(tile, device.code_capability);
   const int64_t at_once = int64_t{device.sm_count} * blocks_per_sm(config, rates_of(device));
   plan.tile = tile;
   plan.swizzle_size =
@@ -51,7 +51,8 @@ bool can_implement(const Problem& problem, const Device& device) {
   // Rows, columns and values of k are counted in 32 bits, up to a tile beyond the last.
   constexpr int64_t MOST_TILES = int64_t{1} << 30;
   const int64_t largest = std::min((int64_t{1} << 31) - 1024, longest_pitch(problem.dtype));
-  if (problem.dtype == DType::f64 || device.code_capability < 80) return false;
+  if (problem.dtype == DType::f64) return false;
+  if (device.code_capability < (problem.dtype == DType::f16 ? 75 : 80)) return false;
   if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;
   if (problem.M >= largest || problem.N >= largest || problem.K >= largest) return false;
   return ceil_div(problem.M, 16) * ceil_div(problem.N, 32) * inner_batch_count(problem) *
@@ -61,7 +62,9 @@ bool can_implement(const Problem& problem, const Device& device) {
 
 bool has_tile(int tile, DType dtype, const Device& device) {
   if (device.host) return is_on_cpu(tile, dtype);
-  return static_cast<size_t>(TILES[tile].config.shared_bytes()) <= device.shared_bytes;
+  if (device.code_capability < 80 && !TILES[tile].is_for_sm75) return false;
+  const TileConfig config = tile_config(tile, device.code_capability);
+  return static_cast<size_t>(config.shared_bytes()) <= device.shared_bytes;
 }
 
 Plan plan(const Problem& problem, const Device& device) {
@@ -81,8 +84,8 @@ const Plan& cached_plan(const Problem& problem, const Device& device) {
   PlanKey<16 + 4 * MAX_RANK> key;
   for (const int64_t number :
        {p.M, p.N, p.K, int64_t{p.variant}, int64_t{device.sm_count}, int64_t{device.capability},
-        int64_t{device.host}, static_cast<int64_t>(device.shared_bytes),
-        static_cast<int64_t>(size_of(p.dtype))}) {
+        int64_t{device.code_capability}, int64_t{device.host},
+        static_cast<int64_t>(device.shared_bytes), static_cast<int64_t>(size_of(p.dtype))}) {
     key.push(number);
   }
   for (const Operand* operand : {&p.a, &p.b}) key.push(*operand);

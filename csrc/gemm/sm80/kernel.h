@@ -1,4 +1,4 @@
-// The mma kernel: a production GEMM on the tensor cores of sm_80 and newer, by mma.sync.
+// The mma kernel: a production GEMM on the tensor cores of sm_75 and newer, by mma.sync.
 //
 // All warps of a block have the same role. Each copies its share of every stage, and multiplies its
 // own part of the tile:
@@ -7,6 +7,9 @@
 //                 --ldmatrix--> two sets of fragments in registers   one mma step ahead
 //                 --mma.sync--> accumulators in registers
 //                 --epilogue--> staged in shared memory, then out
+//
+// sm_75 multiplies float16 only and has no cp.async: there two stages are filled through registers
+// (load_multistage.h).
 //
 // Each accumulator is one chain of mma with K ascending, from zero, over one accumulation interval
 // (gemm/accum_interval.h). Every tile therefore gives the same bits, at every M.
@@ -25,7 +28,7 @@ namespace smem::gemm::sm80::inline SMEM_BUILD {
 /// A row of TILES as constants, which a kernel may use.
 template <int TILE>
 struct TileShape {
-  static constexpr TileConfig C = TILES[TILE].config;
+  static constexpr TileConfig C = tile_config(TILE, TARGET_HAS_SM80 ? 80 : 75);
   static constexpr int TILE_M = C.tile_m, TILE_N = C.tile_n, STAGES = C.stages;
   static constexpr int THREADS = C.threads(), MIN_BLOCKS_PER_SM = C.min_blocks_per_sm;
   static constexpr int COPY_PARTS = C.copy_parts;
@@ -37,20 +40,25 @@ struct TileShape {
   static constexpr int STAGED_FRAGMENTS = C.staged_fragments(sizeof(T));
 };
 
+/// Whether the target of this compilation has the instructions of a kernel.
+template <typename T, int TILE>
+constexpr bool TARGET_HAS_MMA =
+    TARGET_HAS_SM80 || (std::is_same_v<T, half> && TILES[TILE].is_for_sm75);
+
 template <typename T, int TILE, bool A_K_MAJOR, bool B_K_MAJOR>
-__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, TileShape<TILE>::THREADS),
+__global__ void __launch_bounds__(launch_bound(TARGET_HAS_MMA<T, TILE>, TileShape<TILE>::THREADS),
                                   TileShape<TILE>::MIN_BLOCKS_PER_SM)
     mma_kernel(const __grid_constant__ MmaParams<T> params) {
-#if !defined(__CUDACC__) || __CUDA_ARCH__ >= 800
-  using Shape = TileShape<TILE>;
-  using Loop = Mainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>;
-  unsigned char* const shared = dynamic_shared<unsigned char>();
-  const WorkTileInfo work = work_tile_at(params.scheduler, blockIdx.x);
-  Loop loop(shared, params, work);
-  typename Loop::Mma mma;
-  loop.run(mma);
-  store_work_tile<T, Shape>(mma, params, work, shared);
-#endif
+  if constexpr (TARGET_HAS_MMA<T, TILE>) {
+    using Shape = TileShape<TILE>;
+    using Loop = Mainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>;
+    unsigned char* const shared = dynamic_shared<unsigned char>();
+    const WorkTileInfo work = work_tile_at(params.scheduler, blockIdx.x);
+    Loop loop(shared, params, work);
+    typename Loop::Mma mma;
+    loop.run(mma);
+    store_work_tile<T, Shape>(mma, params, work, shared);
+  }
 }
 
 }  // namespace smem::gemm::sm80::inline SMEM_BUILD

@@ -25,7 +25,7 @@ LoadedOperand<T> loaded_operand(const void* data, const OperandDesc& desc) {
 /// Launches a problem with at most one batch dimension.
 void launch_inner(const Problem& problem, const Plan& plan, WorkspaceAllocator workspace,
                   const Device& device) {
-  const TileConfig& tile = TILES[plan.tile].config;
+  const TileConfig tile = tile_config(plan.tile, device.code_capability);
   const int tile_k = tile.tile_k(size_of(problem.dtype));
   const int64_t batch_count = inner_batch_count(problem);
   const auto [a, b] = pack_operands(problem, plan.a, plan.b, workspace, device);

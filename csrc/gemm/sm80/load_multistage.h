@@ -1,26 +1,30 @@
-// Loads an operand's tiles into the stages by cp.async.
+// Loads an operand's k-tiles into the stages: by cp.async, and through registers on GPUs of sm_75,
+// which have no cp.async.
 #pragma once
 
+#include "device/target.h"
 #include "gemm/sm80/tile_config.h"
 #include "gemm/smem_layout.h"
 
 namespace smem::gemm::sm80::inline SMEM_BUILD {
 
-/// The k-tiles of an operand, in order, for one block. Every thread copies vectors of 16 bytes, the
-/// same ones of each stage. What is outside the operand becomes zero, without a branch: the copies
-/// of a k-tile can then be spread over the products of another one.
+/// The vectors of 16 bytes that a thread copies of an operand's k-tiles, in order: the same ones of
+/// each tile. What is outside the operand becomes zero, without a branch: the copies of a k-tile
+/// can then be spread over the products of another one.
 template <typename Layout, int THREADS>
-class MultistageLoader {
+class TileVectors {
   using T = typename Layout::Element;
   static constexpr int VEC = Layout::VEC, VECS_PER_ROW = Layout::VECS_PER_ROW;
   static constexpr int STEP = THREADS / VECS_PER_ROW;  ///< rows between a thread's vectors
-  static constexpr int PASSES = Layout::ROWS < STEP ? 1 : Layout::ROWS / STEP;
 
   static_assert(THREADS % VECS_PER_ROW == 0 && (Layout::ROWS < STEP || Layout::ROWS % STEP == 0),
                 "all threads copy equally many vectors, or some threads none");
   static_assert(STEP % Layout::SWIZZLE_PERIOD == 0, "a thread's vectors have the same swizzle");
 
  public:
+  static constexpr int PASSES = Layout::ROWS < STEP ? 1 : Layout::ROWS / STEP;
+  static constexpr int PASS_ELEMENTS = STEP * Layout::COLS;  ///< of a stage, between two passes
+
   /// The first tile begins at `from`, its rows are `pitch` bytes apart; `valid_mn` rows of X(mn, k)
   /// and `valid_k` values of k are inside the operand.
   __device__ __forceinline__ void start(const T* from, uint32_t pitch, int valid_mn, int valid_k) {
@@ -33,10 +37,14 @@ class MultistageLoader {
     valid_k_ = valid_k - (Layout::K_MAJOR ? vec * VEC : row);
   }
 
-  /// Starts a part of the copies of the next tile, from 0 to PARTS - 1. WHOLE: the tile is wholly
-  /// inside the operand, or beyond its last k.
-  template <bool WHOLE, int PARTS>
-  __device__ __forceinline__ void copy(T* stage, int part) const {
+  /// Where the thread's vector of pass 0 belongs.
+  __device__ __forceinline__ T* destination(T* stage) const { return stage + smem_offset_; }
+
+  /// Calls visit(pass, from, bytes) for this thread's vectors of a part of the next tile, from 0 to
+  /// PARTS - 1. `bytes` of 16 are inside the operand. WHOLE: the tile is wholly inside the operand,
+  /// or beyond its last k.
+  template <bool WHOLE, int PARTS, typename Visit>
+  __device__ __forceinline__ void for_each(int part, const Visit& visit) const {
     if (Layout::ROWS < STEP && threadIdx.x >= Layout::ROWS * VECS_PER_ROW) return;
     const int rows = Layout::K_MAJOR ? valid_mn_ : valid_k_;
     const int cols = Layout::K_MAJOR ? valid_k_ : valid_mn_;
@@ -45,9 +53,8 @@ class MultistageLoader {
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
       if (pass % PARTS != part) continue;
-      cp_async_16(stage + smem_offset_ + pass * STEP * Layout::COLS,
-                  from_ + uint64_t{pitch_} * (pass * STEP),
-                  WHOLE || pass * STEP < rows ? bytes : 0);
+      visit(pass, from_ + uint64_t{pitch_} * (pass * STEP),
+            WHOLE || pass * STEP < rows ? bytes : 0);
     }
   }
 
@@ -63,5 +70,63 @@ class MultistageLoader {
   int valid_mn_, valid_k_;  ///< from this thread's first element on
   int smem_offset_;
 };
+
+/// Copies by cp.async: they land after a commit and a wait.
+template <typename Layout, int THREADS, int PARTS>
+class AsyncLoader : public TileVectors<Layout, THREADS> {
+  using T = typename Layout::Element;
+
+ public:
+  /// Starts a part of the copies of the next tile.
+  template <bool WHOLE>
+  __device__ __forceinline__ void copy(T* stage, int part) {
+    T* const to = this->destination(stage);
+    this->template for_each<WHOLE, PARTS>(
+        part, [&](int pass, const unsigned char* from, int bytes) {
+          cp_async_16(to + pass * this->PASS_ELEMENTS, from, bytes);
+        });
+  }
+
+  /// Before the wait for the stage that was copied last.
+  __device__ __forceinline__ void finish() {}
+};
+
+/// Copies through registers. Loads of one part are in flight while the products of a step are
+/// computed; they are stored when the next part begins.
+template <typename Layout, int THREADS, int PARTS>
+class RegisterLoader : public TileVectors<Layout, THREADS> {
+  using T = typename Layout::Element;
+  static constexpr int COUNT = (TileVectors<Layout, THREADS>::PASSES + PARTS - 1) / PARTS;
+
+ public:
+  template <bool WHOLE>
+  __device__ __forceinline__ void copy(T* stage, int part) {
+    finish();
+    to_ = this->destination(stage) + part * this->PASS_ELEMENTS;
+    this->template for_each<WHOLE, PARTS>(
+        part, [&](int pass, const unsigned char* from, int bytes) {
+          staged_[pass / PARTS] = load_vector<Layout::VEC>(reinterpret_cast<const T*>(from),
+                                                           bytes / static_cast<int>(sizeof(T)));
+          ++count_;
+        });
+  }
+
+  __device__ __forceinline__ void finish() {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      if (i < count_) store_vector<Layout::VEC>(to_ + i * PARTS * this->PASS_ELEMENTS, staged_[i]);
+    }
+    count_ = 0;
+  }
+
+ private:
+  Vector<T, Layout::VEC> staged_[COUNT];
+  T* to_;          ///< of staged_[0]
+  int count_ = 0;  ///< of the staged vectors
+};
+
+template <typename Layout, int THREADS, int PARTS>
+using MultistageLoader = std::conditional_t<TARGET_HAS_SM80, AsyncLoader<Layout, THREADS, PARTS>,
+                                            RegisterLoader<Layout, THREADS, PARTS>>;
 
 }  // namespace smem::gemm::sm80::inline SMEM_BUILD

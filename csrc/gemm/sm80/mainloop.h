@@ -54,7 +54,7 @@ class Mainloop {
   /// Adds the products of the work tile. Afterwards the stages are free for other uses.
   __device__ __forceinline__ void run(Mma& mma) {
     is_whole_ ? run_as<true>(mma) : run_as<false>(mma);
-    cp_async_wait_all();  // the last copies, of zeros
+    cp_async_wait_all();  // the last copies, of zeros; what registers still hold is not stored
     __syncthreads();
   }
 
@@ -66,8 +66,8 @@ class Mainloop {
   template <bool WHOLE>
   __device__ __forceinline__ void copy_part(int part) {
     unsigned char* const stage = shared_ + write_stage_ * Shape::STAGE_BYTES;
-    load_a_.template copy<WHOLE, PARTS>(reinterpret_cast<T*>(stage), part);
-    load_b_.template copy<WHOLE, PARTS>(reinterpret_cast<T*>(stage + Shape::A_BYTES), part);
+    load_a_.template copy<WHOLE>(reinterpret_cast<T*>(stage), part);
+    load_b_.template copy<WHOLE>(reinterpret_cast<T*>(stage + Shape::A_BYTES), part);
     if (part < PARTS - 1) return;
     cp_async_commit();
     load_a_.advance();
@@ -76,7 +76,9 @@ class Mainloop {
   }
 
   /// Afterwards the oldest stage in flight has landed for all threads.
-  static __device__ __forceinline__ void await_stage() {
+  __device__ __forceinline__ void await_stage() {
+    load_a_.finish();
+    load_b_.finish();
     cp_async_wait<STAGES - 2>();
     __syncthreads();
   }
@@ -114,8 +116,8 @@ class Mainloop {
   }
 
   unsigned char* shared_;
-  MultistageLoader<LayoutA, Shape::THREADS> load_a_;
-  MultistageLoader<LayoutB, Shape::THREADS> load_b_;
+  MultistageLoader<LayoutA, Shape::THREADS, PARTS> load_a_;
+  MultistageLoader<LayoutB, Shape::THREADS, PARTS> load_b_;
   int k_tiles_, write_stage_ = 0;
   bool is_whole_;  ///< the tile lies within out and has whole k-tiles
 };

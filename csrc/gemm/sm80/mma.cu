@@ -1,5 +1,5 @@
-// The row `mma` of the kernel table: GEMM by mma.sync and cp.async (sm_80 and newer). The kernel
-// itself is in kernel.h.
+// The row `mma` of the kernel table: GEMM by mma.sync and cp.async (sm_80 and newer; sm_75
+// for float16). The kernel itself is in kernel.h.
 //
 // What it adds to tensor_core: tiles for every shape, chosen by a cost model of the GPU; copies
 // spread over the products; rows of any alignment, packed first where vectors cannot reach them; a
@@ -7,7 +7,7 @@
 //
 //   kernel.h             the kernel
 //   mainloop.h           the mainloop, with a diagram of its pipeline
-//   load_multistage.h    cp.async of an operand into the stages
+//   load_multistage.h    copies of an operand into the stages
 //   epilogue.h           how accumulators are stored; epilogue_any.h: with any epilogue
 //   tile_config.h        the table of tiles
 //   heuristics.h, cost_model.h   which tile a problem gets, and why
@@ -16,7 +16,7 @@
 //
 // Bits: each element of out is one chain of mma with K ascending by 16 (tf32: by 8), from zero, per
 // accumulation interval (gemm/accum_interval.h), and the intervals are added in order: those of
-// wgmma on the same GPU.
+// wgmma on the same GPU. sm_75 adds float16 by 8 of K.
 // Reads: A ceil(N/256) times, B ceil(M/128) times, mostly from L2. Writes: out once.
 #include <string>
 
@@ -25,9 +25,15 @@
 
 namespace smem::gemm::inline SMEM_BUILD {
 
+/// For problems whose K is 0, or where a size is beyond 32 bits.
+const Kernel& kernel_of_any_size(const Device& device) {
+  return device.code_capability < 80 ? register_tiled : tensor_core;
+}
+
 void launch_mma(const Problem& problem, const Device& device) {
-  // K is 0, or a size is beyond 32 bits.
-  if (!sm80::can_implement(problem, device)) return tensor_core.launch(problem, device);
+  if (!sm80::can_implement(problem, device)) {
+    return kernel_of_any_size(device).launch(problem, device);
+  }
   sm80::launch(problem, sm80::cached_plan(problem, device), problem.workspace, device);
 }
 
@@ -37,7 +43,9 @@ size_t mma_workspace_bytes(const Problem& problem, const Device& device) {
 }
 
 std::string mma_approach(const Problem& problem, const Device& device) {
-  if (!sm80::can_implement(problem, device)) return "left to tensor_core";
+  if (!sm80::can_implement(problem, device)) {
+    return std::string("left to ") + kernel_of_any_size(device).name;
+  }
   return sm80::describe(sm80::plan(problem, device));
 }
 
@@ -51,13 +59,14 @@ const void* mma_function(DType dtype) {
 const Kernel mma_row = {
     .name = "mma",
     .summary = "mma.sync from 3 to 16 stages of cp.async, seven tiles, split-K",
-    .requires_ = "16-bit floats or precision tf32, compute capability 8.0 or newer",
+    .requires_ =
+        "16-bit floats or precision tf32, compute capability 8.0 or newer; 7.5 for float16",
     .launch = launch_mma,
     .function = mma_function,
     .symbol = nullptr,
     .largest_k = nullptr,
     .dtypes = dtypes(DType::f32, DType::f16, DType::bf16),
-    .tensor_cores = {.capability = 80},
+    .tensor_cores = {.capability = 80, .float16 = 75},
     .float32 = Precision::tf32,
     .workspace_bytes = mma_workspace_bytes,
     .variants = sm80::TILE_NAMES.data(),

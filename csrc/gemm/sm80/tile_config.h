@@ -49,7 +49,7 @@ struct TileConfig {
   constexpr bool is_valid() const {
     const auto is_power_of_2 = [](int x) { return x > 0 && (x & (x - 1)) == 0; };
     return is_power_of_2(warp_m()) && is_power_of_2(warp_n()) && warp_m() % 16 == 0 &&
-           warp_n() % 16 == 0 && vecs_k % (2 * copy_parts) == 0 && vecs_k % 4 == 0 && stages >= 3 &&
+           warp_n() % 16 == 0 && vecs_k % (2 * copy_parts) == 0 && vecs_k % 4 == 0 &&
            staged_fragments(4) >= 1;
   }
 };
@@ -63,13 +63,15 @@ struct TileVariant {
   const char* name;  ///< as in kernel="mma:128x256"
   TileConfig config;
   OnCpu on_cpu = OnCpu::none;
+  bool is_for_sm75 = false;  ///< has kernels for sm_75, in float16
 };
 
 // A warp computes 64 x 64 where it can: it then reads 128 bytes of shared memory per mma. Two
 // blocks of four such warps fill an SM's registers, as one block of eight does; the latter reads a
 // quarter less from L2, the former computes in one block while the other stores. Small tiles have
 // many stages: what an SM has in flight must cover the latency of DRAM. All but 128x256 fit into
-// the 99 KB that a block has on the GPUs of 8.6 and 8.9; 128x128_k32 fits twice.
+// the 99 KB that a block has on the GPUs of 8.6 and 8.9; 128x128_k32 fits twice. The tiles of sm_75
+// fit its 64 KB twice with two stages each.
 // clang-format off
 inline constexpr TileVariant TILES[] = {
     {.name = "128x256",
@@ -81,21 +83,24 @@ inline constexpr TileVariant TILES[] = {
     {.name = "128x128_k32",
      .config = {.tile_m = 128, .tile_n = 128, .vecs_k = 4, .stages = 3, .warps_m = 2, .warps_n = 2,
                 .min_blocks_per_sm = 2},
-     .on_cpu = OnCpu::bf16},
+     .on_cpu = OnCpu::bf16,
+     .is_for_sm75 = true},
     {.name = "64x128",
      .config = {.tile_m = 64, .tile_n = 128, .vecs_k = 8, .stages = 4, .warps_m = 2, .warps_n = 2,
                 .min_blocks_per_sm = 2}},
     {.name = "64x64",
      .config = {.tile_m = 64, .tile_n = 64, .vecs_k = 8, .stages = 6, .warps_m = 2, .warps_n = 2,
                 .min_blocks_per_sm = 2},
-     .on_cpu = OnCpu::all},
+     .on_cpu = OnCpu::all,
+     .is_for_sm75 = true},
     {.name = "32x32",
      .config = {.tile_m = 32, .tile_n = 32, .vecs_k = 8, .stages = 12, .warps_m = 1, .warps_n = 2,
                 .min_blocks_per_sm = 2}},
     {.name = "16x32",
      .config = {.tile_m = 16, .tile_n = 32, .vecs_k = 8, .stages = 16, .warps_m = 1, .warps_n = 2,
                 .min_blocks_per_sm = 2},
-     .on_cpu = OnCpu::all},
+     .on_cpu = OnCpu::all,
+     .is_for_sm75 = true},
 };
 // clang-format on
 inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
@@ -105,14 +110,23 @@ inline constexpr auto TILE_NAMES = []<size_t... TILE>(std::index_sequence<TILE..
   return std::array<const char*, TILE_COUNT>{TILES[TILE].name...};
 }(std::make_index_sequence<TILE_COUNT>());
 
+/// The sizes of a tile in code for a compute capability. Before 8.0 there are two stages: vectors
+/// wait in registers, not in shared memory.
+constexpr TileConfig tile_config(int tile, int code_capability) {
+  TileConfig config = TILES[tile].config;
+  if (code_capability < 80) config.stages = 2;
+  return config;
+}
+
 constexpr bool is_on_cpu(int tile, DType dtype) {
   const OnCpu on_cpu = TILES[tile].on_cpu;
   return on_cpu == OnCpu::all || (on_cpu == OnCpu::bf16 && dtype == DType::bf16);
 }
 
 constexpr bool tiles_are_valid() {
-  for (const TileVariant& tile : TILES) {
-    if (!tile.config.is_valid()) return false;
+  for (int tile = 0; tile < TILE_COUNT; ++tile) {
+    if (!TILES[tile].config.is_valid() || TILES[tile].config.stages < 3) return false;
+    if (TILES[tile].is_for_sm75 && !tile_config(tile, 75).is_valid()) return false;
   }
   return true;
 }
