@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers import Clock
 
+from torch_smem_gemm._kernels import build_info, chip
 from torch_smem_gemm.bench import measure
 from torch_smem_gemm.bench.measure import (
     Ceilings,
@@ -222,9 +223,10 @@ def test_a_call_that_the_gpu_waited_for_is_repeated(monkeypatch: pytest.MonkeyPa
 def test_ceilings_on_a_gpu() -> None:
     ceilings = measure_ceilings(torch.device("cuda"), budget=0.05)
     properties = torch.cuda.get_device_properties(0)
-    if hasattr(torch.ops.smem, "_ffma"):
-        assert ceilings.measured_ffma_gflops is not None
-        assert ceilings.measured_ffma_gflops > 0
+    if build_info()["cuda"]:
+        assert ceilings.measured_ffma_gflops
+        has_mma = chip("cuda").code_capability >= 80
+        assert bool(ceilings.mma_sync_bf16_gflops) == bool(ceilings.mma_sync_tf32_gflops) == has_mma
     assert (ceilings.cublas_bf16_gflops is not None) == (properties.major >= 8)
 
 

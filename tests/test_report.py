@@ -12,6 +12,7 @@ from torch_smem_gemm.bench.rows import OURS, Row
 from torch_smem_gemm.bench.suite import LADDER
 from torch_smem_gemm.bench.telemetry import Range, Summary
 from torch_smem_gemm.cli import _report, main
+from torch_smem_gemm.cli._bench_tables import ceilings_text
 
 KINDS = {"torch": "peer", "compile": "peer", "copy": "bound"}
 MARKERS = [*(marker for marker, *_ in report.HIGHLIGHTS), "measured"]
@@ -172,10 +173,18 @@ def test_what_was_not_recorded_or_finished_is_said() -> None:
 def test_measured_ceilings_are_shown() -> None:
     text = report.measured_on(found())
     assert "float32 FMA 12 GFLOP/s (cores × 2 × clock)." in text
-    ceilings = {"measured_ffma_gflops": 11.5e3, "cublas_bf16_gflops": 790e3}
+    ceilings = {
+        "measured_ffma_gflops": 11.5e3,
+        "cublas_bf16_gflops": 790e3,
+        "mma_sync_bf16_gflops": 645e3,
+        "mma_sync_tf32_gflops": 323e3,
+    }
     text = report.measured_on(found(ceilings=found()["ceilings"] | ceilings))
     assert "float32 FMA 11,500 GFLOP/s (cores × 2 × clock: 12), cuBLAS's bfloat16" in text
-    assert "peak 790,000 GFLOP/s." in text
+    assert "peak 790,000 GFLOP/s, mma.sync from registers 645,000 GFLOP/s in bfloat16" in text
+    assert "and 323,000 in tf32." in text
+    printed = ceilings_text(Ceilings(ffma_gflops=12.0, copy_gbs=1.0, read_gbs=1.0, **ceilings))
+    assert "; mma.sync 645,000 GFLOP/s in bfloat16 and 323,000 in tf32 (a kernel" in printed
 
 
 def test_writes_between_the_markers_and_checks(

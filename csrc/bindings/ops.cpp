@@ -102,12 +102,14 @@ STABLE_TORCH_LIBRARY(smem, m) {
   m.def("_gemm_problem(Tensor a, Tensor b) -> int[]");
   m.def("_transpose_problem(Tensor x, int dim0, int dim1, Tensor out) -> int[]");
   m.def("_ffma(Tensor(a!) out, int rounds) -> ()");
+  m.def("_mma_sync(Tensor(a!) out, int rounds, bool is_tf32=False) -> ()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(smem, CUDA, m) {
   implement(m, "");
   implement_private(m);
   m.impl("_ffma", TORCH_BOX(&ffma));
+  m.impl("_mma_sync", TORCH_BOX(&mma_sync));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(smem, CPU, m) { implement_private(m); }

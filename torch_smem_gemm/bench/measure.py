@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import random
 import statistics
@@ -13,6 +14,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+
+from torch_smem_gemm._kernels import build_info, chip
 
 Call = Callable[[], object]
 
@@ -26,8 +29,9 @@ QUEUED_CALLS = 8
 HOST_CALLS = 200
 HOST_SECONDS = 0.05
 
-# Of the ceilings: multiply-adds of each of _ffma's threads are 64 a round; 2 ms on an H200.
-FFMA_ROUNDS = 4096
+# Of the ceilings: each of _ffma's threads makes 64 multiply-adds a round, each of _mma_sync's warps
+# 32 mma of 16 x 8 x 16 (tf32: 16 x 8 x 8); 2 ms on an H200.
+FFMA_ROUNDS = MMA_SYNC_ROUNDS = 4096
 BF16_SIZE = 8192
 # For which the GPU waits before each timed call: 50 to 70 us, in which the host prepares the call;
 # where it does not manage to, twice as long, up to a millisecond.
@@ -112,6 +116,8 @@ class Ceilings:
     read_gbs: float
     measured_ffma_gflops: float | None = None  # by a kernel of nothing else; None on a CPU
     cublas_bf16_gflops: float | None = None  # the peak, in a short burst; None without such cores
+    mma_sync_bf16_gflops: float | None = None  # by a kernel of nothing but mma.sync, from registers
+    mma_sync_tf32_gflops: float | None = None
 
     @property
     def fma_gflops(self) -> float | None:
@@ -290,6 +296,8 @@ def measure_ceilings(device: torch.device, *, budget: float | None = None) -> Ce
         read_gbs=rates["read"],
         measured_ffma_gflops=rates.get("ffma"),
         cublas_bf16_gflops=rates.get("bf16"),
+        mma_sync_bf16_gflops=rates.get("mma_sync bf16"),
+        mma_sync_tf32_gflops=rates.get("mma_sync tf32"),
     )
 
 
@@ -297,11 +305,18 @@ def _arithmetic(device: torch.device) -> dict[str, tuple[Call, int]]:
     """Return compute-bound work for a GPU: name -> call and operations."""
     jobs: dict[str, tuple[Call, int]] = {}
     properties = torch.cuda.get_device_properties(device)
-    if hasattr(torch.ops.smem, "_ffma"):
+    if build_info()["cuda"]:
         # 256 threads per block, 16 blocks per SM: two full waves.
         out = torch.empty(properties.multi_processor_count * 16 * 256, device=device)
         flop = 2 * 64 * FFMA_ROUNDS * out.numel()
         jobs["ffma"] = (lambda: torch.ops.smem._ffma(out, FFMA_ROUNDS), flop)
+    if build_info()["cuda"] and chip(device).code_capability >= 80:
+        # 256 threads per block, one block per SM at once: two full waves.
+        few = torch.empty(properties.multi_processor_count * 2 * 256, device=device)
+        flop = 32 * 2 * 16 * 8 * 16 * MMA_SYNC_ROUNDS * few.numel() // 32
+        for name, is_tf32 in (("mma_sync bf16", False), ("mma_sync tf32", True)):
+            call = functools.partial(torch.ops.smem._mma_sync, few, MMA_SYNC_ROUNDS, is_tf32)
+            jobs[name] = (call, flop // 2 if is_tf32 else flop)
     if properties.major >= 8:
         a, b, c = (
             torch.randn(BF16_SIZE, BF16_SIZE, dtype=torch.bfloat16, device=device) for _ in range(3)

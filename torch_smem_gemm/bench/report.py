@@ -135,6 +135,9 @@ def measured_on(found: Mapping[str, Any]) -> str:
         reached += f", float32 FMA {nominal:,.0f} GFLOP/s (cores × 2 × clock)"
     if ceilings.cublas_bf16_gflops:
         reached += f", cuBLAS's bfloat16 peak {ceilings.cublas_bf16_gflops:,.0f} GFLOP/s"
+    if ceilings.mma_sync_bf16_gflops and ceilings.mma_sync_tf32_gflops:
+        reached += f", mma.sync from registers {ceilings.mma_sync_bf16_gflops:,.0f} GFLOP/s in "
+        reached += f"bfloat16 and {ceilings.mma_sync_tf32_gflops:,.0f} in tf32"
     return f"Measured on: {', '.join(named)}.\nCeilings in the same run: {reached}."
 
 

@@ -24,6 +24,11 @@ def ceilings_text(ceilings: Ceilings) -> str:
         parts.append(f"FMA {ceilings.ffma_gflops:,.0f} GFLOP/s (nominal: cores x 2 x clock)")
     if ceilings.cublas_bf16_gflops is not None:
         parts.append(f"bfloat16 {ceilings.cublas_bf16_gflops:,.0f} GFLOP/s (cuBLAS)")
+    if ceilings.mma_sync_bf16_gflops is not None and ceilings.mma_sync_tf32_gflops is not None:
+        parts.append(
+            f"mma.sync {ceilings.mma_sync_bf16_gflops:,.0f} GFLOP/s in bfloat16 and "
+            f"{ceilings.mma_sync_tf32_gflops:,.0f} in tf32 (a kernel of nothing else)"
+        )
     return "Ceilings: " + "; ".join(parts)
 
 
