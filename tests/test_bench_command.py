@@ -1,5 +1,6 @@
 """python -m torch_smem_gemm bench gemm | linear | transpose | sum | ladder | all."""
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -14,7 +15,10 @@ from torch import Tensor
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench import results, suite
-from torch_smem_gemm.cli import main
+from torch_smem_gemm.bench.problems import make_problem
+from torch_smem_gemm.bench.shapes import GemmShape
+from torch_smem_gemm.cli import _bench_assume, main
+from torch_smem_gemm.ops import plan
 
 LADDER = ["bench", "ladder", "--device", "cpu", "--size", "24"]
 PNG = b"\x89PNG"
@@ -314,3 +318,44 @@ def test_an_op_on_a_gpu(op: str, tmp_path: Path) -> None:
         assert row.status == "ok", row.detail
         assert row.host_us > 0
         assert row.graph_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "kernel", "floor"),
+    # 2 * 4096 * 4096 * 4097 operations by 312, 156 and 19.5 TFLOP/s.
+    [("bfloat16", "mma", "440.8"), ("tf32", "mma", "881.6"), ("float32", "simt", "7,049.9")],
+)
+@pytest.mark.usefixtures("with_and_without_rich")
+def test_plans_for_a_gpu_that_is_not_there(
+    arithmetic: str, kernel: str, floor: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shapes = tmp_path / "some.txt"
+    shapes.write_text("512 512 512\n4096 4096 4097 layout=nt gap=3\n8 16 32 batch=4 layout=tn\n")
+    command = ["bench", "gemm", "--shapes", str(shapes), "--dtype", arithmetic]
+    assert main([*command, "--assume", "A100"]) == 0
+    text = capsys.readouterr().out
+    assert "A100 40GB, of compute capability 8.0: what a build for it would run." in text
+    for title in ("512 x 512 x 512", "4096 x 4096 x 4097 nt gap 3", "4 of 8 x 16 x 32 tn"):
+        (line,) = (line for line in text.splitlines() if line.startswith(f"{title} "))
+        cells = line.removeprefix(title).split()
+        assert cells[0] == kernel
+        # simt's model does not know the rates of an A100.
+        assert cells[1].isdecimal() == (kernel == "mma")
+        if "gap" in title:
+            assert floor in cells
+            # Rows of 4100 elements: vectors of 16 bytes reach those of tf32.
+            assert ("a and b packed first" in line) == (arithmetic != "tf32")
+
+
+def test_plans_for_a_gpu_that_is_too_old(capsys: pytest.CaptureFixture[str]) -> None:
+    message = "smem.plan: device is V100 SXM2, of compute capability 7.0, expected 7.5 or newer"
+    assert message in refusal(capsys, "bench", "gemm", "--assume", "V100")
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("gap", [0, 3])
+def test_the_problem_of_a_shape_is_that_of_its_tensors(layout: str, gap: int) -> None:
+    shape = GemmShape(4, 5, 6, batch=3, layout=layout, gap=gap)
+    problem = make_problem("gemm", shape, torch.float32, torch.device("cpu"))
+    found = plan.gemm_problem(*problem.inputs[0])
+    assert _bench_assume.gemm_problem(shape) == dataclasses.replace(found, misaligned=(0, 0))

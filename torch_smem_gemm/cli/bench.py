@@ -19,13 +19,22 @@ from torch_smem_gemm.bench.measure import Ceilings, float32_products, measure_ce
 from torch_smem_gemm.bench.rows import Row
 from torch_smem_gemm.bench.suite import Job
 from torch_smem_gemm.bench.telemetry import Summary, Telemetry
-from torch_smem_gemm.cli import _bench_plots, _bench_tables, _compare, _host, _plot, _report
+from torch_smem_gemm.cli import (
+    _bench_assume,
+    _bench_plots,
+    _bench_tables,
+    _compare,
+    _host,
+    _plot,
+    _report,
+)
 from torch_smem_gemm.cli._environment import nvidia_smi, versions
 from torch_smem_gemm.cli._files import check_writable, picture_file
 from torch_smem_gemm.cli._text import (
     default_device,
     device_argument,
     device_name,
+    gpu_argument,
     positive,
     progress,
     require_extra,
@@ -49,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--plot", type=picture_file, metavar="OUT", help="draw them in this file")
         if quick:
             one.add_argument("--quick", action="store_true", help=quick)
-        one.set_defaults(run_what=run_jobs, plan=plan, parser=one, quick=False)
+        one.set_defaults(run_what=run_jobs, plan=plan, parser=one, quick=False, assume=None)
         return one
 
     for op, sets in suite.SETS.items():
@@ -75,6 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="torch, and on a GPU also "
             f"{', '.join(suite.gpu_peers(op))} (default: {','.join(suite.BASIC[op])})",
         )
+        if op in ("gemm", "linear"):
+            one.add_argument(
+                "--assume",
+                type=gpu_argument,
+                metavar="GPU",
+                help="measure nothing: print what would run on this GPU, and its model's time",
+            )
         one.set_defaults(op=op)
     ladder = add("ladder", "time every kernel of the ladders", plan_ladder)
     ladder.add_argument(
@@ -156,13 +172,18 @@ def run_jobs(args: argparse.Namespace) -> int:
     """
     if args.plot:
         require_extra("bench", "matplotlib")
-    device = args.device or torch.device(default_device())
+    device = args.device or torch.device("cuda" if args.assume else default_device())
     try:
         jobs = args.plan(args, device)
+        if args.assume:
+            _bench_assume.check(args.assume)
         for path in filter(None, (args.json, args.plot)):
             check_writable(path)
     except (OSError, ValueError) as error:
         args.parser.error(str(error))
+    if args.assume:
+        _bench_assume.print_plans(jobs, args.assume)
+        return 0
     print(f"{device_name(device)}, torch {torch.__version__}")
     start = time.perf_counter()
     rows: list[Row] = []

@@ -90,6 +90,37 @@ def plan_problem(
     return Plan(**json.loads(_C.plan_gemm(numbers, gpu, _DTYPE_CODES[dtype], kept, named)))
 
 
+def plan_for(
+    device: "Device",
+    dtype: torch.dtype,
+    problem: GemmProblem,
+    *,
+    precision: str = "fp32",
+    kernel: str = "auto",
+) -> Plan:
+    """Return the plan for a GEMM on a GPU of :data:`torch_smem_gemm.analysis.DEVICES`.
+
+    Raises ValueError for a device that is too old.
+    """
+    from torch_smem_gemm import analysis  # not imported with the package
+
+    limits = analysis.capability(device)
+    if limits.version < OLDEST_CAPABILITY:
+        raise ValueError(
+            f"smem.plan: device is {device.name}, of compute capability {limits.name}, "
+            "expected 7.5 or newer"
+        )
+    return plan_problem(
+        dtype,
+        problem,
+        capability=device.capability,
+        sms=device.sms,
+        shared_bytes=limits.shared_per_block,
+        precision=precision,
+        kernel=kernel,
+    )
+
+
 def _chip(
     capability: tuple[int, int],
     sms: int,
@@ -114,7 +145,8 @@ def plan(
         a, b, precision, kernel: as in :func:`torch_smem_gemm.gemm`; the tensors are not read.
         device: a GPU such as ``"A100"`` (:data:`torch_smem_gemm.analysis.DEVICES`): return what
             would run there, with a build for it, wherever the tensors are. Needs no GPU. Times in
-            the reason are those of an H200's clocks with that GPU's number of SMs.
+            the reason are by the rates of that GPU's family for ``mma``, and for the other kernels
+            by an H200's, with that GPU's number of SMs.
 
     Raises what gemm raises, and ValueError for a device that is not known, or too old.
     """
@@ -126,21 +158,7 @@ def plan(
         from torch_smem_gemm import analysis  # not imported with the package
 
         found = analysis.device(device) if isinstance(device, str) else device
-        limits = analysis.capability(found)
-        if limits.version < OLDEST_CAPABILITY:
-            raise ValueError(
-                f"smem.plan: device is {found.name}, of compute capability {limits.name}, "
-                "expected 7.5 or newer"
-            )
-        return plan_problem(
-            a.dtype,
-            gemm_problem(a, b),
-            capability=found.capability,
-            sms=found.sms,
-            shared_bytes=limits.shared_per_block,
-            precision=kept,
-            kernel=kernel,
-        )
+        return plan_for(found, a.dtype, gemm_problem(a, b), precision=kept, kernel=kernel)
     if a.is_cpu:
         if kernel_code("gemm", kernel) != AUTO:
             return Plan(kernel, "CPU tensors: the emulator runs the kernel that is named")
