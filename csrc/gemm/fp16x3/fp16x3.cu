@@ -21,6 +21,7 @@
 // What may be changed: can_implement's limits and the order of the launches. The slices of K
 // (split_k.cu) and the order of the additions (promotion.h) determine the bits of the results.
 #include <iterator>
+#include <string>
 
 #include "gemm/batch.h"
 #include "gemm/fp16x3/gemm.h"
@@ -39,22 +40,21 @@ using split::SplitWorkspace;
 /// The instructions that multiply the split operands.
 enum Variant : int { WGMMA, MMA };
 constexpr const char* VARIANT_NAMES[] = {"wgmma", "mma"};
-
-bool has_variant(int variant, DType, const Device& device) {
-  return device.host || (variant == WGMMA ? device.runs_sm90a() : device.code_capability >= 80);
-}
+constexpr TensorCores VARIANT_TENSOR_CORES[] = {{.capability = 90, .alone = true},
+                                                {.capability = 80}};
 
 bool runs_wgmma(const Problem& problem, const Device& device) {
-  return problem.variant < 0 ? has_variant(WGMMA, problem.dtype, device) : problem.variant == WGMMA;
+  if (problem.variant >= 0) return problem.variant == WGMMA;
+  return device.host || device.runs_sm90a();
 }
 
 bool can_implement(const Problem& problem, const Device& device) {
   // Rows and columns are counted in 32 bits, up to one tile beyond the last, and hi and lo double
   // K.
   constexpr int64_t MAX_SIZE = (int64_t{1} << 30) - 1024, MAX_TILES = int64_t{1} << 30, TILE = 128;
-  return problem.dtype == DType::f32 && has_variant(MMA, problem.dtype, device) && problem.M >= 1 &&
-         problem.N >= 1 && problem.K >= 1 && problem.M < MAX_SIZE && problem.N < MAX_SIZE &&
-         problem.K < MAX_SIZE &&
+  return problem.dtype == DType::f32 && (device.host || device.code_capability >= 80) &&
+         problem.M >= 1 && problem.N >= 1 && problem.K >= 1 && problem.M < MAX_SIZE &&
+         problem.N < MAX_SIZE && problem.K < MAX_SIZE &&
          ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * inner_batch_count(problem) *
                  SplitKConfig(problem.N, problem.K).slices <
              MAX_TILES;
@@ -137,6 +137,14 @@ size_t fp16x3_workspace_bytes(const Problem& problem, const Device& device) {
   return fp16x3::Fp16x3Workspace(problem, device).bytes;
 }
 
+std::string fp16x3_approach(const Problem& problem, const Device& device) {
+  if (!fp16x3::can_implement(problem, device)) return "left to double_buffered";
+  if (fp16x3::runs_wgmma(problem, device)) return "by wgmma";
+  const int64_t k_slices = fp16x3::SplitKConfig(problem.N, problem.K).slices;
+  return "by mma.sync in tiles 128x" +
+         std::to_string(fp16x3::mma::tile_width(problem, k_slices, device));
+}
+
 #ifdef __CUDACC__
 const void* fp16x3_function(DType) { return fp16x3::gemm_function(); }
 #else
@@ -157,7 +165,8 @@ const Kernel fp16x3_row = {
     .workspace_bytes = fp16x3_workspace_bytes,
     .variants = fp16x3::VARIANT_NAMES,
     .variant_count = std::size(fp16x3::VARIANT_NAMES),
-    .has_variant = fp16x3::has_variant,
+    .variant_tensor_cores = fp16x3::VARIANT_TENSOR_CORES,
+    .approach = fp16x3_approach,
 };
 
 }  // namespace smem::gemm::inline SMEM_BUILD

@@ -262,9 +262,13 @@ constexpr TileCost COSTS[] = {
 
 }  // namespace
 
+int tile_width(const Problem& problem, int64_t k_slices, const Device& device) {
+  return select_tile_n(COSTS, problem, k_slices, device);
+}
+
 void launch_gemm(const Problem& problem, const split::SplitOperand& a, const split::SplitOperand& b,
                  float* partials, const Device& device) {
-  switch (select_tile_n(COSTS, problem, a.k_slices, device)) {
+  switch (tile_width(problem, a.k_slices, device)) {
     case 128:
       return launch_tile_n<128>(problem, a, b, partials, device);
     case 64:

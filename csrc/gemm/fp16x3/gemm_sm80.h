@@ -10,4 +10,7 @@ namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD {
 void launch_gemm(const Problem& problem, const split::SplitOperand& a, const split::SplitOperand& b,
                  float* partials, const Device& device);
 
+/// The columns of the tiles that launch_gemm takes.
+int tile_width(const Problem& problem, int64_t k_slices, const Device& device);
+
 }  // namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD
