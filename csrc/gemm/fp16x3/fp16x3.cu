@@ -139,10 +139,11 @@ size_t fp16x3_workspace_bytes(const Problem& problem, const Device& device) {
 
 std::string fp16x3_approach(const Problem& problem, const Device& device) {
   if (!fp16x3::can_implement(problem, device)) return "left to double_buffered";
+  const auto b = fp16x3::operand_of(problem, B);
+  if (fp16x3::runs_skinny_m(problem, b, device)) return "by the kernel for a small M";
   if (fp16x3::runs_wgmma(problem, device)) return "by wgmma";
-  const int64_t k_slices = fp16x3::SplitKConfig(problem.N, problem.K).slices;
   return "by mma.sync in tiles 128x" +
-         std::to_string(fp16x3::mma::tile_width(problem, k_slices, device));
+         std::to_string(fp16x3::mma::tile_width(problem, b.k_slices, device));
 }
 
 #ifdef __CUDACC__
