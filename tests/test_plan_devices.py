@@ -115,8 +115,8 @@ FP16X3 = [
     ((16, 4096, 4096), "H200", "fp16x3", "named; by the kernel for a small M"),
     ((4096, 4096, 4096), "H200", "fp16x3:mma", "named; by mma.sync in tiles 128x128"),
     ((4096, 4096, 4096), "A100", "fp16x3", "named; by mma.sync in tiles 128x128"),
-    ((1024, 1024, 1024), "A100", "fp16x3:mma", "named; by mma.sync in tiles 128x64"),
-    ((16, 4096, 4096), "A100", "fp16x3", "named; by mma.sync in tiles 128x32"),
+    ((1024, 1024, 1024), "H200", "fp16x3:mma", "named; by mma.sync in tiles 128x64"),
+    ((16, 2048, 4096), "A100", "fp16x3", "named; by mma.sync in tiles 128x32"),
     ((4096, 4096, 4096), "B200", "fp16x3", "named; by mma.sync in tiles 128x128"),
     # A block has 99 KiB there.
     ((4096, 4096, 4096), "A10", "fp16x3", "named; by mma.sync in tiles 128x32"),
