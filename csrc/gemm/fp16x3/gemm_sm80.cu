@@ -171,7 +171,7 @@ class MmaProduct {
   }
 
   /// After the interval of that number. The group is found by branches: the code of the products
-  /// once for each group would be 30 KB.
+  /// once for each group would be some 50 KB.
   __device__ __forceinline__ void promote(float (&accum)[ROW_TILES][ACCUMS], int interval) {
 #pragma unroll
     for (int group = 0; group < PROMOTION_GROUPS; ++group) {
