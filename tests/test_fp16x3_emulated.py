@@ -289,6 +289,8 @@ def test_what_it_requires() -> None:
     a = torch.ones(4, 4)
     with pytest.raises(RuntimeError, match="computes float32 in fp32, got precision ieee"):
         fp16x3(a, a, precision="ieee")
+    with pytest.raises(RuntimeError, match=r"kernel 'fp16x3:mma' computes float32 in fp32, got"):
+        fp16x3(a, a, "fp16x3:mma", precision="ieee")
     with pytest.raises(RuntimeError, match="takes float32, got float16"):
         fp16x3(a.half(), a.half())
 

@@ -32,8 +32,8 @@
 //
 // What may be changed: STAGES, the raster's SWIZZLE_SIZE (gemm_tiles.h), the tile widths and
 // COSTS do not change the results. TILE_K and the order of the wgmmas and additions do:
-// they must agree with promotion.h, skinny_m_mma.h and bench/fp16x3_model.py. Every element is
-// added in this one order, whatever M, N and the tile are.
+// they must agree with promotion.h, gemm_sm80.cu, skinny_m_mma.h and bench/fp16x3_model.py. Every
+// element is added in this one order, whatever M, N and the tile are.
 #include <algorithm>
 
 #include "device/pdl.h"
