@@ -153,7 +153,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-REFUSED = re.compile(r"kernel '(\w+)' (runs on tensor cores and needs a GPU|needs shared memory)")
+REFUSED = re.compile(
+    r"kernel '([\w:]+)' (runs on tensor cores and needs a GPU|needs shared memory)"
+)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,16 +2,21 @@
 
 import math
 
+import pytest
 import torch
 from torch import Tensor
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.bench.bounds import ULP, bound, least_step
 
+# Both multiply the same split operands in the same order.
+VARIANTS = ("fp16x3:wgmma", "fp16x3:mma")
+every_variant = pytest.mark.parametrize("kernel", VARIANTS)
 
-def fp16x3(a: Tensor, b: Tensor, **options: object) -> Tensor:
+
+def fp16x3(a: Tensor, b: Tensor, kernel: str = "fp16x3", **options: object) -> Tensor:
     """The product by this kernel."""
-    return smem.gemm(a, b, kernel="fp16x3", **options)
+    return smem.gemm(a, b, kernel=kernel, **options)
 
 
 def set_extremes(a: Tensor, b: Tensor) -> None:

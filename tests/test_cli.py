@@ -219,7 +219,7 @@ def test_how_to_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ("capability", "served_by", "archs", "expected"),
     [
         ("9.0", "sm_90a", ["sm_80", "sm_90a"], []),
-        ("9.0", "compute_80", ["sm_80", "compute_80"], ["wgmma", "fp16x3"]),
+        ("9.0", "compute_80", ["sm_80", "compute_80"], ["wgmma"]),
         ("9.0", None, [], []),  # a problem, which says the same
         ("8.0", "sm_80", ["sm_80"], []),
     ],

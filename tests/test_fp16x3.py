@@ -1,22 +1,40 @@
-"""kernel="fp16x3": float32's accuracy on Hopper's tensor cores, for every kind of number."""
+"""kernel="fp16x3": float32's accuracy on tensor cores, for every kind of number and variant."""
 
+import functools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
-from fp16x3_checks import assert_within_bound, fp16x3, set_extremes
+from fp16x3_checks import VARIANTS, assert_within_bound, set_extremes
 from helpers import laid_out, normal, poisoned_out, same_bits, short
+from torch import Tensor
 
 import torch_smem_gemm as smem
+from torch_smem_gemm._kernels import chip
 from torch_smem_gemm.bench.bounds import ULP
 from torch_smem_gemm.bench.numbers import DATA, errors
 
-pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("hopper")]
+pytestmark = pytest.mark.gpu
+
+Product = Callable[..., Tensor]
+
+
+@pytest.fixture(params=VARIANTS)
+def fp16x3(request: pytest.FixtureRequest) -> Product:
+    """The product by a variant that the GPU has code for."""
+    gpu = chip("cuda")
+    is_hopper = gpu.capability == gpu.code_capability == 90
+    if gpu.code_capability < 80 or (request.param == "fp16x3:wgmma" and not is_hopper):
+        pytest.skip(f"{request.param} has no code for this GPU")
+    return functools.partial(smem.gemm, kernel=request.param)
 
 
 @pytest.mark.parametrize("k", [16, 100, 513, 1024, 4096, 16384, 65536])
 @pytest.mark.parametrize("data", DATA)
-def test_random_data_never_worse_than_sgemm_and_no_growth_with_k(data: str, k: int) -> None:
+def test_random_data_never_worse_than_sgemm_and_no_growth_with_k(
+    data: str, k: int, fp16x3: Product
+) -> None:
     """What docs/accuracy.md measures; what it promises on any data, test_worst_case.py tests."""
     a, b = DATA[data](130, k, "cuda"), DATA[data](200, k, "cuda").mT
     norm, largest = errors(fp16x3(a, b), a, b)
@@ -31,7 +49,7 @@ SPLIT_K = [(16, 2048), (64, 262_144), (255, 9001), (256, 65_536), (511, 8200), (
 
 @pytest.mark.parametrize("data", ["normal", "uniform", "half zeros", "wide", "cancelling"])
 @pytest.mark.parametrize(("n", "k"), SPLIT_K)
-def test_split_k_is_as_exact(n: int, k: int, data: str) -> None:
+def test_split_k_is_as_exact(n: int, k: int, data: str, fp16x3: Product) -> None:
     a, b = DATA[data](70, k, "cuda"), DATA[data](n, k, "cuda").mT
     norm, largest = errors(fp16x3(a, b), a, b)
     torchs, _ = errors(a @ b, a, b)
@@ -41,7 +59,7 @@ def test_split_k_is_as_exact(n: int, k: int, data: str) -> None:
 
 
 @pytest.mark.parametrize(("n", "k"), SPLIT_K)
-def test_split_k_does_not_depend_on_m_or_layout(n: int, k: int) -> None:
+def test_split_k_does_not_depend_on_m_or_layout(n: int, k: int, fp16x3: Product) -> None:
     x, w = normal(301, k, device="cuda"), normal(k, n, device="cuda")
     x[3, k // 2] = math.inf
     x[200, 0], x[200, 1] = 1e-30, 1e8
@@ -55,7 +73,7 @@ def test_split_k_does_not_depend_on_m_or_layout(n: int, k: int) -> None:
 
 
 @pytest.mark.parametrize("side", ["rows", "columns"])
-def test_fallback_with_split_k(side: str) -> None:
+def test_fallback_with_split_k(side: str, fp16x3: Product) -> None:
     """In one chunk, in several, at their ends, and one element too small in each of two."""
     m, n, k = 140, 60, 20_000
     a, b = normal(m, k, device="cuda"), normal(k, n, device="cuda")
@@ -82,7 +100,7 @@ def test_fallback_with_split_k(side: str) -> None:
 
 @pytest.mark.parametrize("a_layout", ["contiguous", "transposed", "unaligned", "step2"])
 @pytest.mark.parametrize("b_layout", ["contiguous", "transposed", "unaligned_transposed"])
-def test_layouts_give_the_same_bits(a_layout: str, b_layout: str) -> None:
+def test_layouts_give_the_same_bits(a_layout: str, b_layout: str, fp16x3: Product) -> None:
     for m, n, k in ((1, 1, 1), (130, 200, 72), (129, 131, 1000), (256, 128, 513)):
         a, b = normal(m, k, device="cuda"), normal(k, n, device="cuda")
         first = fp16x3(a, b)
@@ -93,7 +111,7 @@ def test_layouts_give_the_same_bits(a_layout: str, b_layout: str) -> None:
         check_gaps()
 
 
-def test_rows_do_not_depend_on_m_or_on_each_other() -> None:
+def test_rows_do_not_depend_on_m_or_on_each_other(fp16x3: Product) -> None:
     for n, k in ((520, 1000), (4096, 4096), (77, 5000), (2048, 64)):
         x, w = normal(1500, k, device="cuda"), normal(k, n, device="cuda")
         x[3, k // 2] = math.inf
@@ -107,7 +125,7 @@ def test_rows_do_not_depend_on_m_or_on_each_other() -> None:
 
 @pytest.mark.parametrize("fallbacks", [1, 3, 40, 300])
 @pytest.mark.parametrize("side", ["rows", "columns", "both"])
-def test_fallback_rows_and_columns(side: str, fallbacks: int) -> None:
+def test_fallback_rows_and_columns(side: str, fallbacks: int, fp16x3: Product) -> None:
     """They have the bits of the SIMT kernels, and no other element has."""
     a, b = normal(300, 700, device="cuda"), normal(700, 310, device="cuda")
     rows = torch.zeros(300, dtype=torch.bool, device="cuda")
@@ -125,7 +143,7 @@ def test_fallback_rows_and_columns(side: str, fallbacks: int) -> None:
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "transposed", "step2"])
-def test_an_outlier(layout: str) -> None:
+def test_an_outlier(layout: str, fp16x3: Product) -> None:
     """Its product is the only one that is not zero."""
     for m, n, k in ((5, 7, 3), (200, 300, 100), (130, 40, 700)):
         tiny = normal(1, device="cuda") * 1e-15
@@ -140,7 +158,7 @@ def test_an_outlier(layout: str) -> None:
 
 
 @pytest.mark.parametrize(("n", "k"), [(7, 3), (300, 100), (40, 700), (16, 4096)])
-def test_outliers_of_a_row_and_a_column_may_meet(n: int, k: int) -> None:
+def test_outliers_of_a_row_and_a_column_may_meet(n: int, k: int, fp16x3: Product) -> None:
     """At the same k their product counts once. It is the only one that is not zero."""
     place = k * 5 // 8
     a, b = torch.zeros(200, k, device="cuda"), torch.zeros(k, n, device="cuda")
@@ -152,7 +170,7 @@ def test_outliers_of_a_row_and_a_column_may_meet(n: int, k: int) -> None:
         assert ((result - exact[:m]).abs() <= ULP * exact[:m]).all()
 
 
-def test_numbers_that_are_not_finite_and_the_ends_of_the_range() -> None:
+def test_numbers_that_are_not_finite_and_the_ends_of_the_range(fp16x3: Product) -> None:
     a, b = normal(200, 300, device="cuda"), normal(300, 210, device="cuda")
     set_extremes(a, b)
     assert_within_bound(fp16x3(a, b), a, b)
@@ -167,7 +185,7 @@ EPILOGUES = {
 
 
 @pytest.mark.parametrize("epilogue", EPILOGUES)
-def test_epilogues(epilogue: str) -> None:
+def test_epilogues(epilogue: str, fp16x3: Product) -> None:
     options = dict(EPILOGUES[epilogue])
     for m, n, k in ((70, 33, 50), (300, 256, 1000)):
         a, b = normal(m, k, device="cuda"), normal(k, n, device="cuda")
@@ -177,7 +195,7 @@ def test_epilogues(epilogue: str) -> None:
         torch.testing.assert_close(fp16x3(a, b, **given), expected, rtol=1e-5, atol=1e-4)
 
 
-def test_c_may_be_out_where_lines_are_computed_again() -> None:
+def test_c_may_be_out_where_lines_are_computed_again(fp16x3: Product) -> None:
     a, b, c = (normal(*s, device="cuda") for s in ((200, 90), (90, 131), (200, 131)))
     a[3, 4], b[5, 6] = math.inf, math.inf
     a[7, 0:2], b[0:2, 9] = 1e-15, 1e-15
@@ -200,7 +218,7 @@ def test_c_may_be_out_where_lines_are_computed_again() -> None:
     ],
     ids=short,
 )
-def test_batches(shapes: tuple) -> None:
+def test_batches(shapes: tuple, fp16x3: Product) -> None:
     a, b = (normal(*shape, device="cuda") for shape in shapes)
     result = fp16x3(a, b)
     exact = (a.double() @ b.double()).float()
@@ -210,7 +228,7 @@ def test_batches(shapes: tuple) -> None:
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(256, 256, 512), (70, 64, 20_000)])
-def test_it_can_be_captured_in_a_graph(m: int, n: int, k: int) -> None:
+def test_it_can_be_captured_in_a_graph(m: int, n: int, k: int, fp16x3: Product) -> None:
     a, b = normal(m, k, device="cuda"), normal(k, n, device="cuda")
     fp16x3(a, b)
     graph = torch.cuda.CUDAGraph()
@@ -222,7 +240,7 @@ def test_it_can_be_captured_in_a_graph(m: int, n: int, k: int) -> None:
     assert same_bits(captured, fp16x3(a, b))
 
 
-def test_products_that_follow_on_what_came_before() -> None:
+def test_products_that_follow_on_what_came_before(fp16x3: Product) -> None:
     """Kernels of a product begin early, those of others in the stream must not be overtaken."""
     for m, n, k in ((256, 256, 256), (300, 64, 16_384), (40, 1000, 1001)):
         given = [(normal(m, k, device="cuda"), normal(k, n, device="cuda")) for _ in range(5)]

@@ -1,6 +1,7 @@
 """The emulator of sm_90 finds what is wrong in a mutant of the fp16x3 kernels.
 
-As test_sm90_mutants.py; tests/cpu_emulator/fp16x3.cpp runs them.
+As test_sm90_mutants.py; tests/cpu_emulator/fp16x3.cpp runs them, and those of the kernel for
+older GPUs fp16x3_mma.cpp.
 """
 
 import functools
@@ -9,11 +10,12 @@ import mutants
 import pytest
 from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant
 
-GEMM, PARAMS, EPILOGUE, METADATA, SPLIT, SKINNY, MMA, PRODUCER, SCALE = (
+GEMM, PARAMS, EPILOGUE, METADATA, SPLIT, SKINNY, MMA, PRODUCER, SCALE, TILES, SM80, LOADER = (
     f"gemm/fp16x3/{name}"
     for name in (
         *("gemm.cu", "gemm_params.h", "epilogue.h", "split_metadata.h", "split_k_major.cu"),
         *("skinny_m_kernel.h", "skinny_m_mma.h", "split_producer.h", "running_scale.h"),
+        *("gemm_tiles.h", "gemm_sm80.cu", "gemm_sm80_params.h"),
     )
 )
 
@@ -57,12 +59,12 @@ MUTANTS = {
     "a cross product less": Mutant(
         GEMM, "mma(cross_accum, a + K16 + LO, b + K16, true);", "", WRONG
     ),
-    "accumulators not promoted": Mutant(GEMM, "promote_group(accum, group, first > 0);", "", WRONG),
+    "accumulators not promoted": Mutant(TILES, "    totals[i * THREADS] = total;", "", WRONG),
     "totals of the tile before": Mutant(GEMM, "group, first > 0)", "group, true)", WRONG),
     "totals of another thread": Mutant(
         GEMM,
-        "const float* const totals = smem.totals + threadIdx.x;",
-        "const float* const totals = smem.totals + (threadIdx.x ^ 1);",
+        "float* const totals = smem.totals + threadIdx.x;",
+        "float* const totals = smem.totals + (threadIdx.x ^ 1);",
         WRONG,
     ),
     # Epilogue, outliers and fallback.
@@ -70,9 +72,11 @@ MUTANTS = {
     "outliers left out": Mutant(
         EPILOGUE, "if (has_outliers) add_outliers(accum, row, col);", "", WRONG
     ),
-    "fallback left out": Mutant(GEMM, "gemm.compute_fallback();", "{}", WRONG),
+    "fallback left out": Mutant(
+        GEMM, "compute_fallback(params, TILE_N, gemm.smem.stages);", "{}", WRONG
+    ),
     "fallback without a barrier": Mutant(
-        GEMM, "if (__syncthreads_or(has_fallback)) gemm", "if (has_fallback) gemm", ""
+        GEMM, "if (__syncthreads_or(has_fallback))", "if (has_fallback)", ""
     ),
     "fallback after C is overwritten": Mutant(
         EPILOGUE, " || a.status[row] == FALLBACK) return;", ") return;", WRONG
@@ -128,17 +132,72 @@ MUTANTS = {
 }
 
 
-found_in = functools.partial(mutants.found_in, "fp16x3", ("gemm/fp16x3/split_dispatch.cpp",))
+# gemm_sm80.cu, whose copies the emulator performs at the wait.
+MMA_MUTANTS = {
+    "one copy more stays in flight": Mutant(
+        SM80, "cp_async_wait<STAGES - 2>();", "cp_async_wait<STAGES - 1>();", WRONG
+    ),
+    "no barrier after the wait": Mutant(SM80, "    __syncthreads();\n", "", WRONG),
+    "stage read again": Mutant(SM80, "      stage_ = next_stage(stage_);\n", "", WRONG),
+    "stage overwritten while it is read": Mutant(
+        LOADER, "stages_ + stage_ *", "stages_ + (stage_ + STAGES - 1) % STAGES *", WRONG
+    ),
+    "copies of a row tile left out": Mutant(
+        SM80, "loader_.copy_part(next);", "if (next != 1) loader_.copy_part(next);", WRONG
+    ),
+    "first tile copied again": Mutant(LOADER, "    tile_ += gridDim.x;\n", "", WRONG),
+    "next tile not begun": Mutant(LOADER, "    --k_blocks_left_;\n", "", WRONG),
+    "rows of A copied for B": Mutant(
+        LOADER, "row_at(params_.b_rows, params_.b,", "row_at(params_.a_rows, params_.a,", WRONG
+    ),
+    "every k slice is the first": Mutant(
+        LOADER, " + tile.k_slice * metadata.slice_rows", "", WRONG
+    ),
+    "last copies not waited for": Mutant(
+        SM80, "    cp_async_wait_all();  // the last copies, of zeros\n", "", WRONG
+    ),
+    "B of the k block before": Mutant(
+        SM80, "    if (is_last) read_b(b_hi_[1], MMA_K);\n", "", WRONG
+    ),
+    "B of the next k block too early": Mutant(
+        SM80, "if (is_last) read_b(b_lo_[0], LO);", "if (is_last) read_b(b_hi_[0], 0);", WRONG
+    ),
+    "A of the same row tile": Mutant(SM80, "read_a(a_lo_[1], next,", "read_a(a_lo_[1], i,", WRONG),
+    "hi hi instead of hi lo": Mutant(
+        SM80, "(cross_accum, a_hi_[0], b_lo_[0])", "(cross_accum, a_hi_[0], b_hi_[0])", WRONG
+    ),
+    "a cross product less": Mutant(
+        SM80, "    multiply(cross_accum, a_lo_[1], b_hi_[1]);\n", "", WRONG
+    ),
+    "hi hi not added": Mutant(SM80, "+= k_block_accum[e];", "+= 0;", WRONG),
+    "last interval not promoted": Mutant(SM80, " || k_block + 1 == tile.k_tiles) {", ") {", WRONG),
+    "totals of the tile before": Mutant(SM80, "interval >= PROMOTION_GROUPS", "true", WRONG),
+    "totals of another row tile": Mutant(
+        SM80, "return totals_ + i * ACCUMS * THREADS;", "return totals_;", WRONG
+    ),
+    "one row tile stored for all": Mutant(SM80, "warp_m_ + 16 * i", "warp_m_", WRONG),
+    "fallback left out": Mutant(SM80, "compute_fallback(params, TILE_N, shared);", "{}", WRONG),
+    "fallback without a barrier": Mutant(
+        SM80, "if (__syncthreads_or(has_fallback))", "if (has_fallback)", ""
+    ),
+}
+
+FAMILIES = {"fp16x3": MUTANTS, "fp16x3_mma": MMA_MUTANTS}
+found_in = functools.partial(mutants.found_in, sources=("gemm/fp16x3/split_dispatch.cpp",))
 
 
 @pytest.mark.sweep
-def test_nothing_is_found_in_the_kernels_that_ship() -> None:
-    assert found_in() == ""
+@pytest.mark.parametrize("program", FAMILIES)
+def test_nothing_is_found_in_the_kernels_that_ship(program: str) -> None:
+    assert found_in(program) == ""
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("name", MUTANTS)
-def test_mutant_is_found(name: str) -> None:
-    found = found_in(name, MUTANTS[name])
+@pytest.mark.parametrize(
+    ("program", "name"), [(program, name) for program in FAMILIES for name in FAMILIES[program]]
+)
+def test_mutant_is_found(program: str, name: str) -> None:
+    mutant = FAMILIES[program][name]
+    found = found_in(program, name=name, mutant=mutant)
     assert found
-    assert MUTANTS[name].found in found
+    assert mutant.found in found

@@ -65,9 +65,9 @@ def test_tensor_cores_in_the_table() -> None:
     mma, wgmma, fp16x3 = gemms[-3:]
     assert mma.float16_capability == (7, 5)
     assert all(row.emulated for row in smem.kernels())
-    assert wgmma.capability == fp16x3.capability == (9, 0)
-    assert wgmma.capability_alone
-    assert fp16x3.capability_alone
+    assert (wgmma.capability, wgmma.capability_alone) == ((9, 0), True)
+    assert (fp16x3.capability, fp16x3.capability_alone) == ((8, 0), False)
+    assert fp16x3.variants == ("wgmma", "mma")
     assert "128x256_cluster2" in wgmma.variants
     assert (fp16x3.dtypes, fp16x3.float32_precision) == (("float32",), "fp32")
     assert not row.takes(torch.float16, "cpu")

@@ -130,6 +130,54 @@ def test_plan_of_mma_on_the_oldest_gpu(sizes: tuple[int, int, int], reason: str)
         smem.plan(a, b, kernel="mma:128x256", device="T4")
 
 
+# M, N, K; device; kernel; the reason.
+FP16X3 = [
+    ((4096, 4096, 4096), "H200", "fp16x3", "named; by wgmma"),
+    ((16, 4096, 4096), "H200", "fp16x3", "named; by the kernel for a small M"),
+    ((4096, 4096, 4096), "H200", "fp16x3:mma", "named; by mma.sync in tiles 128x128"),
+    ((4096, 4096, 4096), "A100", "fp16x3", "named; by mma.sync in tiles 128x128"),
+    ((1024, 1024, 1024), "H200", "fp16x3:mma", "named; by mma.sync in tiles 128x64"),
+    ((16, 2048, 4096), "A100", "fp16x3", "named; by mma.sync in tiles 128x32"),
+    ((4096, 4096, 4096), "B200", "fp16x3", "named; by mma.sync in tiles 128x128"),
+    # A block has 99 KiB there.
+    ((4096, 4096, 4096), "A10", "fp16x3", "named; by mma.sync in tiles 128x32"),
+    ((4096, 4096, 4096), "RTX 4090", "fp16x3", "named; by mma.sync in tiles 128x32"),
+    ((4096, 4096, 0), "A100", "fp16x3", "named; left to double_buffered"),
+]
+
+
+@pytest.mark.parametrize(("sizes", "device", "kernel", "reason"), FP16X3, ids=short)
+def test_the_path_of_fp16x3(
+    sizes: tuple[int, int, int], device: str, kernel: str, reason: str
+) -> None:
+    m, n, k = sizes
+    plan = smem.plan(torch.empty(m, k), torch.empty(k, n), kernel=kernel, device=device)
+    assert (plan.kernel, plan.reason) == ("fp16x3", reason)
+
+
+def test_a_path_of_fp16x3_that_the_device_cannot_run() -> None:
+    a = torch.empty(64, 64)
+    for kernel, device, needed, got in (
+        ("fp16x3", "T4", "8.0 or newer", "7.5"),
+        ("fp16x3:mma", "T4", "8.0 or newer", "7.5"),
+        ("fp16x3:wgmma", "A100", "9.0", "8.0"),
+        ("fp16x3:wgmma", "B200", "9.0", "10.0"),
+    ):
+        with pytest.raises(RuntimeError) as caught:
+            smem.plan(a, a, kernel=kernel, device=device)
+        assert str(caught.value) == (
+            f"smem.gemm: kernel '{kernel}' runs on tensor cores and needs a GPU of compute "
+            f"capability {needed}, got {got}"
+        )
+    problem = GemmProblem.contiguous(64, 64, 64)
+    hopper = {"capability": (9, 0), "code": (8, 0)}
+    with pytest.raises(RuntimeError, match=r"'fp16x3:wgmma' needs code for compute capability 9.0"):
+        plan_problem(torch.float32, problem, kernel="fp16x3:wgmma", **hopper)
+    for kernel in ("fp16x3", "fp16x3:mma"):
+        reason = plan_problem(torch.float32, problem, kernel=kernel, **hopper).reason
+        assert reason == "named; by mma.sync in tiles 128x32"
+
+
 def test_every_tile_of_mma_is_the_best_for_some_problem() -> None:
     """On some GPU and for some size: a tile that the model never chooses would be dead."""
     tiles = next(row.variants for row in smem.kernels("gemm") if row.name == "mma")

@@ -28,13 +28,22 @@ std::string dtypes_text(const Kernel& kernel) {
   return text;
 }
 
+/// ":mma", as in kernel="fp16x3:mma".
+std::string variant_suffix(const Kernel& kernel, const Problem& problem) {
+  return std::string(":") + kernel.variants[problem.variant];
+}
+
 }  // namespace
 
 void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device) {
+  const bool variants_differ = problem.variant >= 0 && kernel.variant_tensor_cores;
+  const std::string name = kernel.name + (variants_differ ? variant_suffix(kernel, problem) : "");
   const auto refuse = [&](const std::string& why) {
-    throw std::runtime_error(std::string("smem.gemm: kernel '") + kernel.name + "' " + why);
+    throw std::runtime_error("smem.gemm: kernel '" + name + "' " + why);
   };
-  if (const TensorCores& needed = kernel.tensor_cores; needed.capability > 0) {
+  const TensorCores& needed =
+      variants_differ ? kernel.variant_tensor_cores[problem.variant] : kernel.tensor_cores;
+  if (needed.capability > 0) {
     const std::string capability = capability_text(needed.oldest(problem.dtype));
     const bool runs =
         device.host ? kernel.launch != nullptr : needed.fit(device.capability, problem.dtype);

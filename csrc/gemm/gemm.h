@@ -99,6 +99,8 @@ struct Kernel {
   /// Names of the variants (tiles) among which the kernel chooses.
   const char* const* variants = nullptr;
   int variant_count = 0;
+  /// What each variant needs, if that is not the same for all.
+  const TensorCores* variant_tensor_cores = nullptr;
   /// Null if all dtypes have all variants.
   bool (*has_variant)(int variant, DType, const Device&) = nullptr;
   /// The kernel's choice for a problem, in words.

@@ -19,7 +19,7 @@ from torch_smem_gemm.analysis import (
     roofline,
 )
 from torch_smem_gemm.cli._resources import Resources, built_resources
-from torch_smem_gemm.trace_report import WARP, Launch, Line, Trace
+from torch_smem_gemm.trace_report import BULK, WARP, Launch, Line, Trace
 
 WAVEFRONT = 128  # bytes that shared memory delivers in one pass
 
@@ -140,9 +140,11 @@ def _tensor_tflops(trace: Trace, device: Device) -> float | None:
     for row in kernels():
         if row.name not in names or row.capability is None:
             continue
-        newer = device.capability > row.capability
-        if device.capability < row.capability or (newer and row.capability_alone):
+        if device.capability < row.capability:
             return None
+    actions = {line.action for launch in trace.launches for line in launch.lines}
+    if not trace.sources and actions.intersection(BULK) and device.capability != (9, 0):
+        return None
     of_16_bits = 1024 * trace.count("tensor_cycles")
     return device.tensor_tflops * trace.tensor_flop / of_16_bits or None
 

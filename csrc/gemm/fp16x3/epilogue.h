@@ -1,4 +1,4 @@
-// The epilogue of gemm.cu: from a warp's accumulators to out.
+// The epilogue of gemm.cu and gemm_sm80.cu: from a warp's accumulators to out.
 #pragma once
 
 #include "device/warpgroup.h"

@@ -1,24 +1,31 @@
-// fp16x3: float32's accuracy by three float16 products on Hopper's tensor cores. This file is the
-// entry: it chooses the launches and lays out the workspace.
+// fp16x3: float32's accuracy by three float16 products on tensor cores. This file is the entry: it
+// chooses the launches and lays out the workspace.
 //
 //   x = (hi + lo / 2^12) 2^e      A B = (Ahi Bhi + (Ahi Blo + Alo Bhi) / 2^12) 2^(eA + eB)
 //
 // The scheme is Ootomo and Yokota's (IJHPCA 36, 2022), and that of CUTLASS's 3xTF32. The launches:
 //
-//   M > 64      split A and B (split_*.cu) -> gemm.cu
-//   M <= 64     split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
-//   split-K     one of these for all k slices -> reduce_split_k, if N is small and K large
+//   wgmma, M > 64    split A and B (split_*.cu) -> gemm.cu
+//   wgmma, M <= 64   split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
+//   mma              split A and B -> gemm_sm80.cu
+//   split-K          one of these for all k slices -> reduce_split_k, if N is small and K large
+//
+// The variant wgmma is for Hopper, and mma for every GPU since sm_80. Both add in the same order.
 //
 // A split stores two fp16 numbers per element and a power of two per row of A and column of B.
-// gemm.cu multiplies them; rows and columns that two fp16 numbers cannot represent are computed by
-// float32 FMAs at its end (fp32_fallback.h). Every kernel but the first starts while the previous
-// one still runs (programmatic dependent launch, device/pdl.h). Elements of A and B are read once;
-// their hi and lo are read M / 128 and N / 128 times, mostly out of L2.
+// gemm.cu or gemm_sm80.cu multiplies them; rows and columns that two fp16 numbers cannot represent
+// are computed by float32 FMAs at its end (fp32_fallback.h). On Hopper every kernel but the first
+// starts while the previous one still runs (programmatic dependent launch, device/pdl.h). Elements
+// of A and B are read once; their hi and lo are read M / 128 and N / 128 times, mostly out of L2.
 //
 // What may be changed: can_implement's limits and the order of the launches. The slices of K
 // (split_k.cu) and the order of the additions (promotion.h) determine the bits of the results.
+#include <iterator>
+#include <string>
+
 #include "gemm/batch.h"
 #include "gemm/fp16x3/gemm.h"
+#include "gemm/fp16x3/gemm_sm80.h"
 #include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/split.h"
 #include "gemm/fp16x3/split_k.h"
@@ -30,13 +37,24 @@ namespace {
 using split::SplitOperand;
 using split::SplitWorkspace;
 
+/// The instructions that multiply the split operands.
+enum Variant : int { WGMMA, MMA };
+constexpr const char* VARIANT_NAMES[] = {"wgmma", "mma"};
+constexpr TensorCores VARIANT_TENSOR_CORES[] = {{.capability = 90, .alone = true},
+                                                {.capability = 80}};
+
+bool runs_wgmma(const Problem& problem, const Device& device) {
+  if (problem.variant >= 0) return problem.variant == WGMMA;
+  return device.host || device.runs_sm90a();
+}
+
 bool can_implement(const Problem& problem, const Device& device) {
   // Rows and columns are counted in 32 bits, up to one tile beyond the last, and hi and lo double
   // K.
   constexpr int64_t MAX_SIZE = (int64_t{1} << 30) - 1024, MAX_TILES = int64_t{1} << 30, TILE = 128;
-  return problem.dtype == DType::f32 && (device.host || device.runs_sm90a()) && problem.M >= 1 &&
-         problem.N >= 1 && problem.K >= 1 && problem.M < MAX_SIZE && problem.N < MAX_SIZE &&
-         problem.K < MAX_SIZE &&
+  return problem.dtype == DType::f32 && (device.host || device.code_capability >= 80) &&
+         problem.M >= 1 && problem.N >= 1 && problem.K >= 1 && problem.M < MAX_SIZE &&
+         problem.N < MAX_SIZE && problem.K < MAX_SIZE &&
          ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * inner_batch_count(problem) *
                  SplitKConfig(problem.N, problem.K).slices <
              MAX_TILES;
@@ -61,10 +79,14 @@ SplitOperand operand_of(const Problem& problem, Tensor tensor) {
   };
 }
 
+bool runs_skinny_m(const Problem& problem, const SplitOperand& b, const Device& device) {
+  return runs_wgmma(problem, device) && can_implement_skinny_m(problem, b);
+}
+
 /// B as the workspace needs it: the skinny kernel never stores B's hi and lo.
-SplitOperand workspace_operand_b(const Problem& problem) {
+SplitOperand workspace_operand_b(const Problem& problem, const Device& device) {
   SplitOperand b = operand_of(problem, B);
-  if (can_implement_skinny_m(problem, b)) b.k_slice_length = 0;
+  if (runs_skinny_m(problem, b, device)) b.k_slice_length = 0;
   return b;
 }
 
@@ -72,21 +94,21 @@ struct Fp16x3Workspace {
   SplitWorkspace a, b;
   size_t partials, bytes;
 
-  explicit Fp16x3Workspace(const Problem& problem)
+  Fp16x3Workspace(const Problem& problem, const Device& device)
       : a(operand_of(problem, A)),
-        b(workspace_operand_b(problem)),
+        b(workspace_operand_b(problem, device)),
         partials(a.bytes + b.bytes),
         bytes(partials + SplitKConfig(problem.N, problem.K).partials_bytes(problem)) {}
 };
 
 /// Launches for a problem with one batch loop at most.
 void launch_batch(const Problem& problem, const Device& device) {
-  const Fp16x3Workspace layout(problem);
+  const Fp16x3Workspace layout(problem, device);
   auto* const workspace = static_cast<unsigned char*>(problem.workspace);
   const SplitOperand a = layout.a.bind(operand_of(problem, A), workspace);
   const SplitOperand b = layout.b.bind(operand_of(problem, B), workspace + layout.a.bytes);
   auto* const partials = reinterpret_cast<float*>(workspace + layout.partials);
-  if (can_implement_skinny_m(problem, b)) {
+  if (runs_skinny_m(problem, b, device)) {
     split::launch_split(a, device);
     launch_skinny_m(problem, a, b, partials, device);
   } else {
@@ -94,7 +116,8 @@ void launch_batch(const Problem& problem, const Device& device) {
     const bool b_first = split::is_mn_major(b);
     split::launch_split(b_first ? b : a, device);
     split::launch_split(b_first ? a : b, device, /*launch_with_pdl=*/true);
-    launch_gemm(problem, a, b, partials, device);
+    const auto launch = runs_wgmma(problem, device) ? launch_gemm : mma::launch_gemm;
+    launch(problem, a, b, partials, device);
   }
   if (a.k_slices > 1) reduce_split_k(problem, a, b, partials, device);
 }
@@ -111,7 +134,16 @@ void launch_fp16x3(const Problem& problem, const Device& device) {
 
 size_t fp16x3_workspace_bytes(const Problem& problem, const Device& device) {
   if (!fp16x3::can_implement(problem, device)) return 0;
-  return fp16x3::Fp16x3Workspace(problem).bytes;
+  return fp16x3::Fp16x3Workspace(problem, device).bytes;
+}
+
+std::string fp16x3_approach(const Problem& problem, const Device& device) {
+  if (!fp16x3::can_implement(problem, device)) return "left to double_buffered";
+  const auto b = fp16x3::operand_of(problem, B);
+  if (fp16x3::runs_skinny_m(problem, b, device)) return "by the kernel for a small M";
+  if (fp16x3::runs_wgmma(problem, device)) return "by wgmma";
+  return "by mma.sync in tiles 128x" +
+         std::to_string(fp16x3::mma::tile_width(problem, b.k_slices, device));
 }
 
 #ifdef __CUDACC__
@@ -122,16 +154,20 @@ constexpr std::nullptr_t fp16x3_function = nullptr;
 
 const Kernel fp16x3_row = {
     .name = "fp16x3",
-    .summary = "float32's accuracy by three float16 products on Hopper's tensor cores",
-    .requires_ = "float32 but not precision ieee, compute capability 9.0",
+    .summary = "float32's accuracy by three float16 products on tensor cores",
+    .requires_ = "float32 but not precision ieee, compute capability 8.0 or newer",
     .launch = launch_fp16x3,
     .function = fp16x3_function,
     .symbol = nullptr,
     .largest_k = nullptr,
     .dtypes = dtypes(DType::f32),
-    .tensor_cores = {.capability = 90, .alone = true},
+    .tensor_cores = {.capability = 80},
     .float32 = Precision::fp32,
     .workspace_bytes = fp16x3_workspace_bytes,
+    .variants = fp16x3::VARIANT_NAMES,
+    .variant_count = std::size(fp16x3::VARIANT_NAMES),
+    .variant_tensor_cores = fp16x3::VARIANT_TENSOR_CORES,
+    .approach = fp16x3_approach,
 };
 
 }  // namespace smem::gemm::inline SMEM_BUILD

@@ -1,7 +1,7 @@
 // The rows of A and columns of B whose status is FALLBACK: those with elements that are not finite,
-// or with several outliers. Whether there are any is known on the GPU only, so gemm.cu itself
-// returns to the tiles in which it found some. A separate kernel, launched every time, took 2 us
-// after small products and 13 us after 4096 x 4096 x 4096.
+// or with several outliers. Whether there are any is known on the GPU only, so gemm.cu and
+// gemm_sm80.cu themselves return to the tiles in which they found some. A separate kernel, launched
+// every time, took 2 us after small products and 13 us after 4096 x 4096 x 4096.
 #pragma once
 
 #include "gemm/fp16x3/split_metadata.h"

@@ -30,21 +30,18 @@
 // With split-K (split_k.h) each k slice is computed as if it were all of K, and its accumulators go
 // to memory. FALLBACK rows and columns are computed at the end, by FMAs (fp32_fallback.h).
 //
-// What may be changed: STAGES, the raster's SWIZZLE_SIZE, the tile widths and their costs in
-// select_tile_n do not change the results. TILE_K and the order of the wgmmas and additions do:
-// they must agree with promotion.h, skinny_m_mma.h and bench/fp16x3_model.py. Every element is
-// added in this one order, whatever M, N and the tile are.
+// What may be changed: STAGES, the raster's SWIZZLE_SIZE (gemm_tiles.h), the tile widths and
+// COSTS do not change the results. TILE_K and the order of the wgmmas and additions do:
+// they must agree with promotion.h, gemm_sm80.cu, skinny_m_mma.h and bench/fp16x3_model.py. Every
+// element is added in this one order, whatever M, N and the tile are.
 #include <algorithm>
 
 #include "device/pdl.h"
 #include "device/target.h"
 #include "device/wgmma.h"
-#include "gemm/batch.h"
-#include "gemm/fp16x3/epilogue.h"
-#include "gemm/fp16x3/fp32_fallback.h"
 #include "gemm/fp16x3/gemm.h"
 #include "gemm/fp16x3/gemm_params.h"
-#include "gemm/fp16x3/promotion.h"
+#include "gemm/fp16x3/gemm_tiles.h"
 #include "gemm/fp16x3/tensor_map.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
@@ -57,20 +54,13 @@ struct Fp16x3Gemm {
   const Fp16x3Params& params;
   GemmSmem<Config> smem;
 
-  template <typename Visit>
-  __device__ __forceinline__ void for_each_work_tile(const Visit& visit) const {
-    for (uint32_t i = blockIdx.x; i < params.scheduler.work_tiles; i += gridDim.x) {
-      visit(work_tile_at(params.scheduler, i));
-    }
-  }
-
   /// The producer, one thread.
   __device__ __forceinline__ void load_tiles() const {
     // If M is less than TILE_M, the rest of a stage's rows keeps old values, whose products are in
     // rows of the tile that are not stored.
     const uint32_t bytes = (params.a_box_rows + TILE_N) * ROW_BYTES;
     Pipeline pipeline;
-    for_each_work_tile([&](const WorkTileInfo& tile) {
+    for_each_work_tile(params, [&](const WorkTileInfo& tile) {
       const int first_slice = tile.batch * static_cast<int>(params.scheduler.split_k_slices);
       const int a_slice = tile.k_slice + (params.a.batch_rows ? first_slice : 0);
       const int b_slice = tile.k_slice + (params.b.batch_rows ? first_slice : 0);
@@ -104,7 +94,7 @@ struct Fp16x3Gemm {
                                               accumulate);
     };
     Pipeline pipeline;
-    for_each_work_tile([&](const WorkTileInfo& tile) {
+    for_each_work_tile(params, [&](const WorkTileInfo& tile) {
       float k_block_accum[ACCUMS], cross_accum[ACCUMS], accum[ACCUMS] = {};
       int previous_stage = -1;
       constexpr int INTERVAL = PROMOTION_INTERVAL;
@@ -139,94 +129,22 @@ struct Fp16x3Gemm {
 #pragma unroll
             for (int i = 0; i < ACCUMS; ++i) accum[i] += k_block_accum[i];
           }
-          promote_group(accum, group, first > 0);
+          promote_group<CONSUMER_THREADS>(accum, smem.totals + threadIdx.x, group, first > 0);
         }
       }
       warpgroup_wait<0>();
       release(previous_stage);
       warpgroup_fence_operand(cross_accum);
-      const float* const totals = smem.totals + threadIdx.x;
+      float* const totals = smem.totals + threadIdx.x;
 #pragma unroll
       for (int i = 0; i < ACCUMS; ++i) {
-        const bool was_promoted = promotion_group_of_accum(i) * INTERVAL < tile.k_tiles;
-        const float total = was_promoted ? totals[i * CONSUMER_THREADS] : 0;
-        accum[i] = combine(total, accum[i], cross_accum[i]);
+        accum[i] =
+            combine_accum<CONSUMER_THREADS>(i, totals, accum[i], cross_accum[i], tile.k_tiles);
       }
       const int row = tile.row * TILE_M + threadIdx.x / WARP * 16, col = tile.col * TILE_N;
-      const SplitMetadata a = metadata_at(params.a, tile.batch, tile.k_slice);
-      const SplitMetadata b = metadata_at(params.b, tile.batch, tile.k_slice);
-      const auto epilogue = epilogue_at_batch(params.epilogue, params.strides, tile.batch);
-      const unsigned status = combined_status<TILE_N>(a, row, static_cast<int>(epilogue.out.rows),
-                                                      b, col, static_cast<int>(epilogue.out.cols));
-      has_fallback |= (status & FALLBACK) != 0;
-      if (params.partials) return store_partials(accum, tile, row, col);
-      SplitEpilogue<TILE_N, CONSUMER_THREADS>{epilogue, a, b, smem.totals + threadIdx.x}.write(
-          accum, row, col, (status & ONE_OUTLIER) != 0);
+      store_rows<CONSUMER_THREADS>(accum, params, tile, row, col, totals, has_fallback);
     });
     return has_fallback;
-  }
-
-  /// All consumers, when they have finished all their tiles.
-  __device__ __forceinline__ void compute_fallback() const {
-    for_each_work_tile([&](const WorkTileInfo& tile) {
-      const int64_t k_begin = tile.k_slice * params.k_slice_length;
-      const int64_t left = params.problem.K - k_begin;
-      const FallbackSlice slice{
-          .batch = static_cast<unsigned>(tile.batch),
-          .a = metadata_at(params.a, tile.batch, tile.k_slice),
-          .b = metadata_at(params.b, tile.batch, tile.k_slice),
-          .k_begin = k_begin,
-          .length = min(left, params.k_slice_length),
-          .partials = partials_of(tile),
-      };
-      compute_fallback_tile(params.problem, slice, int64_t{tile.row} * TILE_M,
-                            int64_t{tile.col} * TILE_N, TILE_N, smem.stages);
-    });
-  }
-
-  /// The matrix of the tile's k slice; null without split-K.
-  __device__ __forceinline__ float* partials_of(const WorkTileInfo& tile) const {
-    const int64_t slice = int64_t{tile.batch} * params.scheduler.split_k_slices + tile.k_slice;
-    const auto& out = params.epilogue.out;
-    return params.partials ? params.partials + slice * out.rows * out.cols : nullptr;
-  }
-
-  /// Stores a warp's 16 rows. SplitEpilogue::write describes which elements a thread has.
-  __device__ __forceinline__ void store_partials(const float (&accum)[ACCUMS],
-                                                 const WorkTileInfo& tile, int first_row,
-                                                 int first_col) const {
-    const int64_t rows = params.epilogue.out.rows, cols = params.epilogue.out.cols;
-    const int lane = threadIdx.x % WARP, row = first_row + lane / 4, col = first_col + lane % 4 * 2;
-    float* const dst = partials_of(tile) + row * cols + col;
-    const bool in_pairs = cols % 2 == 0;
-#pragma unroll
-    for (int i = 0; i < ACCUMS; i += 2) {
-      if (row + (i & 2 ? 8 : 0) >= rows || col + i / 4 * 8 >= cols) continue;
-      float* const pair = dst + (i & 2 ? 8 * cols : 0) + i / 4 * 8;
-      if (in_pairs) {
-        *reinterpret_cast<float2*>(pair) = {accum[i], accum[i + 1]};
-      } else {
-        pair[0] = accum[i];
-        if (col + i / 4 * 8 + 1 < cols) pair[1] = accum[i + 1];
-      }
-    }
-  }
-
-  /// Accumulator i of a thread is in column 8 (i / 4) + 2 (lane % 4) + i % 2 of the tile.
-  __device__ __forceinline__ static constexpr int promotion_group_of_accum(int i) {
-    return promotion_group(i / 4 * 8 + i % 2);
-  }
-
-  __device__ __forceinline__ void promote_group(float (&accum)[ACCUMS], int group,
-                                                bool has_totals) const {
-    float* const totals = smem.totals + threadIdx.x;
-#pragma unroll
-    for (int i = 0; i < ACCUMS; ++i) {
-      if (promotion_group_of_accum(i) != group) continue;
-      float total = has_totals ? totals[i * CONSUMER_THREADS] : 0;
-      promote(total, accum[i]);
-      totals[i * CONSUMER_THREADS] = total;
-    }
   }
 };
 
@@ -254,7 +172,7 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), 1)
     warpgroup_reg_alloc<240>();
     const bool has_fallback = gemm.multiply();
     // The barrier is among the consumers, since the other threads exit when the producer is done.
-    if (__syncthreads_or(has_fallback)) gemm.compute_fallback();
+    if (__syncthreads_or(has_fallback)) compute_fallback(params, TILE_N, gemm.smem.stages);
   }
 #endif
 }
@@ -262,21 +180,12 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), 1)
 template <int TILE_N>
 void launch_tile_n(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
                    float* partials, const Device& device) {
-  const auto count = [](int64_t size, int64_t tile) {
-    return static_cast<uint32_t>(ceil_div(size, tile));
-  };
-  // Rows of tiles that are traversed together: 8 x 16 tiles at a time read hardly more bytes than
-  // 11 x 12 do.
-  constexpr uint32_t SWIZZLE_SIZE = 8;
   const int a_box_rows = static_cast<int>(std::min<int64_t>(problem.M, TILE_M));
   const Fp16x3Params params{
       .problem = problem,
       .a_map = hi_lo_tensor_map(a, a_box_rows),
       .b_map = hi_lo_tensor_map(b, TILE_N),
-      .scheduler = TileScheduler(count(problem.M, TILE_M), count(problem.N, TILE_N),
-                                 static_cast<uint32_t>(a.k_slices),
-                                 static_cast<uint32_t>(inner_batch_count(problem)), SWIZZLE_SIZE,
-                                 count(problem.K, TILE_K), count(a.k_slice_length, TILE_K)),
+      .scheduler = make_scheduler(problem, a, TILE_N),
       .epilogue = epilogue_of<float>(problem),
       .strides = batch_strides(problem),
       .a = SplitMetadata(a),
@@ -290,38 +199,19 @@ void launch_tile_n(const Problem& problem, const SplitOperand& a, const SplitOpe
          {blocks, {THREADS}, TileConfig<TILE_N>::SMEM_BYTES, true}, device, params);
 }
 
-/// The width of the tiles, by how long the busiest SM takes.
-int select_tile_n(const Problem& problem, int64_t k_slices, const Device& device) {
-  struct TileCost {
-    int tile_n;
-    int cycles;  ///< per k block of a tile
-  };
-  // The tensor cores take 768, 384 and 192 cycles. The costs of the narrow tiles are measured: they
-  // wait for one instruction after the other.
-  constexpr TileCost COSTS[] = {
-      {.tile_n = 128, .cycles = 768},
-      {.tile_n = 64, .cycles = 440},
-      {.tile_n = 32, .cycles = 300},
-  };
-  TileCost best{};
-  int64_t best_time = 0;
-  for (const TileCost& cost : COSTS) {
-    const int64_t tiles = ceil_div(problem.M, TILE_M) * ceil_div(problem.N, cost.tile_n) *
-                          inner_batch_count(problem) * k_slices;
-    const int64_t time = ceil_div(tiles, device.sm_count) * cost.cycles;
-    if (best.tile_n == 0 || time < best_time) {
-      best = cost;
-      best_time = time;
-    }
-  }
-  return best.tile_n;
-}
+// The tensor cores take 768, 384 and 192 cycles. The costs of the narrow tiles are measured: they
+// wait for one instruction after the other.
+constexpr TileCost COSTS[] = {
+    {.tile_n = 128, .cycles = 768, .smem_bytes = TileConfig<128>::SMEM_BYTES},
+    {.tile_n = 64, .cycles = 440, .smem_bytes = TileConfig<64>::SMEM_BYTES},
+    {.tile_n = 32, .cycles = 300, .smem_bytes = TileConfig<32>::SMEM_BYTES},
+};
 
 }  // namespace
 
 void launch_gemm(const Problem& problem, const split::SplitOperand& a, const split::SplitOperand& b,
                  float* partials, const Device& device) {
-  switch (select_tile_n(problem, a.k_slices, device)) {
+  switch (select_tile_n(COSTS, problem, a.k_slices, device)) {
     case 32:
       return launch_tile_n<32>(problem, a, b, partials, device);
     case 64:

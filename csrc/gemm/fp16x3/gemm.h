@@ -1,4 +1,4 @@
-// The product of two split operands (gemm/fp16x3/split.h) that are in memory.
+// The product of two split operands (gemm/fp16x3/split.h) that are in memory, by wgmma.
 #pragma once
 
 #include "gemm/fp16x3/split.h"

@@ -1,17 +1,14 @@
 // The configuration of gemm.cu: its tile, its pipeline and its shared memory.
 #pragma once
 
-#include "gemm/epilogue_params.h"
-#include "gemm/fp16x3/promotion.h"
-#include "gemm/fp16x3/split_metadata.h"
+#include "gemm/fp16x3/gemm_tiles.h"
 #include "gemm/sm90/pipeline.h"
-#include "gemm/tile_scheduler.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 using sm90::ROW_BYTES;
 
-constexpr int TILE_M = 128, TILE_K = split::K_BLOCK, STAGES = 5;
+constexpr int STAGES = 5;
 constexpr int CONSUMERS = 2, CONSUMER_THREADS = CONSUMERS * WARPGROUP;
 constexpr int THREADS = CONSUMER_THREADS + WARPGROUP;
 constexpr int HALF_BYTES = 2;

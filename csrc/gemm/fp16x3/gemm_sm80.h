@@ -1,0 +1,16 @@
+// The product of two split operands by mma.sync, for GPUs without wgmma: sm_80 and newer.
+#pragma once
+
+#include "gemm/fp16x3/split.h"
+#include "gemm/gemm.h"
+
+namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD {
+
+/// As launch_gemm of gemm.h, with the same bits.
+void launch_gemm(const Problem& problem, const split::SplitOperand& a, const split::SplitOperand& b,
+                 float* partials, const Device& device);
+
+/// The columns of the tiles that launch_gemm takes.
+int tile_width(const Problem& problem, int64_t k_slices, const Device& device);
+
+}  // namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD

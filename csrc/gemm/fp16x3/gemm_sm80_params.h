@@ -1,0 +1,118 @@
+// The configuration of gemm_sm80.cu: its tiles, its pipeline and its shared memory.
+#pragma once
+
+#include "gemm/fp16x3/gemm_tiles.h"
+#include "gemm/sm80/load_multistage.h"
+
+namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD {
+
+constexpr int STAGES = 3, WARPS = 8, THREADS = WARPS * WARP;
+/// A warp computes ROW_TILES x 16 rows and 32 columns: one of each promotion group, as often.
+constexpr int WARP_N = 32, ACCUMS = WARP_N / 2;  ///< ACCUMS: per thread and 16 rows
+/// hi and lo of a k block, in a stage: 128 bytes per row.
+constexpr int STAGE_K = 2 * TILE_K, ROW_BYTES = STAGE_K * 2;
+
+/// What depends on the width of a tile.
+template <int TILE_N_>
+struct MmaTile {
+  static constexpr int TILE_N = TILE_N_;
+  static constexpr int WARPS_N = TILE_N / WARP_N, WARP_M = TILE_M * WARPS_N / WARPS;
+  static constexpr int ROW_TILES = WARP_M / 16;  ///< of a warp; also the parts of a stage's copies
+  using LayoutA = SmemLayout<half, true, TILE_M, STAGE_K>;
+  using LayoutB = SmemLayout<half, true, TILE_N, STAGE_K>;
+  static constexpr int A_BYTES = TILE_M * ROW_BYTES, STAGE_BYTES = A_BYTES + TILE_N * ROW_BYTES;
+  static constexpr int TOTALS = ROW_TILES * ACCUMS;  ///< per thread
+  static constexpr size_t SMEM_BYTES =
+      STAGES * STAGE_BYTES + size_t{TOTALS} * THREADS * sizeof(float);
+  /// Only the narrowest tile leaves room for a second block, in shared memory and in registers.
+  static constexpr int MIN_BLOCKS_PER_SM = TILE_N == 32 ? 2 : 1;
+
+  static_assert(WARP_M % 16 == 0 && (WARP_M & (WARP_M - 1)) == 0,
+                "FragmentReader combines addresses by exclusive or");
+  static_assert(SMEM_BYTES <= size_t{163} * 1024, "a block on sm_80 has at most 163 KiB");
+  static_assert(sizeof(ThreadTile<float>::Stage[2][2]) <= STAGES * STAGE_BYTES,
+                "compute_fallback_tile uses the stages");
+  static_assert(ThreadTile<float>::THREADS == THREADS, "and needs as many threads");
+};
+
+/// hi and lo of an operand: rows `pitch` bytes apart, k slice after k slice.
+struct HiLoRows {
+  const half* data;
+  uint32_t pitch;
+
+  explicit HiLoRows(const SplitOperand& operand)
+      : data(static_cast<const half*>(operand.hi_lo)),
+        pitch(static_cast<uint32_t>(operand.row_pitch() * int64_t{sizeof(half)})) {}
+};
+
+struct MmaProductParams {
+  Problem problem;
+  HiLoRows a_rows, b_rows;
+  TileScheduler scheduler;
+  Epilogue<float> epilogue;  ///< of the first matrix of the batch
+  BatchStrides strides;
+  SplitMetadata a, b;
+  int64_t k_slice_length;
+  float* partials;  ///< with split-K: an M x N matrix per k slice, else null
+};
+
+__device__ __forceinline__ int next_stage(int stage) { return stage + 1 == STAGES ? 0 : stage + 1; }
+
+/// Copies the k blocks of all of a block's work tiles into the stages, one after the other. So the
+/// first k blocks of a tile are copied while the tile before it is still multiplied and stored.
+template <typename Tile>
+class StageLoader {
+  static constexpr int PARTS = Tile::ROW_TILES;
+
+ public:
+  __device__ __forceinline__ StageLoader(const MmaProductParams& params, unsigned char* stages)
+      : params_(params), stages_(stages) {}
+
+  /// Starts a part of the copies of the next k block, from 0 to ROW_TILES - 1. Behind the last k
+  /// block of the last tile it writes zeros.
+  __device__ __forceinline__ void copy_part(int part) {
+    if (part == 0 && k_blocks_left_ == 0) begin_tile();
+    auto* const stage = reinterpret_cast<half*>(stages_ + stage_ * Tile::STAGE_BYTES);
+    load_a_.template copy<false>(stage, part);
+    load_b_.template copy<false>(stage + Tile::LayoutA::ELEMENTS, part);
+    if (part < PARTS - 1) return;
+    cp_async_commit();
+    load_a_.advance();
+    load_b_.advance();
+    --k_blocks_left_;
+    stage_ = next_stage(stage_);
+  }
+
+ private:
+  __device__ __forceinline__ void begin_tile() {
+    const TileScheduler& scheduler = params_.scheduler;
+    const bool exists = tile_ < scheduler.work_tiles;
+    const WorkTileInfo tile = work_tile_at(scheduler, exists ? tile_ : blockIdx.x);
+    tile_ += gridDim.x;
+    const auto& out = params_.epilogue.out;
+    const int row = tile.row * TILE_M, col = tile.col * Tile::TILE_N;
+    const int k = exists ? tile.k_tiles * STAGE_K : 0;
+    load_a_.start(row_at(params_.a_rows, params_.a, tile, row), params_.a_rows.pitch,
+                  static_cast<int>(out.rows) - row, k);
+    load_b_.start(row_at(params_.b_rows, params_.b, tile, col), params_.b_rows.pitch,
+                  static_cast<int>(out.cols) - col, k);
+    k_blocks_left_ = exists ? tile.k_tiles : INT32_MAX;
+  }
+
+  __device__ __forceinline__ static const half* row_at(const HiLoRows& rows,
+                                                       const SplitMetadata& metadata,
+                                                       const WorkTileInfo& tile, int row) {
+    const int64_t index =
+        tile.batch * metadata.batch_rows + tile.k_slice * metadata.slice_rows + row;
+    return rows.data + index * static_cast<int64_t>(rows.pitch / sizeof(half));
+  }
+
+  const MmaProductParams& params_;
+  unsigned char* stages_;
+  sm80::AsyncLoader<typename Tile::LayoutA, THREADS, PARTS> load_a_;
+  sm80::AsyncLoader<typename Tile::LayoutB, THREADS, PARTS> load_b_;
+  uint32_t tile_ = blockIdx.x;  ///< the work tile that comes after the one that is copied
+  int k_blocks_left_ = 0, stage_ = 0;
+};
+
+}  // namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD

@@ -1,0 +1,17 @@
+// The fp16x3 kernels that fp16x3_mma.cpp runs; tests/test_fp16x3_mutants.py compiles mutants of
+// them.
+#include "fp16x3_shared_kernels.h"
+#include "gemm/fp16x3/gemm.h"
+#include "gemm/fp16x3/gemm_sm80.cu"
+#include "gemm/fp16x3/skinny_m.h"
+
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
+
+// Not called, as the variant is mma.
+bool can_implement_skinny_m(const Problem&, const split::SplitOperand&) { return false; }
+void launch_skinny_m(const Problem&, const split::SplitOperand&, const split::SplitOperand&, float*,
+                     const Device&) {}
+void launch_gemm(const Problem&, const split::SplitOperand&, const split::SplitOperand&, float*,
+                 const Device&) {}
+
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD
