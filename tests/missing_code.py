@@ -1,9 +1,9 @@
 """What a build that lacks code for this GPU does: it falls back, says so once, and refuses by name.
 
 PYTHONPATH=BUILD python tests/missing_code.py KERNEL... runs the checks with the build found there;
-KERNEL are those that it should lack: "wgmma", or "mma/bfloat16" of one dtype. test_missing_code.py
-runs it for each of `make other-builds`, in a process of its own: where a kernel without code ran,
-the CUDA context was lost.
+KERNEL are those that it should lack: "wgmma", "mma/bfloat16" of one dtype, or the variant
+"fp16x3:wgmma". test_missing_code.py runs it for each of `make other-builds`, in a process of its
+own: where a kernel without code ran, the CUDA context was lost.
 """
 
 import sys

@@ -28,16 +28,16 @@ std::string dtypes_text(const Kernel& kernel) {
   return text;
 }
 
-/// ":mma", as in kernel="fp16x3:mma".
-std::string variant_suffix(const Kernel& kernel, const Problem& problem) {
-  return std::string(":") + kernel.variants[problem.variant];
+/// "fp16x3:mma"
+std::string variant_name(const Kernel& kernel, int variant) {
+  return std::string(kernel.name) + ":" + kernel.variants[variant];
 }
 
 }  // namespace
 
 void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device) {
   const bool variants_differ = problem.variant >= 0 && kernel.variant_tensor_cores;
-  const std::string name = kernel.name + (variants_differ ? variant_suffix(kernel, problem) : "");
+  const std::string name = variants_differ ? variant_name(kernel, problem.variant) : kernel.name;
   const auto refuse = [&](const std::string& why) {
     throw std::runtime_error("smem.gemm: kernel '" + name + "' " + why);
   };
@@ -87,13 +87,21 @@ std::vector<std::string> kernels_without_code(const KernelTable& table, const De
   std::vector<std::string> names;
   for (int i = 0; i < table.count; ++i) {
     const Kernel& kernel = *table.kernels[i];
-    const TensorCores& needed = kernel.tensor_cores;
-    const bool lacks_code =
-        std::any_of(std::begin(FLOAT_TYPES), std::end(FLOAT_TYPES), [&](DType dtype) {
-          return kernel.takes(dtype) && needed.fit(device.capability, dtype) &&
-                 !needed.fit(device.code_capability, dtype);
-        });
-    if (lacks_code) names.emplace_back(kernel.name);
+    const auto lacks_code = [&](const TensorCores& needed) {
+      return std::any_of(std::begin(FLOAT_TYPES), std::end(FLOAT_TYPES), [&](DType dtype) {
+        return kernel.takes(dtype) && needed.fit(device.capability, dtype) &&
+               !needed.fit(device.code_capability, dtype);
+      });
+    };
+    if (lacks_code(kernel.tensor_cores)) {
+      names.emplace_back(kernel.name);
+    } else if (kernel.variant_tensor_cores) {
+      for (int variant = 0; variant < kernel.variant_count; ++variant) {
+        if (lacks_code(kernel.variant_tensor_cores[variant])) {
+          names.push_back(variant_name(kernel, variant));
+        }
+      }
+    }
   }
   return names;
 }

@@ -12,7 +12,8 @@ namespace smem::gemm {
 /// Throws an error that names the limit if the kernel cannot take the problem on that device.
 void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device);
 
-/// Names of the kernels that this GPU could run, but for which the binary holds no code.
+/// Names of the kernels and variants that this GPU could run, but for which the binary holds no
+/// code.
 std::vector<std::string> kernels_without_code(const KernelTable& table, const Device& device);
 
 /// TORCH_CUDA_ARCH_LIST of a build with all kernels for this GPU: "9.0a", for example.
