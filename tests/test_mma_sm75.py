@@ -27,11 +27,10 @@ MUTANTS = {
         "",
         {"race"},
     ),
-    "a part overwrites the one before": (
-        *(LOADER, "    finish();\n    to_ =", "    count_ = 0;\n    to_ ="),
+    "a tile behind the one to be stored": (
+        *(LOADER, "to_ + pass * Base::PASS_ELEMENTS", "to_ + pass * Layout::COLS"),
         {"wrong result", "uninitialised"},
     ),
-    "registers are stored twice": (LOADER, "    count_ = 0;\n", "", {"race"}),
     "elements outside are read": (
         *(LOADER, "bytes / static_cast<int>(sizeof(T))", "Layout::VEC"),
         {"out of bounds"},

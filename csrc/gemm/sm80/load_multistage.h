@@ -91,42 +91,40 @@ class AsyncLoader : public TileVectors<Layout, THREADS> {
   __device__ __forceinline__ void finish() {}
 };
 
-/// Copies through registers. Loads of one part are in flight while the products of a step are
-/// computed; they are stored when the next part begins.
-template <typename Layout, int THREADS, int PARTS>
+/// Copies through registers: loads are in flight while the products of a k-tile are computed.
+template <typename Layout, int THREADS>
 class RegisterLoader : public TileVectors<Layout, THREADS> {
   using T = typename Layout::Element;
-  static constexpr int COUNT = (TileVectors<Layout, THREADS>::PASSES + PARTS - 1) / PARTS;
+  using Base = TileVectors<Layout, THREADS>;
+
+  static_assert(Base::PASSES * Base::PASS_ELEMENTS == Layout::ELEMENTS, "all threads copy vectors");
 
  public:
+  /// Loads the next tile, in one part.
   template <bool WHOLE>
   __device__ __forceinline__ void copy(T* stage, int part) {
-    finish();
-    to_ = this->destination(stage) + part * this->PASS_ELEMENTS;
-    this->template for_each<WHOLE, PARTS>(
-        part, [&](int pass, const unsigned char* from, int bytes) {
-          staged_[pass / PARTS] = load_vector<Layout::VEC>(reinterpret_cast<const T*>(from),
-                                                           bytes / static_cast<int>(sizeof(T)));
-          ++count_;
-        });
+    to_ = this->destination(stage);
+    this->template for_each<WHOLE, 1>(part, [&](int pass, const unsigned char* from, int bytes) {
+      vectors_[pass] = load_vector<Layout::VEC>(reinterpret_cast<const T*>(from),
+                                                bytes / static_cast<int>(sizeof(T)));
+    });
   }
 
+  /// Stores the tile that was loaded last.
   __device__ __forceinline__ void finish() {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-      if (i < count_) store_vector<Layout::VEC>(to_ + i * PARTS * this->PASS_ELEMENTS, staged_[i]);
+    for (int pass = 0; pass < Base::PASSES; ++pass) {
+      store_vector<Layout::VEC>(to_ + pass * Base::PASS_ELEMENTS, vectors_[pass]);
     }
-    count_ = 0;
   }
 
  private:
-  Vector<T, Layout::VEC> staged_[COUNT];
-  T* to_;          ///< of staged_[0]
-  int count_ = 0;  ///< of the staged vectors
+  Vector<T, Layout::VEC> vectors_[Base::PASSES];
+  T* to_;  ///< of vectors_[0]
 };
 
 template <typename Layout, int THREADS, int PARTS>
 using MultistageLoader = std::conditional_t<TARGET_HAS_SM80, AsyncLoader<Layout, THREADS, PARTS>,
-                                            RegisterLoader<Layout, THREADS, PARTS>>;
+                                            RegisterLoader<Layout, THREADS>>;
 
 }  // namespace smem::gemm::sm80::inline SMEM_BUILD

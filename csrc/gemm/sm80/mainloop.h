@@ -26,8 +26,13 @@ template <typename T, typename Shape, bool A_K_MAJOR, bool B_K_MAJOR>
 class Mainloop {
   static constexpr int MMA_K = 2 * VECTOR_WIDTH<T>, TILE_K = Shape::template TILE_K<T>;
   static constexpr int K_STEPS = TILE_K / MMA_K;
-  // For tf32 four parts are 2% slower than two.
-  static constexpr int PARTS = sizeof(T) == 4 && Shape::COPY_PARTS > 2 ? 2 : Shape::COPY_PARTS;
+  // For tf32 four parts are 2% slower than two. Through registers one: the vectors of a k-tile are
+  // loaded at the end of one iteration and stored at the end of the next. Where both are in one
+  // iteration, ptxas moves the stores, which wait for the loads, before the mma that should hide
+  // them.
+  static constexpr int PARTS = !TARGET_HAS_SM80                          ? 1
+                               : sizeof(T) == 4 && Shape::COPY_PARTS > 2 ? 2
+                                                                         : Shape::COPY_PARTS;
   static constexpr int STEPS_PER_PART = K_STEPS / PARTS;
   static constexpr int STAGES = Shape::STAGES;
   using LayoutA = SmemLayout<T, A_K_MAJOR, Shape::TILE_M, TILE_K>;
