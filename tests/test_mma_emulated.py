@@ -58,6 +58,7 @@ def test_the_same_bits_as_wgmma(dtype: torch.dtype, kernel: str) -> None:
     assert same_bits(mma(a, b, kernel), mma(a, b, "wgmma"))
 
 
+@pytest.mark.one_in(3)
 @every_dtype
 @pytest.mark.parametrize("tile", ["64x64", "16x32"])
 def test_a_long_k_in_slices_has_the_bits_of_wgmma(dtype: torch.dtype, tile: str) -> None:

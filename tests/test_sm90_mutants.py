@@ -183,6 +183,7 @@ found_in = functools.partial(
 )
 
 
+@pytest.mark.sweep  # test_sm90_emulated.py runs it at every timing
 def test_nothing_is_found_in_the_kernel_that_ships() -> None:
     assert found_in() == ""
 

@@ -95,6 +95,7 @@ def test_ranks(kernel: str, dtype: torch.dtype, rank: int, device: str) -> None:
 
 
 @every_kernel
+@pytest.mark.one_in(2)
 def test_more_dimensions_than_a_kernel_has_loops(kernel: str, device: str) -> None:
     for rank in (11, 14):
         x = any_bits(*(2,) * rank, dtype=torch.float32, device=device)
