@@ -137,9 +137,7 @@ def test_auto_chooses_a_kernel_that_takes_the_problem(dtype: torch.dtype) -> Non
             assert plan.reason
             (row,) = (row for row in smem.kernels("gemm") if row.name == plan.kernel)
             assert short(dtype) in row.dtypes
-            half = dtype == torch.float16
-            oldest = row.float16_capability if half else row.capability
-            assert row.on_cpu or oldest <= capability
+            assert row.on_cpu or row.oldest(dtype) <= capability
 
 
 @pytest.mark.parametrize("precision", ["fp32", "ieee", "tf32"])

@@ -46,6 +46,10 @@ class KernelInfo:
         """Whether the kernel runs on CPU tensors in all dtypes and variants."""
         return self.capability is None
 
+    def oldest(self, dtype: torch.dtype) -> tuple[int, int] | None:
+        """Return the oldest compute capability for a dtype; None if no tensor cores are needed."""
+        return self.float16_capability if dtype == torch.float16 else self.capability
+
     def takes(
         self, dtype: torch.dtype, device: torch.device | str, precision: str = "fp32"
     ) -> bool:
@@ -56,7 +60,7 @@ class KernelInfo:
         name = str(dtype).removeprefix("torch.")
         if name not in self.dtypes and f"{dtype.itemsize}-byte" not in self.dtypes:
             return False
-        oldest = self.float16_capability if dtype == torch.float16 else self.capability
+        oldest = self.oldest(dtype)
         if oldest is None:
             return True
         if torch.device(device).type != "cuda":

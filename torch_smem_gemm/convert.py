@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 
+from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm.nn import Linear
 from torch_smem_gemm.ops._checks import GEMM_DTYPES
 from torch_smem_gemm.ops._codes import precision_code
@@ -121,9 +122,11 @@ def _warn_where_slower(weight: torch.Tensor) -> None:
 def slower_text(name: str, capability: tuple[int, int], dtype: torch.dtype) -> str:
     """Return what is said of a GPU before or after Hopper."""
     # On an H200 mma makes 453 to 520 TFLOP/s at 4096^3 and 8192^3, of the 645 of mma.sync alone.
+    (mma,) = (row for row in kernels("gemm") if row.name == "mma")
+    oldest = mma.oldest(dtype)
     why = (
         "on the kernel mma, which reached 0.70 to 0.80 of the speed of mma.sync on an H200"
-        if capability >= (8, 0)
+        if oldest and capability >= oldest
         else "without tensor cores"
     )
     return (
