@@ -352,6 +352,16 @@ def test_plans_for_a_gpu_that_is_too_old(capsys: pytest.CaptureFixture[str]) -> 
     assert message in refusal(capsys, "bench", "gemm", "--assume", "V100")
 
 
+@pytest.mark.parametrize("option", ["--json", "--plot"])
+def test_plans_are_not_written(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plans.png"
+    text = refusal(capsys, "bench", "gemm", "--assume", "A100", option, str(out))
+    assert "--assume measures nothing: there is nothing to write" in text
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 @pytest.mark.parametrize("gap", [0, 3])
 def test_the_problem_of_a_shape_is_that_of_its_tensors(layout: str, gap: int) -> None:

@@ -170,6 +170,10 @@ def run_jobs(args: argparse.Namespace) -> int:
     Ctrl-C ends the measuring: the problems finished until then are written and drawn. The file is
     also written after each problem, so that no accident loses what is done.
     """
+    if args.assume and (args.json or args.plot):
+        args.parser.error(
+            "--assume measures nothing: there is nothing to write by --json or --plot"
+        )
     if args.plot:
         require_extra("bench", "matplotlib")
     device = args.device or torch.device("cuda" if args.assume else default_device())
