@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gemm/gemm.h"
+#include "gemm/sm80/heuristics.h"
 
 namespace smem::gemm {
 
@@ -37,8 +38,8 @@ std::string variant_name(const Kernel& kernel, int variant) {
 
 void check_requirements(const Kernel& kernel, const Problem& problem, const Device& device) {
   const bool variants_differ = problem.variant >= 0 && kernel.variant_tensor_cores;
-  const std::string name = variants_differ ? variant_name(kernel, problem.variant) : kernel.name;
   const auto refuse = [&](const std::string& why) {
+    const std::string name = variants_differ ? variant_name(kernel, problem.variant) : kernel.name;
     throw std::runtime_error("smem.gemm: kernel '" + name + "' " + why);
   };
   const TensorCores& needed =
@@ -131,12 +132,11 @@ Choice choose(const Problem& problem, const Device& device) {
     return {index_of(host_kernels(), "wgmma"),
             (tf32 ? "tf32" : name_of(problem.dtype)) + std::string(" on Hopper's tensor cores")};
   }
-  const int mma = index_of(host_kernels(), "mma");
-  const TensorCores& cores_of_mma = host_kernels().kernels[mma]->tensor_cores;
   if ((size_of(problem.dtype) == 2 || tf32) && !device.host &&
-      cores_of_mma.fit(device.code_capability, problem.dtype)) {
-    return {mma, (tf32 ? "tf32" : name_of(problem.dtype)) +
-                     std::string(" on tensor cores, the same bits at every M")};
+      sm80::TENSOR_CORES.fit(device.code_capability, problem.dtype)) {
+    return {index_of(host_kernels(), "mma"),
+            (tf32 ? "tf32" : name_of(problem.dtype)) +
+                std::string(" on tensor cores, the same bits at every M")};
   }
   // simt gives the bits of all SIMT kernels, so its tile and its split of K may depend on M.
   if (size_of(problem.dtype) >= 4 && device.code_capability >= 80) {

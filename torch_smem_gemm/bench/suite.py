@@ -106,9 +106,7 @@ class Job:
         for contender in self.contenders:
             tuned = contender.name in ("compile-max", "triton") and self.op in ("gemm", "linear")
             compiled = contender.name in peers.COMPILED
-            seconds += (
-                0.2 + (15 if tuned else 2 if compiled else 0) + _operations(self.shape) / 4e12
-            )
+            seconds += 0.2 + (15 if tuned else 2 if compiled else 0) + operations(self.shape) / 4e12
         return seconds
 
 
@@ -224,7 +222,7 @@ def run(
 
 def fits_a_cpu(shape: Shape) -> bool:
     """Whether a CPU computes the problem in a fraction of a second."""
-    return _operations(shape) <= CPU_OPERATIONS and _numbers(shape) <= CPU_NUMBERS
+    return operations(shape) <= CPU_OPERATIONS and numbers(shape) <= CPU_NUMBERS
 
 
 def _run(job: Job, ceilings: Ceilings, device: torch.device, budget: float | None) -> list[Row]:
@@ -287,13 +285,15 @@ def _with_seed(set_name: str) -> str:
     return set_name.replace("random:new", f"random:{random.SystemRandom().randrange(10**6)}")
 
 
-def _operations(shape: Shape) -> int:
+def operations(shape: Shape) -> int:
+    """Floating-point operations of a product; elements that another op reads."""
     if isinstance(shape, GemmShape):
         return 2 * shape.batch * shape.m * shape.n * shape.k
     return math.prod(shape.sizes)
 
 
-def _numbers(shape: Shape) -> int:
+def numbers(shape: Shape) -> int:
+    """Elements of a product's operands and result; elements that another op reads."""
     if isinstance(shape, GemmShape):
         return shape.batch * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
     return math.prod(shape.sizes)

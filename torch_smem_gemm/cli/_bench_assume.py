@@ -9,7 +9,7 @@ import torch
 
 from torch_smem_gemm.analysis import Device
 from torch_smem_gemm.bench.shapes import GemmShape
-from torch_smem_gemm.bench.suite import Job
+from torch_smem_gemm.bench.suite import Job, numbers, operations
 from torch_smem_gemm.cli._text import table
 from torch_smem_gemm.ops.plan import GemmProblem, plan_for
 
@@ -58,13 +58,12 @@ def gemm_problem(shape: GemmShape) -> GemmProblem:
 def floor_us(shape: GemmShape, arithmetic: str, device: Device) -> float:
     """Return the most of bytes over bandwidth and operations over the peak."""
     bytes_ = {"float64": 8, "float32": 4, "tf32": 4}.get(arithmetic, 2)
-    numbers = shape.m * shape.k + shape.k * shape.n + shape.m * shape.n
     tensor = device.tensor_tflops / (2 if arithmetic == "tf32" else 1)
     on_cuda_cores = arithmetic in ("float32", "float64")
     tflops = device.tflops(arithmetic) if on_cuda_cores else tensor or device.fp32_tflops
     return max(
-        shape.batch * numbers * bytes_ / device.bandwidth_gbs / 1e3,
-        2 * shape.batch * shape.m * shape.n * shape.k / tflops / 1e6,
+        numbers(shape) * bytes_ / device.bandwidth_gbs / 1e3,
+        operations(shape) / tflops / 1e6,
     )
 
 

@@ -52,7 +52,7 @@ bool can_implement(const Problem& problem, const Device& device) {
   constexpr int64_t MOST_TILES = int64_t{1} << 30;
   const int64_t largest = std::min((int64_t{1} << 31) - 1024, longest_pitch(problem.dtype));
   if (problem.dtype == DType::f64) return false;
-  if (device.code_capability < (problem.dtype == DType::f16 ? 75 : 80)) return false;
+  if (!TENSOR_CORES.fit(device.code_capability, problem.dtype)) return false;
   if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;
   if (problem.M >= largest || problem.N >= largest || problem.K >= largest) return false;
   return ceil_div(problem.M, 16) * ceil_div(problem.N, 32) * inner_batch_count(problem) *

@@ -11,6 +11,9 @@
 
 namespace smem::gemm::sm80 {
 
+/// mma.sync of float16 is as old as sm_75.
+constexpr TensorCores TENSOR_CORES{.capability = 80, .float16 = 75};
+
 struct Plan {
   int tile;              ///< index in TILES
   int swizzle_size;      ///< in tiles, see TileScheduler

@@ -66,7 +66,7 @@ const Kernel mma_row = {
     .symbol = nullptr,
     .largest_k = nullptr,
     .dtypes = dtypes(DType::f32, DType::f16, DType::bf16),
-    .tensor_cores = {.capability = 80, .float16 = 75},
+    .tensor_cores = sm80::TENSOR_CORES,
     .float32 = Precision::tf32,
     .workspace_bytes = mma_workspace_bytes,
     .variants = sm80::TILE_NAMES.data(),
