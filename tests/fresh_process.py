@@ -69,6 +69,7 @@ CALLS = {
     "gemm-float16": _gemm(smem.gemm, torch.float16, 4e-3),
     "gemm-bfloat16": _gemm(smem.gemm, torch.bfloat16, 2e-2),
     "gemm-mma": _gemm(smem.gemm, torch.bfloat16, 2e-2, kernel="mma"),
+    "gemm-fp16x3:mma": _gemm(smem.gemm, torch.float32, 1e-6, kernel="fp16x3:mma"),
     "ops.gemm": _gemm(OPS.gemm, torch.bfloat16, 2e-2),
     "linear": _linear(lambda x, weight: smem.linear(x, weight, activation="gelu")),
     "ops.linear": _linear(lambda x, weight: OPS.linear(x, weight, activation=2)),
