@@ -73,7 +73,7 @@ def poisoned(is_poisoned: bool = True):
 
 def has_variant(kernel: smem.KernelInfo, variant: str, dtype: torch.dtype) -> bool:
     """Of wgmma's tiles some are not built for float32; fp16x3:wgmma is for Hopper."""
-    x = torch.ones(1, 1, device="cuda", dtype=dtype)
+    x = torch.ones(16, 16, device="cuda", dtype=dtype)  # whole vectors: see gemms
     try:
         name = f"{kernel.name}:{variant}"
         smem.gemm(x, x, precision=kernel.float32_precision, kernel=name)
