@@ -1,7 +1,5 @@
 #include "cpu_emulator/async_barrier.h"
 
-#include <cstring>
-
 #include "cpu_emulator/block.h"
 
 namespace smem::cpu_emulator {
@@ -49,11 +47,7 @@ bool AsyncBarriers::arrive(const void* address, int64_t arrivals, bool drops, Si
 }
 
 void AsyncBarriers::complete(Barrier& barrier) {
-  for (const Copy& copy : barrier.copies) {
-    std::memcpy(copy.to, copy.data, static_cast<size_t>(copy.bytes));
-    if (auto* const observer = block_.observer()) observer->bound_copy_lands(copy);
-  }
-  barrier.copies.clear();
+  block_.land(barrier.copies);
   barrier.missing = barrier.expected;
   ++barrier.phase;
   barrier.released[barrier.parity()].clear();

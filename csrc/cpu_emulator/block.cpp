@@ -372,6 +372,14 @@ void Block::cp_async(SharedRun shared, const void* global, int bytes_read) {
   open_copies().push_back(copy);
 }
 
+void Block::land(std::vector<Copy>& copies) {
+  for (const Copy& copy : copies) {
+    std::memcpy(copy.to, copy.data, static_cast<size_t>(copy.bytes));
+    if (observer_) observer_->bound_copy_lands(copy);
+  }
+  copies.clear();
+}
+
 void Block::cp_async_commit() { running().groups.emplace_back(); }
 
 void Block::cp_async_wait(size_t groups_left) {

@@ -70,6 +70,8 @@ class Block {
   void cp_async(SharedRun shared, const void* global, int bytes_read);
   void cp_async_commit();
   void cp_async_wait(size_t groups_left);
+  /// Copies that were bound to a barrier land, and none are left.
+  void land(std::vector<Copy>& copies);
   /// The running thread's copies that belong to no group yet.
   std::vector<Copy>& open_copies() { return running().groups.back(); }
 

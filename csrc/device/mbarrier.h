@@ -1,6 +1,7 @@
 // mbarrier: a barrier object in shared memory. Threads arrive on it, and so do asynchronous copies,
 // by the number of their bytes. As cutlass::arch::ClusterTransactionBarrier.
-// PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier". sm_90.
+// PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier". sm_90; what has no
+// bytes to expect and stays in a block also sm_80.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,13 @@ struct alignas(8) Barrier {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
   }
 
+  /// PTX cp.async.mbarrier.arrive.noinc: arrives when the calling thread's cp.async have landed.
+  __device__ __forceinline__ void arrive_after_copies() {
+    asm volatile(
+        "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(this))
+        : "memory");
+  }
+
   /// PTX mbarrier.arrive.expect_tx: arrives, and makes the phase expect `bytes` of copies.
   __device__ __forceinline__ void arrive_and_expect_tx(uint32_t bytes) {
     asm volatile(
@@ -64,13 +72,18 @@ struct alignas(8) Barrier {
         : "memory");
   }
 
-  /// PTX mbarrier.try_wait.parity in a loop: returns once the phase of this parity has completed.
+  /// PTX mbarrier.try_wait.parity in a loop, or test_wait before sm_90: returns once the phase of
+  /// this parity has completed.
   __device__ __forceinline__ void wait(uint32_t parity) {
     asm volatile(
         "{\n"
         ".reg .pred ended;\n"
         "AGAIN:\n"
+#if __CUDA_ARCH__ >= 900
         "mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1;\n"
+#else
+        "mbarrier.test_wait.parity.shared::cta.b64 ended, [%0], %1;\n"
+#endif
         "@ended bra DONE;\n"
         "bra AGAIN;\n"
         "DONE:\n"

@@ -93,6 +93,13 @@ void smem_mbarrier_arrive(void* barrier, uint32_t expected_bytes) {
   call.let_others_run(call.async.turns_after_arrival());
 }
 
+void smem_mbarrier_arrive_after_copies(void* barrier) {
+  CALL;
+  call.state.barriers.bind_copies(call.offset(barrier), call.site);
+  call.state.barriers.arrive(call.offset(barrier), 0, false, call.site);
+  call.let_others_run(call.async.turns_after_arrival());
+}
+
 void smem_mbarrier_arrive_in(void* barrier, uint32_t rank) {
   CALL;
   if (rank >= call.block.cluster().size()) {

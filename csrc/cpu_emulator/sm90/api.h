@@ -23,6 +23,7 @@ SMEM_API void smem_named_barrier(unsigned threads, bool waits);
 SMEM_API void smem_mbarrier_init(void* barrier, uint32_t count);
 SMEM_API void smem_fence_mbarrier_init();
 SMEM_API void smem_mbarrier_arrive(void* barrier, uint32_t expected_bytes);
+SMEM_API void smem_mbarrier_arrive_after_copies(void* barrier);
 SMEM_API void smem_mbarrier_arrive_in(void* barrier, uint32_t rank);
 SMEM_API void smem_mbarrier_wait(void* barrier, uint32_t parity);
 

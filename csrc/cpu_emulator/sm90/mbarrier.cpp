@@ -51,7 +51,15 @@ Mbarrier& Mbarriers::find(uint32_t offset, bool is_own_thread, Site site) {
 void Mbarriers::complete_if_due(uint32_t offset, Mbarrier& barrier) {
   if (!barrier.complete_if_due()) return;
   ++block_.ring().progress;
+  block_.land(barrier.copies);
   if (auto* const observer = block_.observer()) observer->phase_completes(offset);
+}
+
+void Mbarriers::bind_copies(uint32_t offset, Site site) {
+  Mbarrier& barrier = find(offset, true, site);
+  auto& open_group = block_.open_copies();
+  barrier.copies.insert(barrier.copies.end(), open_group.begin(), open_group.end());
+  open_group.clear();
 }
 
 void Mbarriers::arrive(uint32_t offset, uint32_t expected_bytes, bool from_other_block, Site site) {

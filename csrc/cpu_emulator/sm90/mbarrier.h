@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "cpu_emulator/block.h"
 #include "cpu_emulator/observer.h"
@@ -18,6 +19,7 @@ struct Mbarrier {
   uint64_t phase = 0;
   bool published = false;                 ///< fence.mbarrier_init after `init`
   std::map<unsigned, uint64_t> waited{};  ///< the last phase that a warp waited for, plus one
+  std::vector<Copy> copies{};             ///< that land when the phase completes
   Clock released[2] = {};  ///< by the parity of the phase: what threads did before they arrived
 
   bool has_completed(uint32_t parity) const { return phase % 2 != parity; }
@@ -36,6 +38,9 @@ class Mbarriers {
   /// PTX fence.mbarrier_init: other blocks and TMA may use the barriers.
   void publish();
   void arrive(uint32_t offset, uint32_t expected_bytes, bool from_other_block, Site site);
+  /// The thread's cp.async so far land when the phase completes, as late as its next arrival
+  /// (cp.async.mbarrier.arrive) allows.
+  void bind_copies(uint32_t offset, Site site);
   void complete_bytes(uint32_t offset, uint32_t bytes, Site site);
   /// Returns when the phase of this parity has completed.
   void wait(uint32_t offset, uint32_t parity, Site site);

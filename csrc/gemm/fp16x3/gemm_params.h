@@ -14,7 +14,7 @@ constexpr int THREADS = CONSUMER_THREADS + WARPGROUP;
 constexpr int HALF_BYTES = 2;
 static_assert(ROW_BYTES == 2 * TILE_K * HALF_BYTES, "hi and lo of a k block fill a row");
 
-using Pipeline = sm90::PipelineState<STAGES>;
+using Pipeline = PipelineState<STAGES>;
 
 /// What depends on the width of a tile, which is less if out has too few tiles for all SMs.
 template <int TILE_N_>

@@ -5,7 +5,7 @@
 // All warps of a persistent block have the same role. A tile of out has 128 x TILE_N elements, of
 // which a warp computes ROW_TILES times 16 rows and 32 columns:
 //
-//   global memory --cp.async--> 3 stages of swizzled shared memory    2 to 3 k blocks ahead
+//   global memory --cp.async--> 3 stages of swizzled shared memory    1 to 2 k blocks ahead
 //                 --ldmatrix--> fragments in registers                16 mma ahead
 //                 --mma.sync--> k_block_accum, cross_accum            tensor cores
 //                 --add-------> accum --promote--> totals             CUDA cores, shared memory
@@ -17,21 +17,25 @@
 //     1         cross   += Ahi Blo (k 0)   [Blo (k 0)]
 //     2         k_block  = Ahi Bhi (k 0)   Ahi (k 0)
 //     3         cross   += Alo Bhi (k 0)   Alo (k 0), [Bhi (k 0)]
-//     4         k_block += Ahi Bhi (k 16)  part of the copies of a later k block
+//     4         k_block += Ahi Bhi (k 16)  part of the copies of the k block after the next
 //     5         cross   += Ahi Blo (k 16)  Ahi (k 16), [Blo (k 16)]
 //     6         cross   += Alo Bhi (k 16)  Alo (k 16), [Bhi (k 16)]
 //               accum   += k_block
 //
 // A's reads are those of the next row tile. The last row tile reads the next k block's first, and
-// also B, in brackets; before that it waits for the next stage, and a barrier frees this one. So no
+// also B, in brackets; before that the warp releases this stage and waits for the next one. So no
 // fragment is in registers twice: accumulators 128 (at ROW_TILES = 4), fragments 48, k_block_accum
 // 16 of 255. Between dependent mma there are at least four.
+//
+// Two barriers per stage, full and empty, let the warps be up to a k block apart: one warp of a
+// scheduler multiplies while the other promotes. With a barrier of the block in every k block, all
+// promoted at the same time, and 4096^3 took 6% longer on an H200.
 //
 // The next tile's first k blocks are copied, and its first fragments read, before the epilogue. The
 // epilogue goes through the totals' shared memory into a loop over row tiles.
 //
 // Per k block of a 128 x 128 tile an SM has 768 mma: 1536 cycles on an A100, at least 1229 on an
-// H200 (bench/NOTES.md). Shared memory takes 768 cycles for ldmatrix, 512 for cp.async (two for 128
+// H200, where 1830 were measured (bench/NOTES.md). Shared memory takes 768 cycles for ldmatrix, 512 for cp.async (two for 128
 // bytes) and 64 for promotion: 1344. With 32 x 32 elements per warp the reads per mma are 4/3 as
 // many, with 16 x 32 twice as many. 64 x 64, or two sets of fragments, do not fit in registers.
 //
@@ -62,6 +66,7 @@ class MmaProduct {
  public:
   __device__ __forceinline__ MmaProduct(const MmaProductParams& params, unsigned char* shared)
       : params_(params),
+        shared_(shared),
         stages_(shared_address(shared)),
         totals_(reinterpret_cast<float*>(shared + STAGES * Tile::STAGE_BYTES) + threadIdx.x),
         loader_(params, shared),
@@ -86,7 +91,6 @@ class MmaProduct {
       read_b(b_hi_[step], step * MMA_K);
       read_b(b_lo_[step], LO + step * MMA_K);
     }
-    loader_.copy_part(0);
 
     bool has_fallback = false;
     for_each_work_tile(params_, [&](const WorkTileInfo& tile) {
@@ -106,20 +110,25 @@ class MmaProduct {
   }
 
  private:
-  /// Afterwards the next k block has landed for all threads.
-  __device__ __forceinline__ static void await_stage() {
-    cp_async_wait<STAGES - 2>();
-    __syncthreads();
+  /// Afterwards the current stage's k block has landed.
+  __device__ __forceinline__ void await_stage() const {
+    StageBarriers<Tile>(shared_).full[pipeline_.stage].wait(pipeline_.parity);
+  }
+  /// The warp has read its last fragments of the current stage.
+  __device__ __forceinline__ void release_stage() const {
+    __syncwarp();
+    if (threadIdx.x % WARP == 0) StageBarriers<Tile>(shared_).empty[pipeline_.stage].arrive();
   }
 
   /// Of row tile i of the current stage, from k on.
   __device__ __forceinline__ void read_a(FragmentA& fragment, int i, int k) const {
-    reader_a_.read(fragment, stages_ + stage_ * Tile::STAGE_BYTES, 16 * i, k);
+    reader_a_.read(fragment, stages_ + pipeline_.stage * Tile::STAGE_BYTES, 16 * i, k);
   }
   __device__ __forceinline__ void read_b(FragmentB& fragment, int k) const {
 #pragma unroll
     for (int j = 0; j < WARP_N / 16; ++j) {
-      reader_b_.read(fragment[j], stages_ + stage_ * Tile::STAGE_BYTES + Tile::A_BYTES, 16 * j, k);
+      reader_b_.read(fragment[j], stages_ + pipeline_.stage * Tile::STAGE_BYTES + Tile::A_BYTES, 16 * j,
+                     k);
     }
   }
 
@@ -142,8 +151,9 @@ class MmaProduct {
     const bool is_last = i == ROW_TILES - 1;
     const int next = is_last ? 0 : i + 1;
     if (is_last) {
+      release_stage();
+      pipeline_.next();
       await_stage();
-      stage_ = next_stage(stage_);
     }
     float k_block_accum[ACCUMS] = {};
     multiply(cross_accum, a_hi_[0], b_lo_[0]);
@@ -154,7 +164,7 @@ class MmaProduct {
     read_a(a_lo_[0], next, LO);
     if (is_last) read_b(b_hi_[0], 0);
     multiply(k_block_accum, a_hi_[1], b_hi_[1]);
-    loader_.copy_part(next);
+    loader_.copy_part(i);
     multiply(cross_accum, a_hi_[1], b_lo_[1]);
     read_a(a_hi_[1], next, MMA_K);
     if (is_last) read_b(b_lo_[1], LO + MMA_K);
@@ -206,13 +216,14 @@ class MmaProduct {
   }
 
   const MmaProductParams& params_;
+  unsigned char* shared_;
   unsigned stages_;  ///< address in shared memory
   float* totals_;    ///< of the thread, THREADS apart
   StageLoader<Tile> loader_;
   int warp_m_, warp_n_;
   FragmentReader<typename Tile::LayoutA, MmaOperand::a> reader_a_;
   FragmentReader<typename Tile::LayoutB, MmaOperand::b> reader_b_;
-  int stage_ = 0;  ///< that fragments are read from
+  Pipeline pipeline_;  ///< the stage that fragments are read from
   FragmentA a_hi_[2], a_lo_[2];
   FragmentB b_hi_[2], b_lo_[2];
 };
@@ -223,7 +234,9 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, THREADS),
     fp16x3_mma_kernel(const __grid_constant__ MmaProductParams params) {
 #if !defined(__CUDACC__) || __CUDA_ARCH__ >= 800
   auto* const shared = dynamic_shared<unsigned char>();
+  if (threadIdx.x == 0) StageBarriers<MmaTile<TILE_N>>(shared).init();
   launch_dependent_grids();
+  __syncthreads();
   wait_on_dependent_grids();
   const bool has_fallback = MmaProduct<MmaTile<TILE_N>>(params, shared).run();
   if (__syncthreads_or(has_fallback)) compute_fallback(params, TILE_N, shared);

@@ -1,7 +1,9 @@
 // The configuration of gemm_sm80.cu: its tiles, its pipeline and its shared memory.
 #pragma once
 
+#include "device/mbarrier.h"
 #include "gemm/fp16x3/gemm_tiles.h"
+#include "gemm/pipeline_state.h"
 #include "gemm/sm80/load_multistage.h"
 
 namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD {
@@ -22,8 +24,9 @@ struct MmaTile {
   using LayoutB = SmemLayout<half, true, TILE_N, STAGE_K>;
   static constexpr int A_BYTES = TILE_M * ROW_BYTES, STAGE_BYTES = A_BYTES + TILE_N * ROW_BYTES;
   static constexpr int TOTALS = ROW_TILES * ACCUMS;  ///< per thread
-  static constexpr size_t SMEM_BYTES =
+  static constexpr size_t BARRIERS_OFFSET =
       STAGES * STAGE_BYTES + size_t{TOTALS} * THREADS * sizeof(float);
+  static constexpr size_t SMEM_BYTES = BARRIERS_OFFSET + 2 * STAGES * sizeof(Barrier);
   /// Only the narrowest tile leaves room for a second block, in shared memory and in registers.
   static constexpr int MIN_BLOCKS_PER_SM = TILE_N == 32 ? 2 : 1;
 
@@ -56,7 +59,25 @@ struct MmaProductParams {
   float* partials;  ///< with split-K: an M x N matrix per k slice, else null
 };
 
-__device__ __forceinline__ int next_stage(int stage) { return stage + 1 == STAGES ? 0 : stage + 1; }
+/// Two barriers per stage, behind the totals.
+template <typename Tile>
+struct StageBarriers {
+  Barrier* full;   ///< completes when all threads' copies of a k block have landed
+  Barrier* empty;  ///< completes when no warp reads the stage any more
+
+  __device__ __forceinline__ explicit StageBarriers(unsigned char* shared)
+      : full(reinterpret_cast<Barrier*>(shared + Tile::BARRIERS_OFFSET)), empty(full + STAGES) {}
+
+  /// Called by one thread.
+  __device__ __forceinline__ void init() const {
+    for (int i = 0; i < STAGES; ++i) {
+      full[i].init(THREADS);
+      empty[i].init(WARPS);
+    }
+  }
+};
+
+using Pipeline = PipelineState<STAGES>;
 
 /// Copies the k blocks of all of a block's work tiles into the stages, one after the other. So the
 /// first k blocks of a tile are copied while the tile before it is still multiplied and stored.
@@ -65,22 +86,24 @@ class StageLoader {
   static constexpr int PARTS = Tile::ROW_TILES;
 
  public:
-  __device__ __forceinline__ StageLoader(const MmaProductParams& params, unsigned char* stages)
-      : params_(params), stages_(stages) {}
+  __device__ __forceinline__ StageLoader(const MmaProductParams& params, unsigned char* shared)
+      : params_(params), shared_(shared) {}
 
   /// Starts a part of the copies of the next k block, from 0 to ROW_TILES - 1. Behind the last k
   /// block of the last tile it writes zeros.
   __device__ __forceinline__ void copy_part(int part) {
     if (part == 0 && k_blocks_left_ == 0) begin_tile();
-    auto* const stage = reinterpret_cast<half*>(stages_ + stage_ * Tile::STAGE_BYTES);
-    load_a_.template copy<false>(stage, part);
-    load_b_.template copy<false>(stage + Tile::LayoutA::ELEMENTS, part);
+    const StageBarriers<Tile> barriers(shared_);
+    if (part == 0) barriers.empty[pipeline_.stage].wait(pipeline_.parity ^ 1);
+    auto* const stage = reinterpret_cast<half*>(shared_ + pipeline_.stage * Tile::STAGE_BYTES);
+    load_a_.template copy<sm80::Edges::ROWS>(stage, part);
+    load_b_.template copy<sm80::Edges::ROWS>(stage + Tile::LayoutA::ELEMENTS, part);
     if (part < PARTS - 1) return;
-    cp_async_commit();
+    barriers.full[pipeline_.stage].arrive_after_copies();
     load_a_.advance();
     load_b_.advance();
     --k_blocks_left_;
-    stage_ = next_stage(stage_);
+    pipeline_.next();
   }
 
  private:
@@ -91,11 +114,13 @@ class StageLoader {
     tile_ += gridDim.x;
     const auto& out = params_.epilogue.out;
     const int row = tile.row * TILE_M, col = tile.col * Tile::TILE_N;
-    const int k = exists ? tile.k_tiles * STAGE_K : 0;
+    const auto rows_from = [&](int64_t rows, int first) {
+      return exists ? static_cast<int>(rows) - first : 0;
+    };
     load_a_.start(row_at(params_.a_rows, params_.a, tile, row), params_.a_rows.pitch,
-                  static_cast<int>(out.rows) - row, k);
+                  rows_from(out.rows, row), STAGE_K);
     load_b_.start(row_at(params_.b_rows, params_.b, tile, col), params_.b_rows.pitch,
-                  static_cast<int>(out.cols) - col, k);
+                  rows_from(out.cols, col), STAGE_K);
     k_blocks_left_ = exists ? tile.k_tiles : INT32_MAX;
   }
 
@@ -108,11 +133,12 @@ class StageLoader {
   }
 
   const MmaProductParams& params_;
-  unsigned char* stages_;
+  unsigned char* shared_;
   sm80::AsyncLoader<typename Tile::LayoutA, THREADS, PARTS> load_a_;
   sm80::AsyncLoader<typename Tile::LayoutB, THREADS, PARTS> load_b_;
   uint32_t tile_ = blockIdx.x;  ///< the work tile that comes after the one that is copied
-  int k_blocks_left_ = 0, stage_ = 0;
+  int k_blocks_left_ = 0;
+  Pipeline pipeline_;
 };
 
 }  // namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD

@@ -64,7 +64,7 @@ struct SkinnyMConfig {
   using BLayout = BLayout_;
   using Producer = SplitProducer<BLayout, POLICY.column_groups, POLICY.load_stages>;
   static constexpr int STAGES = POLICY.smem_stages;
-  using Pipeline = sm90::PipelineState<STAGES>;
+  using Pipeline = PipelineState<STAGES>;
   static constexpr int COLUMN_GROUPS = POLICY.column_groups, ROW_TILES = POLICY.row_tiles;
   static constexpr int TILE_M = POLICY.row_warps * ROW_TILES * MMA_ROWS;
   static constexpr int TILE_N = Producer::TILE_N;

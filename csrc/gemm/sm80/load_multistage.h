@@ -8,6 +8,13 @@
 
 namespace smem::gemm::sm80::inline SMEM_BUILD {
 
+/// Where the operand may end within a tile.
+enum class Edges {
+  NONE,  ///< nowhere: the tile is inside the operand, or beyond its last k
+  ROWS,  ///< between rows of the stage
+  ANY    ///< anywhere
+};
+
 /// The vectors of 16 bytes that a thread copies of an operand's k-tiles, in order: the same ones of
 /// each tile. What is outside the operand becomes zero, without a branch: the copies of a k-tile
 /// can then be spread over the products of another one.
@@ -41,20 +48,21 @@ class TileVectors {
   __device__ __forceinline__ T* destination(T* stage) const { return stage + smem_offset_; }
 
   /// Calls visit(pass, from, bytes) for this thread's vectors of a part of the next tile, from 0 to
-  /// PARTS - 1. `bytes` of 16 are inside the operand. WHOLE: the tile is wholly inside the operand,
-  /// or beyond its last k.
-  template <bool WHOLE, int PARTS, typename Visit>
+  /// PARTS - 1. `bytes` are inside the operand: all 16 or none, unless EDGES are ANY.
+  template <Edges EDGES, int PARTS, typename Visit>
   __device__ __forceinline__ void for_each(int part, const Visit& visit) const {
     if (Layout::ROWS < STEP && threadIdx.x >= Layout::ROWS * VECS_PER_ROW) return;
     const int rows = Layout::K_MAJOR ? valid_mn_ : valid_k_;
     const int cols = Layout::K_MAJOR ? valid_k_ : valid_mn_;
-    const int bytes = WHOLE ? (valid_k_ > 0 ? VEC : 0) * static_cast<int>(sizeof(T))
-                            : min(max(cols, 0), VEC) * static_cast<int>(sizeof(T));
+    const int vec = EDGES == Edges::NONE   ? (valid_k_ > 0 ? VEC : 0)
+                    : EDGES == Edges::ROWS ? VEC
+                                           : min(max(cols, 0), VEC);
+    const int bytes = vec * static_cast<int>(sizeof(T));
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
       if (pass % PARTS != part) continue;
       visit(pass, from_ + uint64_t{pitch_} * (pass * STEP),
-            WHOLE || pass * STEP < rows ? bytes : 0);
+            EDGES == Edges::NONE || pass * STEP < rows ? bytes : 0);
     }
   }
 
@@ -78,12 +86,18 @@ class AsyncLoader : public TileVectors<Layout, THREADS> {
 
  public:
   /// Starts a part of the copies of the next tile.
-  template <bool WHOLE>
+  template <Edges EDGES>
   __device__ __forceinline__ void copy(T* stage, int part) {
-    T* const to = this->destination(stage);
-    this->template for_each<WHOLE, PARTS>(
+    T* const first = this->destination(stage);
+    this->template for_each<EDGES, PARTS>(
         part, [&](int pass, const unsigned char* from, int bytes) {
-          cp_async_16(to + pass * this->PASS_ELEMENTS, from, bytes);
+          T* const to = first + pass * this->PASS_ELEMENTS;
+          // NONE would gain nothing by it in mma, and tf32 lose 2%.
+          if constexpr (EDGES == Edges::ROWS) {
+            cp_async_16_or_zero(to, from, bytes > 0);
+          } else {
+            cp_async_16(to, from, bytes);
+          }
         });
   }
 
@@ -101,10 +115,10 @@ class RegisterLoader : public TileVectors<Layout, THREADS> {
 
  public:
   /// Loads the next tile, in one part.
-  template <bool WHOLE>
+  template <Edges EDGES>
   __device__ __forceinline__ void copy(T* stage, int part) {
     to_ = this->destination(stage);
-    this->template for_each<WHOLE, 1>(part, [&](int pass, const unsigned char* from, int bytes) {
+    this->template for_each<EDGES, 1>(part, [&](int pass, const unsigned char* from, int bytes) {
       vectors_[pass] = load_vector<Layout::VEC>(reinterpret_cast<const T*>(from),
                                                 bytes / static_cast<int>(sizeof(T)));
     });

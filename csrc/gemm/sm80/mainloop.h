@@ -58,7 +58,7 @@ class Mainloop {
 
   /// Adds the products of the work tile. Afterwards the stages are free for other uses.
   __device__ __forceinline__ void run(Mma& mma) {
-    is_whole_ ? run_as<true>(mma) : run_as<false>(mma);
+    is_whole_ ? run_as<Edges::NONE>(mma) : run_as<Edges::ANY>(mma);
     cp_async_wait_all();  // the last copies, of zeros; what registers still hold is not stored
     __syncthreads();
   }
@@ -68,11 +68,11 @@ class Mainloop {
     return stage + 1 == STAGES ? 0 : stage + 1;
   }
 
-  template <bool WHOLE>
+  template <Edges EDGES>
   __device__ __forceinline__ void copy_part(int part) {
     unsigned char* const stage = shared_ + write_stage_ * Shape::STAGE_BYTES;
-    load_a_.template copy<WHOLE>(reinterpret_cast<T*>(stage), part);
-    load_b_.template copy<WHOLE>(reinterpret_cast<T*>(stage + Shape::A_BYTES), part);
+    load_a_.template copy<EDGES>(reinterpret_cast<T*>(stage), part);
+    load_b_.template copy<EDGES>(reinterpret_cast<T*>(stage + Shape::A_BYTES), part);
     if (part < PARTS - 1) return;
     cp_async_commit();
     load_a_.advance();
@@ -88,19 +88,19 @@ class Mainloop {
     __syncthreads();
   }
 
-  template <bool WHOLE>
+  template <Edges EDGES>
   __device__ __forceinline__ void run_as(Mma& mma) {
 #pragma unroll 1
     for (int stage = 0; stage < STAGES - 1; ++stage) {
 #pragma unroll
-      for (int part = 0; part < PARTS; ++part) copy_part<WHOLE>(part);
+      for (int part = 0; part < PARTS; ++part) copy_part<EDGES>(part);
     }
     typename Mma::Fragments fragments[2];
     const unsigned stages = shared_address(shared_);
     int read_stage = 0;
     await_stage();
     mma.read(fragments[0], stages, 0);
-    copy_part<WHOLE>(0);
+    copy_part<EDGES>(0);
 #pragma unroll 1
     for (int k_tile = 0; k_tile < k_tiles_; ++k_tile) {
 #pragma unroll
@@ -113,7 +113,7 @@ class Mainloop {
         mma.read(fragments[1 - step % 2], stages + read_stage * Shape::STAGE_BYTES,
                  is_last ? 0 : (step + 1) * MMA_K);
         if ((step + 1) % STEPS_PER_PART == 0) {
-          copy_part<WHOLE>((step + 1) / STEPS_PER_PART % PARTS);
+          copy_part<EDGES>((step + 1) / STEPS_PER_PART % PARTS);
         }
         mma.multiply(fragments[step % 2]);
       }

@@ -5,6 +5,7 @@
 #include "device/tile.h"
 #include "device/tma.h"
 #include "device/warpgroup.h"
+#include "gemm/pipeline_state.h"
 #include "gemm/sm90/tile_config.h"
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
@@ -33,21 +34,6 @@ struct SharedStorage {
   __device__ __forceinline__ unsigned char* b(int stage, int k_tile) const {
     return stages + stage * TILE.stage_bytes() + TILE.k_tiles_per_stage * TILE.a_bytes() +
            k_tile * TILE.b_bytes();
-  }
-};
-
-/// A position in the circular buffer of stages. A consumer waits for full[stage] with `parity`, the
-/// producer for empty[stage] with the other one, which holds at once in the first round.
-template <int STAGES>
-struct PipelineState {
-  int stage = 0;
-  uint32_t parity = 0;
-
-  __device__ __forceinline__ void next() {
-    if (++stage == STAGES) {
-      stage = 0;
-      parity ^= 1;
-    }
   }
 };
 
