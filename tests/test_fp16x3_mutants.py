@@ -132,18 +132,30 @@ MUTANTS = {
 }
 
 
-# gemm_sm80.cu, whose copies the emulator performs at the wait.
+# gemm_sm80.cu, whose copies land in the emulator when a stage's barrier completes.
 MMA_MUTANTS = {
-    "one copy more stays in flight": Mutant(
-        SM80, "cp_async_wait<STAGES - 2>();", "cp_async_wait<STAGES - 1>();", WRONG
+    "stage read before it has landed": Mutant(
+        SM80, "      await_stage();\n    }\n    float k_block", "    }\n    float k_block", WRONG
     ),
-    "no barrier after the wait": Mutant(SM80, "    __syncthreads();\n", "", WRONG),
-    "stage read again": Mutant(SM80, "      stage_ = next_stage(stage_);\n", "", WRONG),
+    "parity of full flipped": Mutant(
+        SM80, ".wait(pipeline_.parity);", ".wait(pipeline_.parity ^ 1);", ""
+    ),
+    "parity of empty flipped": Mutant(
+        LOADER, ".wait(pipeline_.parity ^ 1);", ".wait(pipeline_.parity);", DEADLOCK
+    ),
+    "stage not released": Mutant(SM80, "      release_stage();\n", "", DEADLOCK),
+    "stage read again": Mutant(SM80, "      pipeline_.next();\n", "", ""),
     "stage overwritten while it is read": Mutant(
-        LOADER, "stages_ + stage_ *", "stages_ + (stage_ + STAGES - 1) % STAGES *", WRONG
+        LOADER,
+        "shared_ + pipeline_.stage *",
+        "shared_ + (pipeline_.stage + STAGES - 1) % STAGES *",
+        WRONG,
     ),
     "copies of a row tile left out": Mutant(
-        SM80, "loader_.copy_part(next);", "if (next != 1) loader_.copy_part(next);", WRONG
+        SM80, "loader_.copy_part(i);", "if (i != 1) loader_.copy_part(i);", WRONG
+    ),
+    "warps that release a stage miscounted": Mutant(
+        LOADER, "empty[i].init(WARPS);", "empty[i].init(WARPS + 1);", DEADLOCK
     ),
     "first tile copied again": Mutant(LOADER, "    tile_ += gridDim.x;\n", "", WRONG),
     "next tile not begun": Mutant(LOADER, "    --k_blocks_left_;\n", "", WRONG),

@@ -77,6 +77,7 @@ void Block::begin(int64_t block_index) {
     fiber.wait = {};
     fiber.groups.resize(1);
     fiber.groups[0].clear();
+    fiber.bound_groups = 0;
     warps_[i / WARP_SIZE].alive |= 1u << (i % WARP_SIZE);
     prepare_context(fiber.context, stack_of(i), STACK_BYTES, &Block::enter_fiber);
   }
@@ -382,7 +383,10 @@ void Block::land(std::vector<Copy>& copies) {
 
 void Block::cp_async_commit() { running().groups.emplace_back(); }
 
-void Block::cp_async_wait(size_t groups_left) {
+void Block::cp_async_wait(size_t groups_left, Site site) {
+  if (groups_left == 0 && bound_groups() > 0) {
+    wait_until([&bound = bound_groups()] { return bound == 0; }, "cp.async.wait_group", site);
+  }
   auto& groups = running().groups;
   const size_t closed = groups.size() - 1;
   if (closed <= groups_left) return;

@@ -69,11 +69,13 @@ class Block {
   /// wait for the copy's group.
   void cp_async(SharedRun shared, const void* global, int bytes_read);
   void cp_async_commit();
-  void cp_async_wait(size_t groups_left);
+  void cp_async_wait(size_t groups_left, Site site);
   /// Copies that were bound to a barrier land, and none are left.
   void land(std::vector<Copy>& copies);
   /// The running thread's copies that belong to no group yet.
   std::vector<Copy>& open_copies() { return running().groups.back(); }
+  /// How many groups of the running thread's copies are in flight that an mbarrier waits for.
+  int& bound_groups() { return running().bound_groups; }
 
   AsyncBarriers& async_barriers() { return async_barriers_; }
 
@@ -129,6 +131,7 @@ class Block {
     bool ended;
     Wait wait;
     std::vector<std::vector<Copy>> groups;  ///< cp.async groups in flight; the last one is open
+    int bound_groups = 0;                   ///< in flight that an mbarrier waits for
   };
   struct Warp {
     unsigned alive, arrived;

@@ -87,7 +87,7 @@ void smem_cp_async_commit() {
 }
 void smem_cp_async_wait(int groups_left) {
   const InEmulator guard;
-  block().cp_async_wait(static_cast<size_t>(groups_left));
+  block().cp_async_wait(static_cast<size_t>(groups_left), HERE);
 }
 
 void smem_barrier_init(void* barrier, int64_t expected) {

@@ -95,8 +95,7 @@ void smem_mbarrier_arrive(void* barrier, uint32_t expected_bytes) {
 
 void smem_mbarrier_arrive_after_copies(void* barrier) {
   CALL;
-  call.state.barriers.bind_copies(call.offset(barrier), call.site);
-  call.state.barriers.arrive(call.offset(barrier), 0, false, call.site);
+  call.state.barriers.arrive_after_copies(call.offset(barrier), call.async, call.site);
   call.let_others_run(call.async.turns_after_arrival());
 }
 

@@ -51,28 +51,25 @@ Mbarrier& Mbarriers::find(uint32_t offset, bool is_own_thread, Site site) {
 void Mbarriers::complete_if_due(uint32_t offset, Mbarrier& barrier) {
   if (!barrier.complete_if_due()) return;
   ++block_.ring().progress;
-  block_.land(barrier.copies);
   if (auto* const observer = block_.observer()) observer->phase_completes(offset);
 }
 
-void Mbarriers::bind_copies(uint32_t offset, Site site) {
-  Mbarrier& barrier = find(offset, true, site);
-  auto& open_group = block_.open_copies();
-  barrier.copies.insert(barrier.copies.end(), open_group.begin(), open_group.end());
-  open_group.clear();
-}
-
-void Mbarriers::arrive(uint32_t offset, uint32_t expected_bytes, bool from_other_block, Site site) {
-  Mbarrier& barrier = find(offset, !from_other_block, site);
-  if (block_.alive() == 0) {
-    fail(block_, "mbarrier", "an arrival in a block that has ended", site);
-  }
+void Mbarriers::count_arrival(uint32_t offset, Mbarrier& barrier, Site site) {
   if (barrier.arrivals_left == 0) {
     fail(block_, "mbarrier",
          "more than " + std::to_string(barrier.count) +
              " arrivals in a phase, which still waits for " + std::to_string(barrier.bytes_left) +
              " bytes",
          site);
+  }
+  --barrier.arrivals_left;
+  complete_if_due(offset, barrier);
+}
+
+void Mbarriers::arrive(uint32_t offset, uint32_t expected_bytes, bool from_other_block, Site site) {
+  Mbarrier& barrier = find(offset, !from_other_block, site);
+  if (block_.alive() == 0) {
+    fail(block_, "mbarrier", "an arrival in a block that has ended", site);
   }
   barrier.bytes_left += expected_bytes;
   if (barrier.bytes_left > MOST_BYTES) {
@@ -85,8 +82,24 @@ void Mbarriers::arrive(uint32_t offset, uint32_t expected_bytes, bool from_other
   if (auto* const observer = block_.observer(); observer && !from_other_block) {
     observer->release(current_thread->linear, barrier.released[barrier.phase % 2]);
   }
-  --barrier.arrivals_left;
-  complete_if_due(offset, barrier);
+  count_arrival(offset, barrier, site);
+}
+
+void Mbarriers::arrive_after_copies(uint32_t offset, AsyncQueue& async, Site site) {
+  // The phase cannot complete before the arrival: it still is the same one then.
+  Mbarrier& barrier = find(offset, true, site);
+  if (auto* const observer = block_.observer()) {
+    observer->release(current_thread->linear, barrier.released[barrier.phase % 2]);
+  }
+  int& bound_groups = block_.bound_groups();
+  ++bound_groups;
+  async.issue([=, this, &barrier, &bound_groups,
+               copies = std::exchange(block_.open_copies(), {})]() mutable {
+    block_.land(copies);
+    --bound_groups;
+    ++block_.ring().progress;
+    count_arrival(offset, barrier, site);
+  });
 }
 
 void Mbarriers::complete_bytes(uint32_t offset, uint32_t bytes, Site site) {

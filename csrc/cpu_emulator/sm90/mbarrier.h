@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "cpu_emulator/block.h"
 #include "cpu_emulator/observer.h"
+#include "cpu_emulator/sm90/async_queue.h"
 
 namespace smem::cpu_emulator::sm90 {
 
@@ -19,7 +19,6 @@ struct Mbarrier {
   uint64_t phase = 0;
   bool published = false;                 ///< fence.mbarrier_init after `init`
   std::map<unsigned, uint64_t> waited{};  ///< the last phase that a warp waited for, plus one
-  std::vector<Copy> copies{};             ///< that land when the phase completes
   Clock released[2] = {};  ///< by the parity of the phase: what threads did before they arrived
 
   bool has_completed(uint32_t parity) const { return phase % 2 != parity; }
@@ -38,9 +37,8 @@ class Mbarriers {
   /// PTX fence.mbarrier_init: other blocks and TMA may use the barriers.
   void publish();
   void arrive(uint32_t offset, uint32_t expected_bytes, bool from_other_block, Site site);
-  /// The thread's cp.async so far land when the phase completes, as late as its next arrival
-  /// (cp.async.mbarrier.arrive) allows.
-  void bind_copies(uint32_t offset, Site site);
+  /// The running thread arrives when its open group of cp.async has landed.
+  void arrive_after_copies(uint32_t offset, AsyncQueue& async, Site site);
   void complete_bytes(uint32_t offset, uint32_t bytes, Site site);
   /// Returns when the phase of this parity has completed.
   void wait(uint32_t offset, uint32_t parity, Site site);
@@ -50,6 +48,7 @@ class Mbarriers {
  private:
   /// The barrier for a use by threads of the block, or by others, which must be published.
   Mbarrier& find(uint32_t offset, bool is_own_thread, Site site);
+  void count_arrival(uint32_t offset, Mbarrier& barrier, Site site);
   void complete_if_due(uint32_t offset, Mbarrier& barrier);
 
   Block& block_;
