@@ -8,6 +8,7 @@ LONGEST = {
     "csrc/gemm/fp16x3/gemm.cu",
     "csrc/gemm/fp16x3/skinny_m.cu",
     "csrc/gemm/fp16x3/skinny_m_mn_major.cu",
+    "csrc/gemm/fp16x3/cp_async_skinny_m.cu",
     "csrc/gemm/ladder/tensor_core.cu",
     "csrc/gemm/ladder/tensor_core_bf16.cu",
     "csrc/gemm/ladder/tensor_core_tf32.cu",

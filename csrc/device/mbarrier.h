@@ -45,9 +45,8 @@ struct alignas(8) Barrier {
 
   /// PTX cp.async.mbarrier.arrive.noinc: arrives when the calling thread's cp.async have landed.
   __device__ __forceinline__ void arrive_after_copies() {
-    asm volatile(
-        "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(this))
-        : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(this))
+                 : "memory");
   }
 
   /// PTX mbarrier.arrive.expect_tx: arrives, and makes the phase expect `bytes` of copies.

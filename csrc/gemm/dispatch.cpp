@@ -29,6 +29,27 @@ std::string dtypes_text(const Kernel& kernel) {
   return text;
 }
 
+/// Products that are added per clock and SM: of float32 by FMA units, of float16 by mma.sync.
+struct Rates {
+  int capability, fma, mma;
+};
+// By NVIDIA's architecture white papers; 8.6 and newer without a 0: of the professional GPUs, twice
+// those of GeForce. Measured for 9.0 (bench/NOTES.md). For 10.x that of an A100 is assumed.
+constexpr Rates RATES[] = {{80, 64, 1024},   {86, 128, 512},  {87, 128, 512},
+                           {89, 128, 512},   {90, 128, 1280}, {100, 128, 1024},
+                           {103, 128, 1024}, {120, 128, 512}, {121, 128, 512}};
+
+/// Whether three products by mma.sync are faster than one by FMAs. fp16x3 also splits and promotes:
+/// on an H200 it is 0.23 times the rates' ratio as fast as cuBLAS's SGEMM.
+bool runs_fp16x3_by_mma(const Device& device) {
+  constexpr int MIN_RATIO = 6;
+  const auto* const rates = std::find_if(std::begin(RATES), std::end(RATES), [&](const Rates& row) {
+    return row.capability == device.capability;
+  });
+  return !device.host && device.code_capability >= 80 && rates != std::end(RATES) &&
+         rates->mma >= MIN_RATIO * rates->fma;
+}
+
 /// "fp16x3:mma"
 std::string variant_name(const Kernel& kernel, int variant) {
   return std::string(kernel.name) + ":" + kernel.variants[variant];
@@ -122,10 +143,12 @@ Choice choose(const Problem& problem, const Device& device) {
   // even there.
   constexpr int64_t MIN_N = 64, MIN_K = 128, MIN_B_ELEMENTS = 1 << 17, LONG_K = 8192;
   const bool is_wide = problem.N > MIN_N || (problem.N == MIN_N && problem.K < LONG_K);
-  if (problem.dtype == DType::f32 && problem.precision == Precision::fp32 && device.runs_sm90a() &&
-      is_wide && problem.K >= MIN_K && problem.N * problem.K >= MIN_B_ELEMENTS) {
+  if (problem.dtype == DType::f32 && problem.precision == Precision::fp32 &&
+      (device.runs_sm90a() || runs_fp16x3_by_mma(device)) && is_wide && problem.K >= MIN_K &&
+      problem.N * problem.K >= MIN_B_ELEMENTS) {
     return {index_of(host_kernels(), "fp16x3"),
-            "float32 by three float16 products on Hopper's tensor cores"};
+            device.runs_sm90a() ? "float32 by three float16 products on Hopper's tensor cores"
+                                : "float32 by three float16 products on tensor cores"};
   }
   const bool tf32 = problem.dtype == DType::f32 && problem.precision == Precision::tf32;
   if ((size_of(problem.dtype) == 2 || tf32) && device.runs_sm90a()) {

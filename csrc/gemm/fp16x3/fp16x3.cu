@@ -5,9 +5,9 @@
 //
 // The scheme is Ootomo and Yokota's (IJHPCA 36, 2022), and that of CUTLASS's 3xTF32. The launches:
 //
-//   wgmma, M > 64    split A and B (split_*.cu) -> gemm.cu
-//   wgmma, M <= 64   split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
-//   mma              split A and B -> gemm_sm80.cu
+//   M > 64, wgmma    split A and B (split_*.cu) -> gemm.cu
+//   M > 64, mma      split A and B -> gemm_sm80.cu
+//   M <= 64          split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
 //   split-K          one of these for all k slices -> reduce_split_k, if N is small and K large
 //
 // The variant wgmma is for Hopper, and mma for every GPU since sm_80. Both add in the same order.
@@ -80,7 +80,7 @@ SplitOperand operand_of(const Problem& problem, Tensor tensor) {
 }
 
 bool runs_skinny_m(const Problem& problem, const SplitOperand& b, const Device& device) {
-  return runs_wgmma(problem, device) && can_implement_skinny_m(problem, b);
+  return can_implement_skinny_m(problem, b, runs_wgmma(problem, device), device);
 }
 
 /// B as the workspace needs it: the skinny kernel never stores B's hi and lo.
@@ -110,7 +110,7 @@ void launch_batch(const Problem& problem, const Device& device) {
   auto* const partials = reinterpret_cast<float*>(workspace + layout.partials);
   if (runs_skinny_m(problem, b, device)) {
     split::launch_split(a, device);
-    launch_skinny_m(problem, a, b, partials, device);
+    launch_skinny_m(problem, a, b, partials, runs_wgmma(problem, device), device);
   } else {
     // An MN-major operand is split first: 2 us less at 2048^3.
     const bool b_first = split::is_mn_major(b);

@@ -38,16 +38,6 @@ struct MmaTile {
   static_assert(ThreadTile<float>::THREADS == THREADS, "and needs as many threads");
 };
 
-/// hi and lo of an operand: rows `pitch` bytes apart, k slice after k slice.
-struct HiLoRows {
-  const half* data;
-  uint32_t pitch;
-
-  explicit HiLoRows(const SplitOperand& operand)
-      : data(static_cast<const half*>(operand.hi_lo)),
-        pitch(static_cast<uint32_t>(operand.row_pitch() * int64_t{sizeof(half)})) {}
-};
-
 struct MmaProductParams {
   Problem problem;
   HiLoRows a_rows, b_rows;

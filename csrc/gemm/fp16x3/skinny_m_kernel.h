@@ -7,11 +7,11 @@
 //
 //   split warps    WARPS per column group: load float32 columns of B, split them (split_producer.h)
 //   mma warps      row_warps per column group: ldmatrix, mma.sync, epilogue (skinny_m_mma.h)
-//   TMA warp       one thread: hi and lo of A's rows
+//   load warp      hi and lo of A's rows: by TMA and one thread, or by cp.async before Hopper
 //
 // Pipeline: a stage holds 128 of K.
 //
-//   TMA warp     | wait empty[s] | TMA A -> stage s ------------------+
+//   load warp    | wait empty[s] | A -> stage s ----------------------+
 //   split warps  | cp.async B -> registers, split | wait empty[s] | hi, lo of B -> stage s, full[s]
 //                                                                                             |
 //   mma warps      wait full[s] | rescale accumulators | mma, promote | arrive empty[s] <-----+
@@ -30,6 +30,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "device/cp_async.h"
 #include "device/pdl.h"
 #include "device/target.h"
 #include "gemm/batch.h"
@@ -42,10 +43,11 @@ namespace {
 
 using namespace skinny_m;
 
-/// The TMA warp, one thread: loads hi and lo of A's rows, a box per k block.
+/// The load warp with TMA, one thread: loads hi and lo of A's rows, a box per k block.
 template <typename Config>
-__device__ __forceinline__ void load_a(const SkinnyMParams& params, const SkinnyMSmem<Config>& smem,
-                                       bool recompute, typename Config::Pipeline& pipeline) {
+__device__ __forceinline__ void load_a_by_tma(const SkinnyMParams& params,
+                                              const SkinnyMSmem<Config>& smem, bool recompute,
+                                              typename Config::Pipeline& pipeline) {
   for_each_tile(params, *smem.flags, recompute, [&](unsigned tile, unsigned) {
     const TileKSlice<Config> slice(params, tile);
     const auto a_slice =
@@ -62,6 +64,47 @@ __device__ __forceinline__ void load_a(const SkinnyMParams& params, const Skinny
       }
     }
   });
+}
+
+/// The load warp with cp.async: copies the same vectors to the same places, eight lanes a row.
+template <typename Config>
+__device__ __forceinline__ void load_a_by_cp_async(const SkinnyMParams& params,
+                                                   const SkinnyMSmem<Config>& smem, bool recompute,
+                                                   typename Config::Pipeline& pipeline) {
+  constexpr int VEC = 16 / sizeof(half), VECS_PER_ROW = K_BLOCK_BYTES / 16;
+  constexpr int ROWS_PER_PASS = WARP / VECS_PER_ROW;
+  const int lane = threadIdx.x % WARP, vec = lane % VECS_PER_ROW;
+  const int64_t pitch = params.a_rows.pitch / sizeof(half);
+  for_each_tile(params, *smem.flags, recompute, [&](unsigned tile, unsigned) {
+    const TileKSlice<Config> slice(params, tile);
+    const int64_t a_slice = params.a_metadata.batch_rows ? slice.index : slice.k_slice;
+    const half* const rows = params.a_rows.data + a_slice * params.rows * pitch + vec * VEC;
+    for (int stage = 0; stage < slice.stages; ++stage, pipeline.next()) {
+      smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);
+#pragma unroll
+      for (int i = 0; i < STAGE_K_BLOCKS; ++i) {
+        const int k_block = stage * STAGE_K_BLOCKS + i;
+        unsigned char* const to = smem.a(pipeline.stage) + i * Config::A_K_BLOCK_BYTES;
+        for (int row = lane / VECS_PER_ROW; row < params.rows; row += ROWS_PER_PASS) {
+          cp_async_16_or_zero(to + row * K_BLOCK_BYTES + (vec ^ row % VECS_PER_ROW) * 16,
+                              rows + row * pitch + k_block * 2 * split::K_BLOCK,
+                              k_block < slice.k_blocks);
+        }
+      }
+      smem.full[pipeline.stage].arrive_after_copies();
+    }
+  });
+}
+
+template <typename Config>
+__device__ __forceinline__ void load_a(const SkinnyMParams& params, const SkinnyMSmem<Config>& smem,
+                                       bool recompute, typename Config::Pipeline& pipeline) {
+  if constexpr (Config::LOAD_A == LoadA::CP_ASYNC) {
+    load_a_by_cp_async(params, smem, recompute, pipeline);
+  } else if (elect_one()) {
+    load_a_by_tma(params, smem, recompute, pipeline);
+  }
+  __syncwarp();
 }
 
 /// The split warps. Flags the tiles whose columns were split by a wrong scale.
@@ -124,27 +167,25 @@ __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
   });
 }
 
+/// A block's tiles.
 template <typename Config>
-__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, Config::THREADS),
-                                  Config::MIN_BLOCKS_PER_SM)
-    skinny_m_kernel(const __grid_constant__ SkinnyMParams params) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
+__device__ __forceinline__ void run(const SkinnyMParams& params) {
   const SkinnyMSmem<Config> smem;
   if (threadIdx.x < sizeof(RecomputeFlags) / sizeof(uint32_t)) {
     reinterpret_cast<uint32_t*>(smem.flags)[threadIdx.x] = 0;
   }
   if (threadIdx.x == 0) {
     for (int i = 0; i < Config::STAGES; ++i) {
-      smem.full[i].init(Config::SPLIT_THREADS + 1);
+      smem.full[i].init(Config::SPLIT_THREADS + Config::LOAD_A_THREADS);
       smem.empty[i].init(Config::MMA_THREADS);
     }
-    fence_barrier_init();
+    if constexpr (Config::LOAD_A == LoadA::TMA) fence_barrier_init();
   }
   launch_dependent_grids();
   __syncthreads();
 
   const int warp = threadIdx.x / WARP, mma_warp = warp - Config::SPLIT_THREADS / WARP;
-  const bool is_split_warp = mma_warp < 0, is_tma_warp = mma_warp == Config::MMA_THREADS / WARP;
+  const bool is_split_warp = mma_warp < 0, is_load_warp = mma_warp == Config::MMA_THREADS / WARP;
   typename Config::Pipeline pipeline;
   // The split warps need nothing from the previous kernel.
   if (!is_split_warp) wait_on_dependent_grids();
@@ -152,9 +193,8 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, Config::THREADS
   do {
     if (is_split_warp) {
       split_b(params, smem, recompute, pipeline);
-    } else if (is_tma_warp) {
-      if (elect_one()) load_a(params, smem, recompute, pipeline);
-      __syncwarp();
+    } else if (is_load_warp) {
+      load_a(params, smem, recompute, pipeline);
     } else {
       multiply_tiles(params, smem, mma_warp, recompute, pipeline);
     }
@@ -166,7 +206,13 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, Config::THREADS
   if (!smem.flags->has_fallback) return;
   for_each_tile(params, *smem.flags, false,
                 [&](unsigned tile, unsigned) { compute_fallback<Config>(params, tile); });
-#endif
+}
+
+template <typename Config>
+__global__ void __launch_bounds__(launch_bound(Config::TARGET_HAS_CODE, Config::THREADS),
+                                  Config::MIN_BLOCKS_PER_SM)
+    skinny_m_kernel(const __grid_constant__ SkinnyMParams params) {
+  if constexpr (Config::TARGET_HAS_CODE) run<Config>(params);
 }
 
 /// Whether a tile takes no longer than the start and end of a block, so that a block should go
@@ -183,7 +229,7 @@ void launch_config(const Problem& problem, const SplitOperand& a, const SplitOpe
   const int64_t total_tiles = tiles * a.k_slices * inner_batch_count(problem);
   const int rows = static_cast<int>(problem.M);
   const SkinnyMParams params{
-      .a_map = hi_lo_tensor_map(a, rows),
+      .a_map = Config::LOAD_A == LoadA::TMA ? hi_lo_tensor_map(a, rows) : CUtensorMap{},
       .b = b,
       .a_metadata = SplitMetadata(a),
       .b_metadata = SplitMetadata(b),
@@ -196,6 +242,7 @@ void launch_config(const Problem& problem, const SplitOperand& a, const SplitOpe
       .rows = rows,
       .stages = static_cast<int>(ceil_div(problem.K, STAGE_K)),
       .k_blocks = static_cast<int>(ceil_div(problem.K, split::K_BLOCK)),
+      .a_rows = HiLoRows(a),
   };
   const int64_t resident_blocks = int64_t{Config::MIN_BLOCKS_PER_SM} * device.sm_count;
   const int64_t min_blocks =
@@ -204,7 +251,7 @@ void launch_config(const Problem& problem, const SplitOperand& a, const SplitOpe
   // Reserve so much shared memory that an SM has no more blocks than it takes to have all resident:
   // where three fitted, some SMs had three and others one.
   const int64_t blocks_per_sm = ceil_div(blocks, device.sm_count);
-  const int64_t smem_share = int64_t{sm90::SHARED_BYTES} / blocks_per_sm - RESERVED_SMEM_BYTES;
+  const int64_t smem_share = int64_t{Config::SM_SHARED_BYTES} / blocks_per_sm - RESERVED_SMEM_BYTES;
   const size_t smem_bytes = std::max<int64_t>(Config::SMEM_BYTES, smem_share);
   launch("fp16x3 skinny M", skinny_m_kernel<Config>, {blocks, {Config::THREADS}, smem_bytes, true},
          device, params);
@@ -217,7 +264,7 @@ using LaunchSkinnyM = void(const Problem&, const SplitOperand&, const SplitOpera
                            const Device&);
 
 /// Selects the policy.
-template <typename BLayout>
+template <typename BLayout, LoadA LOAD_A>
 void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
                             float* partials, const Device& device) {
   const auto launch = [&](auto config) {
@@ -235,8 +282,10 @@ void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const
     if (!fits(config) && fits(fewer_loads)) return launch(fewer_loads);
     launch(config);
   };
-  // Split-K and unaligned layouts are rare. They share the policies M16 and M64 or M64_WIDE.
-  if constexpr (!BLayout::SPLIT_K) {
+  // Split-K and unaligned layouts are rare, and so are GPUs without TMA where fp16x3 is faster than
+  // FMAs. They share the policies M16 and M64 or M64_WIDE.
+  constexpr bool IS_RARE = BLayout::SPLIT_K || LOAD_A == LoadA::CP_ASYNC;
+  if constexpr (!IS_RARE) {
     using ConfigM8 = SkinnyMConfig<BLayout, M8>;
     if constexpr (BLayout::IS_MN_MAJOR) {
       if (problem.M <= 8) return launch_or(ConfigM8{}, SkinnyMConfig<BLayout, M8_FEWER_LOADS>{});
@@ -248,13 +297,13 @@ void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const
       return launch_or(SkinnyMConfig<BLayout, M16>{}, SkinnyMConfig<BLayout, M16_FEWER_LOADS>{});
     }
   }
-  if (problem.M <= 16) return launch(SkinnyMConfig<BLayout, M16>{});
+  if (problem.M <= 16) return launch(SkinnyMConfig<BLayout, M16, LOAD_A>{});
   // One column group lets three blocks fit on an SM. Two column groups are better if one group has
   // only two split warps, as for an MN-major B, and there are more blocks than fit.
-  if constexpr (std::is_same_v<BLayout, KMajor>) {
+  if constexpr (!IS_RARE && std::is_same_v<BLayout, KMajor>) {
     if (problem.M <= 32) return launch(SkinnyMConfig<BLayout, M32_FOUR_WARPS>{});
   }
-  if constexpr (std::is_same_v<BLayout, MnMajor>) {
+  if constexpr (!IS_RARE && std::is_same_v<BLayout, MnMajor>) {
     using ConfigM32 = SkinnyMConfig<BLayout, M32_TWO_WARPS>;
     if (problem.M <= 32 && (fits(ConfigM32{}) || tiles_are_short(a))) return launch(ConfigM32{});
     if (problem.M <= 32) return launch(SkinnyMConfig<BLayout, M32_WIDE>{});
@@ -262,7 +311,7 @@ void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const
     using ConfigM64 = SkinnyMConfig<BLayout, M64>;
     if (blocks_of(ConfigM64{}) <= device.sm_count) return launch(ConfigM64{});
   }
-  launch(SkinnyMConfig<BLayout, BLayout::IS_MN_MAJOR ? M64_WIDE : M64>{});
+  launch(SkinnyMConfig<BLayout, BLayout::IS_MN_MAJOR ? M64_WIDE : M64, LOAD_A>{});
 }
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

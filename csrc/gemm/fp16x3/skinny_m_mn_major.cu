@@ -4,6 +4,6 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-template LaunchSkinnyM launch_skinny_m_layout<MnMajor>;
+template LaunchSkinnyM launch_skinny_m_layout<MnMajor, LoadA::TMA>;
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -2,6 +2,7 @@
 // goes through.
 #pragma once
 
+#include "device/target.h"
 #include "gemm/epilogue_params.h"
 #include "gemm/fp16x3/promotion.h"
 #include "gemm/fp16x3/split_metadata.h"
@@ -10,13 +11,20 @@
 
 namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD {
 
+/// How hi and lo of A's rows come into shared memory.
+enum class LoadA {
+  TMA,      ///< by one thread, on Hopper
+  CP_ASYNC  ///< by a warp, on GPUs since sm_80
+};
+
 constexpr int MMA_ROWS = 8;                    ///< rows of A per instruction, its n
 constexpr int64_t RESERVED_SMEM_BYTES = 1024;  ///< per block, by the driver
 constexpr int MAX_TILES = 1024;                ///< per block
+constexpr int SM80_SHARED_BYTES = 163 * 1024;  ///< per block, at most
 static_assert(STAGE_K_BLOCKS % PROMOTION_INTERVAL == 0, "a stage ends with a promotion");
 
 struct SkinnyMParams {
-  CUtensorMap a_map;
+  CUtensorMap a_map;  ///< with LoadA::TMA
   split::SplitOperand b;
   SplitMetadata a_metadata, b_metadata;
   Epilogue<float> epilogue;  ///< of the first matrix of the batch
@@ -27,6 +35,7 @@ struct SkinnyMParams {
   unsigned total_tiles;  ///< over all k slices and matrices
   int rows;              ///< M
   int stages, k_blocks;  ///< along K, if there is one k slice
+  HiLoRows a_rows;       ///< with LoadA::CP_ASYNC
 };
 
 /// What a block's threads record until the block has gone through all its tiles.
@@ -58,10 +67,16 @@ constexpr SkinnyMPolicy M64{.row_warps = 4, .row_tiles = 2, .load_stages = 3};
 constexpr SkinnyMPolicy M64_WIDE{
     .column_groups = 2, .row_warps = 4, .row_tiles = 2, .load_stages = 3};
 
-/// What follows from a layout of B and a policy.
-template <typename BLayout_, SkinnyMPolicy POLICY>
+/// What follows from a layout of B, a policy and the way of A.
+template <typename BLayout_, SkinnyMPolicy POLICY, LoadA LOAD_A_ = LoadA::TMA>
 struct SkinnyMConfig {
   using BLayout = BLayout_;
+  static constexpr LoadA LOAD_A = LOAD_A_;
+  static constexpr bool TARGET_HAS_CODE = LOAD_A == LoadA::TMA ? TARGET_HAS_SM90A : TARGET_HAS_SM80;
+  /// Of an SM: Hopper's, and an A100's.
+  static constexpr int SM_SHARED_BYTES =
+      LOAD_A == LoadA::TMA ? static_cast<int>(sm90::SHARED_BYTES) : SM80_SHARED_BYTES;
+  static constexpr int LOAD_A_THREADS = LOAD_A == LoadA::TMA ? 1 : WARP;
   using Producer = SplitProducer<BLayout, POLICY.column_groups, POLICY.load_stages>;
   static constexpr int STAGES = POLICY.smem_stages;
   using Pipeline = PipelineState<STAGES>;
@@ -80,9 +95,9 @@ struct SkinnyMConfig {
       STAGES * (A_BYTES + B_BYTES + TILE_N * (sizeof(float) + sizeof(int)) + 2 * sizeof(Barrier)) +
       sizeof(RecomputeFlags);
   /// By the shared memory.
-  static constexpr int MIN_BLOCKS_PER_SM = sm90::SHARED_BYTES / (SMEM_BYTES + RESERVED_SMEM_BYTES);
+  static constexpr int MIN_BLOCKS_PER_SM = SM_SHARED_BYTES / (SMEM_BYTES + RESERVED_SMEM_BYTES);
   static_assert(TILE_M + TILE_N <= THREADS, "a thread for each row and column");
-  static_assert(SMEM_BYTES <= sm90::SHARED_BYTES, "stages fit into an SM's shared memory");
+  static_assert(SMEM_BYTES <= SM_SHARED_BYTES, "stages fit into an SM's shared memory");
 };
 
 template <typename Config>

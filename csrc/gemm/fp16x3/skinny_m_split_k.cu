@@ -4,7 +4,7 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<KMajor>>;
-template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<MnMajor>>;
+template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<KMajor>, LoadA::TMA>;
+template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<MnMajor>, LoadA::TMA>;
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -35,6 +35,16 @@ struct SplitMetadata {
         batch_src_stride(operand.batch_count > 1 ? operand.batch_stride : 0) {}
 };
 
+/// hi and lo of an operand: rows `pitch` bytes apart, k slice after k slice.
+struct HiLoRows {
+  const half* data;
+  uint32_t pitch;
+
+  explicit HiLoRows(const SplitOperand& operand)
+      : data(static_cast<const half*>(operand.hi_lo)),
+        pitch(static_cast<uint32_t>(operand.row_pitch() * int64_t{sizeof(half)})) {}
+};
+
 inline namespace SMEM_BUILD {
 
 /// Moves the pointers to a k slice of a matrix of the batch.
