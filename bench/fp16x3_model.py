@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from tensor_core_model import LEAST_EXPONENT, exponents, instruction
 from torch import Tensor, float16, from_numpy
 
-from torch_smem_gemm.bench.bounds import BLOCK, PIECE, slice_of_k
+from torch_smem_gemm.bench.bounds import HOPPER, PIECE, Adder, slice_of_k
 
 Array = NDArray[np.floating]
 LO_FACTOR = 2.0**12
+MMA_K = 16  # of an instruction, which may add it in several blocks
 MAX_EXPONENT, MIN_EXPONENT = 14, -14  # of a scaled row's largest and least elements
 PROMOTION_GROUPS, PROMOTION_INTERVAL = 8, 2  # groups of columns; k blocks between promotions
 
@@ -35,8 +36,13 @@ def _split(rows: Array) -> tuple[Array, Array, NDArray[np.integer]]:
     return hi, lo, scale_exponent
 
 
-def _block(total: Array, a: Array, b: Array) -> Array:
-    return instruction(total, a, b, LEAST_EXPONENT[float16])
+def _mma(total: Array, a: Array, b: Array, adder: Adder) -> Array:
+    for first in range(0, MMA_K, adder.block):
+        at = slice(first, first + adder.block)
+        total = instruction(
+            total, a[:, at], b[:, at], LEAST_EXPONENT[float16], extra_bits=adder.extra_bits
+        )
+    return total
 
 
 def _promote(total: Array, accum: Array) -> tuple[Array, Array]:
@@ -52,12 +58,13 @@ def is_representable(a: Tensor, b: Tensor) -> bool:
     return all(bool(np.all((rows == 0) | (rows >= 2.0**MIN_EXPONENT))) for rows in scaled)
 
 
-def product(a: Tensor, b: Tensor) -> Tensor:
+def product(a: Tensor, b: Tensor, adder: Adder = HOPPER) -> Tensor:
     """Return ``a @ b`` as ``smem.gemm(a, b, kernel="fp16x3")`` computes it.
 
     Args:
         a: float32, M x K, on the CPU.
         b: float32, K x N. Both must be representable, and without split-K.
+        adder: the tensor cores'.
     """
     (m, k), n = a.shape, b.shape[1]
     assert is_representable(a, b), "fp16x3 computes some of these elements by FMAs"
@@ -73,11 +80,11 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     accum, totals = np.zeros((m, n), np.float32), np.zeros((m, n), np.float32)
     for k_block in range(k_blocks):
         k_block_accum = np.zeros((m, n))
-        for first in range(k_block * PIECE, (k_block + 1) * PIECE, BLOCK):
-            at = slice(first, first + BLOCK)
-            k_block_accum = _block(k_block_accum, a_hi[:, at], b_hi[:, at])
-            cross_accum = _block(cross_accum, a_hi[:, at], b_lo[:, at])
-            cross_accum = _block(cross_accum, a_lo[:, at], b_hi[:, at])
+        for first in range(k_block * PIECE, (k_block + 1) * PIECE, MMA_K):
+            at = slice(first, first + MMA_K)
+            k_block_accum = _mma(k_block_accum, a_hi[:, at], b_hi[:, at], adder)
+            cross_accum = _mma(cross_accum, a_hi[:, at], b_lo[:, at], adder)
+            cross_accum = _mma(cross_accum, a_lo[:, at], b_hi[:, at], adder)
         accum += k_block_accum.astype(np.float32)
         if (k_block + 1) % PROMOTION_INTERVAL == 0 or k_block + 1 == k_blocks:
             promoted = groups == k_block // PROMOTION_INTERVAL % PROMOTION_GROUPS

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
-from torch_smem_gemm.bench.bounds import EXTRA_BITS
+from torch_smem_gemm.bench.bounds import HOPPER
 
 Array = NDArray[np.floating]
 
@@ -28,7 +28,9 @@ def exponents(x: Array) -> NDArray[np.integer]:
     return np.frexp(x)[1] - 1
 
 
-def instruction(total: Array, a: Array, b: Array, least_exponent: int) -> Array:
+def instruction(
+    total: Array, a: Array, b: Array, least_exponent: int, extra_bits: int = HOPPER.extra_bits
+) -> Array:
     """The accumulators after an instruction.
 
     Args:
@@ -36,6 +38,7 @@ def instruction(total: Array, a: Array, b: Array, least_exponent: int) -> Array:
         a: M x K, in float64, where K is that of one instruction.
         b: N x K.
         least_exponent: of the operands' format, see ``LEAST_EXPONENT``.
+        extra_bits: below float32's last that aligned addends keep.
     """
     products = a[:, None, :] * b[None, :, :]
     of_a, of_b = (np.maximum(exponents(x), least_exponent) for x in (a, b))
@@ -43,7 +46,7 @@ def instruction(total: Array, a: Array, b: Array, least_exponent: int) -> Array:
     of_products = np.where(products != 0, of_a[:, None, :] + of_b[None, :, :], nothing)
     of_total = np.where(total != 0, exponents(total), nothing)
     largest = np.maximum(of_products.max(axis=2), of_total)
-    last = np.where(largest > nothing, largest - 23 - EXTRA_BITS, 0)
+    last = np.where(largest > nothing, largest - 23 - extra_bits, 0)
     kept = np.trunc(np.ldexp(products, -last[:, :, None])).sum(axis=2)
     kept += np.trunc(np.ldexp(total, -last))
     significand, exponent = np.frexp(kept)

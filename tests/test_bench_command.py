@@ -321,13 +321,22 @@ def test_an_op_on_a_gpu(op: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arithmetic", "kernel", "floor"),
+    ("arithmetic", "kernel", "small", "floor"),
     # 2 * 4096 * 4096 * 4097 operations by 312, 156 and 19.5 TFLOP/s.
-    [("bfloat16", "mma", "440.8"), ("tf32", "mma", "881.6"), ("float32", "simt", "7,049.9")],
+    [
+        ("bfloat16", "mma", "mma", "440.8"),
+        ("tf32", "mma", "mma", "881.6"),
+        ("float32", "fp16x3", "simt", "7,049.9"),
+    ],
 )
 @pytest.mark.usefixtures("with_and_without_rich")
 def test_plans_for_a_gpu_that_is_not_there(
-    arithmetic: str, kernel: str, floor: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arithmetic: str,
+    kernel: str,
+    small: str,
+    floor: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     shapes = tmp_path / "some.txt"
     shapes.write_text("512 512 512\n4096 4096 4097 layout=nt gap=3\n8 16 32 batch=4 layout=tn\n")
@@ -338,13 +347,13 @@ def test_plans_for_a_gpu_that_is_not_there(
     for title in ("512 x 512 x 512", "4096 x 4096 x 4097 nt gap 3", "4 of 8 x 16 x 32 tn"):
         (line,) = (line for line in text.splitlines() if line.startswith(f"{title} "))
         cells = line.removeprefix(title).split()
-        assert cells[0] == kernel
-        # simt's model does not know the rates of an A100.
+        assert cells[0] == (small if title.startswith("4 of") else kernel)
+        # The models of simt and fp16x3 do not know the rates of an A100.
         assert cells[1].isdecimal() == (kernel == "mma")
         if "gap" in title:
             assert floor in cells
-            # Rows of 4100 elements: vectors of 16 bytes reach those of tf32.
-            assert ("a and b packed first" in line) == (arithmetic != "tf32")
+            # Rows of 4100 elements: vectors of 16 bytes reach those of tf32. fp16x3 splits any.
+            assert ("a and b packed first" in line) == (arithmetic == "bfloat16")
 
 
 def test_plans_for_a_gpu_that_is_too_old(capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,10 +108,13 @@ MUTANTS = {
         MMA, "smem.empty[pipeline.stage].arrive();", "", DEADLOCK
     ),
     "skinny: full does not wait for the split": Mutant(
-        SKINNY, "init(Config::SPLIT_THREADS + 1)", "init(1)", ""
+        SKINNY, "init(Config::SPLIT_THREADS + Config::LOAD_THREADS)", "init(1)", ""
     ),
     "skinny: TMA overwrites rows in use": Mutant(
-        SKINNY, "      smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);\n", "", ""
+        SKINNY,
+        "      smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);\n      full",
+        "      full",
+        "",
     ),
     "skinny: fragments without the swizzle": Mutant(
         MMA, "((lane / 8) ^ (lane % 8)) * 16", "(lane / 8) * 16", WRONG
@@ -191,6 +194,34 @@ MMA_MUTANTS = {
     "fallback left out": Mutant(SM80, "compute_fallback(params, TILE_N, shared);", "{}", WRONG),
     "fallback without a barrier": Mutant(
         SM80, "if (__syncthreads_or(has_fallback))", "if (has_fallback)", ""
+    ),
+    # A small M, by cp.async.
+    "skinny: rows in use are overwritten": Mutant(
+        SKINNY,
+        "smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);\n      unsigned char* const to",
+        "unsigned char* const to",
+        "",
+    ),
+    "skinny: A not waited for": Mutant(
+        SKINNY,
+        "init(Config::SPLIT_THREADS + Config::LOAD_THREADS)",
+        "init(Config::SPLIT_THREADS)",
+        "",
+    ),
+    "skinny: a load warp does not arrive": Mutant(
+        SKINNY,
+        "smem.full[pipeline.stage].arrive_after_copies();",
+        "if (thread >= WARP) smem.full[pipeline.stage].arrive_after_copies();",
+        DEADLOCK,
+    ),
+    "skinny: rows without the swizzle": Mutant(
+        SKINNY, "(vec ^ first_row % VECS_PER_ROW) * 16", "vec * 16", WRONG
+    ),
+    "skinny: the same k blocks in every stage": Mutant(
+        SKINNY, "      from += STAGE_K_BLOCKS * 2 * split::K_BLOCK;\n", "", WRONG
+    ),
+    "skinny: only the first rows": Mutant(
+        SKINNY, "pass < Config::TILE_M / ROWS_PER_PASS", "pass < 1", WRONG
     ),
 }
 

@@ -101,7 +101,7 @@ def test_the_gpus_that_a_kernel_takes(
     ("code", "half", "bfloat", "tf32", "single"),
     [
         ((9, 0), "wgmma", "wgmma", "wgmma", "fp16x3"),
-        ((8, 0), "mma", "mma", "mma", "simt"),
+        ((8, 0), "mma", "mma", "mma", "fp16x3"),
         ((7, 5), "mma", "register_tiled", "register_tiled", "register_tiled"),
     ],
 )
@@ -232,8 +232,8 @@ def test_elements_are_fetched_by_32_bits() -> None:
         assert ("tiles 64x144" in plan.reason) == fetched
 
 
-def test_float32_on_an_h200() -> None:
-    """By three float16 products where that is faster, at any M; and not on other GPUs."""
+def test_float32_by_three_products() -> None:
+    """Where that is faster, at any M: by N and K, and by the rates of the GPU's units."""
 
     def kernel(n: int, k: int, m: int = 4096, **options: object) -> str:
         return plan_problem(torch.float32, GemmProblem.contiguous(m, n, k), **options).kernel
@@ -242,9 +242,12 @@ def test_float32_on_an_h200() -> None:
     assert kernel(4096, 127) == kernel(63, 65536) == kernel(4096, 4096, precision="ieee") == "simt"
     assert kernel(4096, 4096, precision="tf32") == "wgmma"
     assert kernel(4096, 4096, precision="tf32", capability=(8, 0)) == "mma"
-    assert kernel(255, 512) == kernel(4096, 4096, capability=(8, 0)) == "simt"
+    assert kernel(255, 512) == kernel(255, 512, capability=(8, 0)) == "simt"
     assert (kernel(64, 8191), kernel(64, 8192), kernel(65, 8192)) == ("fp16x3", "simt", "fp16x3")
-    assert kernel(4096, 4096, capability=(10, 0)) == "simt"
+    for fast in ((8, 0), (10, 0), (10, 3)):
+        assert kernel(256, 512, capability=fast) == kernel(256, 512, 1, capability=fast) == "fp16x3"
+    for slow in ((8, 6), (8, 7), (8, 9), (12, 0), (12, 1), (11, 0)):
+        assert kernel(4096, 4096, capability=slow) == "simt", slow
     assert kernel(4096, 4096, capability=(7, 5)) == "register_tiled", "no cp.async"
 
 

@@ -42,7 +42,9 @@ def test_a_gpu_cannot_pass_for_these(text: str) -> None:
         ("T4", torch.bfloat16, None, "register_tiled"),
         ("A100", torch.bfloat16, None, "mma"),
         ("NVIDIA GeForce RTX 4090", torch.float32, "tf32", "mma"),
-        ("A100", torch.float32, None, "simt"),
+        ("A100", torch.float32, None, "fp16x3"),
+        ("B200", torch.float32, None, "fp16x3"),
+        ("A10", torch.float32, None, "simt"),
         ("H200", torch.float32, None, "fp16x3"),
         ("H100", torch.bfloat16, None, "wgmma"),
         ("B200", torch.bfloat16, None, "mma"),
@@ -137,11 +139,14 @@ FP16X3 = [
     ((4096, 4096, 4096), "H200", "fp16x3:mma", "named; by mma.sync in tiles 128x128"),
     ((4096, 4096, 4096), "A100", "fp16x3", "named; by mma.sync in tiles 128x128"),
     ((1024, 1024, 1024), "H200", "fp16x3:mma", "named; by mma.sync in tiles 128x64"),
-    ((16, 2048, 4096), "A100", "fp16x3", "named; by mma.sync in tiles 128x32"),
+    ((16, 2048, 4096), "A100", "fp16x3", "named; by the kernel for a small M"),
+    ((64, 2048, 4096), "H200", "fp16x3:mma", "named; by the kernel for a small M"),
+    ((65, 2048, 4096), "A100", "fp16x3", "named; by mma.sync in tiles 128x32"),
     ((4096, 4096, 4096), "B200", "fp16x3", "named; by mma.sync in tiles 128x128"),
     # A block has 99 KiB there.
     ((4096, 4096, 4096), "A10", "fp16x3", "named; by mma.sync in tiles 128x32"),
     ((4096, 4096, 4096), "RTX 4090", "fp16x3", "named; by mma.sync in tiles 128x32"),
+    ((16, 4096, 4096), "A10", "fp16x3", "named; by mma.sync in tiles 128x32"),
     ((4096, 4096, 0), "A100", "fp16x3", "named; left to double_buffered"),
 ]
 
@@ -169,7 +174,7 @@ def test_a_path_of_fp16x3_that_the_device_cannot_run() -> None:
             f"smem.gemm: kernel '{kernel}' runs on tensor cores and needs a GPU of compute "
             f"capability {needed}, got {got}"
         )
-    problem = GemmProblem.contiguous(64, 64, 64)
+    problem = GemmProblem.contiguous(65, 64, 64)
     hopper = {"capability": (9, 0), "code": (8, 0)}
     with pytest.raises(RuntimeError, match=r"'fp16x3:wgmma' needs code for compute capability 9.0"):
         plan_problem(torch.float32, problem, kernel="fp16x3:wgmma", **hopper)
@@ -204,7 +209,7 @@ def test_the_table_of_gpus_in_the_documents() -> None:
     text = (Path(__file__).parent.parent / "docs" / "support.md").read_text()
     _, table = text.split("## Which kernel a GPU gets")
     rows = [line for line in table.partition("## Limits")[0].splitlines() if line[:2] == "| "]
-    assert len(rows) == 6
+    assert len(rows) == 7
     empty = functools.partial(torch.empty, 4096, 4096)
     for row in rows[1:]:
         devices, _, half, bfloat, single, tf32 = (cell.strip(" `") for cell in row.split("|")[1:7])

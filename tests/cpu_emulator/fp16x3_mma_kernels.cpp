@@ -4,13 +4,20 @@
 #include "gemm/fp16x3/gemm.h"
 #include "gemm/fp16x3/gemm_sm80.cu"
 #include "gemm/fp16x3/skinny_m.h"
+#include "gemm/fp16x3/skinny_m_kernel.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
+bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand&, bool,
+                            const Device&) {
+  return problem.M <= 16;
+}
+void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
+                     const split::SplitOperand& b, float* partials, bool, const Device& device) {
+  launch_config<SkinnyMConfig<KMajor, M16, LoadA::CP_ASYNC>>(problem, a, b, partials, device);
+}
+
 // Not called, as the variant is mma.
-bool can_implement_skinny_m(const Problem&, const split::SplitOperand&) { return false; }
-void launch_skinny_m(const Problem&, const split::SplitOperand&, const split::SplitOperand&, float*,
-                     const Device&) {}
 void launch_gemm(const Problem&, const split::SplitOperand&, const split::SplitOperand&, float*,
                  const Device&) {}
 

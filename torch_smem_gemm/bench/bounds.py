@@ -6,11 +6,23 @@ docs/accuracy.md has the proofs. Constants and rules are those of csrc/gemm/accu
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 ULP = 2.0**-24  # half a unit in the last place of float32, relative: the bounds' unit
 PIECE = 32  # products of hi that the tensor cores accumulate before promotion
-BLOCK = 16  # products that a tensor-core instruction adds at once to its accumulator
-# Bits below float32's last that an addend keeps when it is aligned to the largest of its block.
-EXTRA_BITS = 2
+
+
+class Adder(NamedTuple):
+    """How tensor cores add."""
+
+    block: int  # products that are added at once to the accumulator
+    # Bits below float32's last that an addend keeps when it is aligned to the block's largest.
+    extra_bits: int
+
+
+HOPPER = Adder(16, 2)
+# That of every GPU since sm_80 is known to be at least as exact: docs/accuracy.md.
+ANY_ADDER = Adder(8, 0)
 
 
 def _ceil_div(a: int, b: int) -> int:
@@ -34,15 +46,16 @@ def slice_of_k(n: int, k: int) -> int:
     return max(shortest, _ceil_div(_ceil_div(k, most), unit) * unit)
 
 
-def _halves(k: int) -> float:
+def _halves(k: int, adder: Adder) -> float:
     """The bound for elements that two fp16 values represent, in units of 2^-24."""
     steps = _ceil_div(k, PIECE)
     # The representation errors of the two elements, and the omitted product of both lo values.
     split = 8.0
     # An addend loses less than 2^-23 / 2^EXTRA_BITS of the largest, the block's result 2^-23.
-    addend, result = 2.0 / 2**EXTRA_BITS, 2.0
-    chain = (BLOCK - 1) * addend + result + BLOCK * addend + result
-    small = 4 * steps * (BLOCK * addend + result) / 1024
+    addend, result = 2.0 / 2**adder.extra_bits, 2.0
+    blocks, block = PIECE // adder.block, adder.block * addend + result
+    chain = blocks * block - addend  # the first one has no accumulator
+    small = 2 * blocks * steps * block / 1024
     additions = min(steps, 17)
     left_out = 2  # one outlier of a row and one of a column, added by FMAs
     # Terms of higher order: hi is up to 1 + 2^-11 times an element, ...
@@ -60,8 +73,8 @@ def bound(kernel: str, n: int, k: int) -> float:
     """Return the largest error of an element of ``a @ b`` that a float32 kernel can make.
 
     Args:
-        kernel: "ieee" for every SIMT kernel; "fp16x3"; or "fp32" for the
-            choice of ``precision="fp32"`` on a GPU.
+        kernel: "ieee" for every SIMT kernel; "fp16x3" on compute capability 9.0 and "fp16x3:mma"
+            on other GPUs since 8.0; or "fp32" for the choice of ``precision="fp32"`` on 9.0.
         n: the columns of ``b``.
         k: the columns of ``a``.
 
@@ -75,15 +88,18 @@ def bound(kernel: str, n: int, k: int) -> float:
     """
     if kernel == "ieee":
         return _ieee(k)
-    if kernel == "fp16x3":
+    if kernel in ("fp16x3", "fp16x3:mma"):
         length = slice_of_k(n, k)
         # Lines that fp16 values cannot represent are computed in the SIMT kernels' order.
-        largest = max(_halves(length), _ieee(length))
+        adder = HOPPER if kernel == "fp16x3" else ANY_ADDER
+        largest = max(_halves(length, adder), _ieee(length))
         # Split-K slices are added in float64, and the result is rounded once more.
         return largest if length == k else largest * (1 + ULP) + 1 + k * 2.0**-29
     if kernel == "fp32":
         return max(bound("ieee", n, k), bound("fp16x3", n, k))
-    raise ValueError(f"kernel {kernel!r} is unknown, expected 'ieee', 'fp16x3' or 'fp32'")
+    raise ValueError(
+        f"kernel {kernel!r} is unknown, expected 'ieee', 'fp16x3', 'fp16x3:mma' or 'fp32'"
+    )
 
 
 def least_step(k: int) -> float:

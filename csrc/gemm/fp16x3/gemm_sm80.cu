@@ -35,7 +35,7 @@
 // epilogue goes through the totals' shared memory into a loop over row tiles.
 //
 // Per k block of a 128 x 128 tile an SM has 768 mma: 1536 cycles on an A100, at least 1229 on an
-// H200, where 1830 were measured (bench/NOTES.md). Shared memory takes 768 cycles for ldmatrix, 512
+// H200, where 1825 were measured (bench/NOTES.md). Shared memory takes 768 cycles for ldmatrix, 512
 // for cp.async (two for 128 bytes) and 64 for promotion: 1344. With 32 x 32 elements per warp the
 // reads per mma are 4/3 as many, with 16 x 32 twice as many. 64 x 64, or two sets of fragments, do
 // not fit in registers.

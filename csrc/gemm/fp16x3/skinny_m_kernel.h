@@ -7,11 +7,11 @@
 //
 //   split warps    WARPS per column group: load float32 columns of B, split them (split_producer.h)
 //   mma warps      row_warps per column group: ldmatrix, mma.sync, epilogue (skinny_m_mma.h)
-//   load warp      hi and lo of A's rows: by TMA and one thread, or by cp.async before Hopper
+//   load warps     hi and lo of A's rows: one thread by TMA, or several warps by cp.async
 //
 // Pipeline: a stage holds 128 of K.
 //
-//   load warp    | wait empty[s] | A -> stage s ----------------------+
+//   load warps   | wait empty[s] | A -> stage s ----------------------+
 //   split warps  | cp.async B -> registers, split | wait empty[s] | hi, lo of B -> stage s, full[s]
 //                                                                                             |
 //   mma warps      wait full[s] | rescale accumulators | mma, promote | arrive empty[s] <-----+
@@ -66,41 +66,50 @@ __device__ __forceinline__ void load_a_by_tma(const SkinnyMParams& params,
   });
 }
 
-/// The load warp with cp.async: copies the same vectors to the same places, eight lanes a row.
+/// The load warps with cp.async, `thread` of their threads: they copy the same vectors to the same
+/// places, eight lanes a row.
 template <typename Config>
 __device__ __forceinline__ void load_a_by_cp_async(const SkinnyMParams& params,
-                                                   const SkinnyMSmem<Config>& smem, bool recompute,
+                                                   const SkinnyMSmem<Config>& smem, int thread,
+                                                   bool recompute,
                                                    typename Config::Pipeline& pipeline) {
   constexpr int VEC = 16 / sizeof(half), VECS_PER_ROW = K_BLOCK_BYTES / 16;
-  constexpr int ROWS_PER_PASS = WARP / VECS_PER_ROW;
-  const int lane = threadIdx.x % WARP, vec = lane % VECS_PER_ROW;
+  constexpr int ROWS_PER_PASS = Config::LOAD_WARPS * WARP / VECS_PER_ROW;
+  static_assert(ROWS_PER_PASS % VECS_PER_ROW == 0, "a thread's vectors have the same swizzle");
+  const int vec = thread % VECS_PER_ROW, first_row = thread / VECS_PER_ROW;
   const int64_t pitch = params.a_rows.pitch / sizeof(half);
+  const int to_offset = first_row * K_BLOCK_BYTES + (vec ^ first_row % VECS_PER_ROW) * 16;
   for_each_tile(params, *smem.flags, recompute, [&](unsigned tile, unsigned) {
     const TileKSlice<Config> slice(params, tile);
     const int64_t a_slice = params.a_metadata.batch_rows ? slice.index : slice.k_slice;
-    const half* const rows = params.a_rows.data + a_slice * params.rows * pitch + vec * VEC;
+    const half* from = params.a_rows.data + (a_slice * params.rows + first_row) * pitch + vec * VEC;
     for (int stage = 0; stage < slice.stages; ++stage, pipeline.next()) {
       smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);
+      unsigned char* const to = smem.a(pipeline.stage) + to_offset;
 #pragma unroll
-      for (int i = 0; i < STAGE_K_BLOCKS; ++i) {
-        const int k_block = stage * STAGE_K_BLOCKS + i;
-        unsigned char* const to = smem.a(pipeline.stage) + i * Config::A_K_BLOCK_BYTES;
-        for (int row = lane / VECS_PER_ROW; row < params.rows; row += ROWS_PER_PASS) {
-          cp_async_16_or_zero(to + row * K_BLOCK_BYTES + (vec ^ row % VECS_PER_ROW) * 16,
-                              rows + row * pitch + k_block * 2 * split::K_BLOCK,
-                              k_block < slice.k_blocks);
+      for (int pass = 0; pass < Config::TILE_M / ROWS_PER_PASS; ++pass) {
+        if (pass * ROWS_PER_PASS + first_row >= params.rows) break;
+#pragma unroll
+        for (int i = 0; i < STAGE_K_BLOCKS; ++i) {
+          cp_async_16_or_zero(
+              to + i * Config::A_K_BLOCK_BYTES + pass * ROWS_PER_PASS * K_BLOCK_BYTES,
+              from + pass * ROWS_PER_PASS * pitch + i * 2 * split::K_BLOCK,
+              stage * STAGE_K_BLOCKS + i < slice.k_blocks);
         }
       }
       smem.full[pipeline.stage].arrive_after_copies();
+      from += STAGE_K_BLOCKS * 2 * split::K_BLOCK;
     }
   });
 }
 
+/// The load warps; `warp` counts them.
 template <typename Config>
 __device__ __forceinline__ void load_a(const SkinnyMParams& params, const SkinnyMSmem<Config>& smem,
-                                       bool recompute, typename Config::Pipeline& pipeline) {
+                                       int warp, bool recompute,
+                                       typename Config::Pipeline& pipeline) {
   if constexpr (Config::LOAD_A == LoadA::CP_ASYNC) {
-    load_a_by_cp_async(params, smem, recompute, pipeline);
+    load_a_by_cp_async(params, smem, warp * WARP + threadIdx.x % WARP, recompute, pipeline);
   } else if (elect_one()) {
     load_a_by_tma(params, smem, recompute, pipeline);
   }
@@ -176,7 +185,7 @@ __device__ __forceinline__ void run(const SkinnyMParams& params) {
   }
   if (threadIdx.x == 0) {
     for (int i = 0; i < Config::STAGES; ++i) {
-      smem.full[i].init(Config::SPLIT_THREADS + Config::LOAD_A_THREADS);
+      smem.full[i].init(Config::SPLIT_THREADS + Config::LOAD_THREADS);
       smem.empty[i].init(Config::MMA_THREADS);
     }
     if constexpr (Config::LOAD_A == LoadA::TMA) fence_barrier_init();
@@ -185,7 +194,9 @@ __device__ __forceinline__ void run(const SkinnyMParams& params) {
   __syncthreads();
 
   const int warp = threadIdx.x / WARP, mma_warp = warp - Config::SPLIT_THREADS / WARP;
-  const bool is_split_warp = mma_warp < 0, is_load_warp = mma_warp == Config::MMA_THREADS / WARP;
+  constexpr int MMA_WARPS = Config::MMA_THREADS / WARP;
+  const bool is_split_warp = mma_warp < 0;
+  const bool is_load_warp = Config::LOAD_WARPS == 1 ? mma_warp == MMA_WARPS : mma_warp >= MMA_WARPS;
   typename Config::Pipeline pipeline;
   // The split warps need nothing from the previous kernel.
   if (!is_split_warp) wait_on_dependent_grids();
@@ -194,7 +205,7 @@ __device__ __forceinline__ void run(const SkinnyMParams& params) {
     if (is_split_warp) {
       split_b(params, smem, recompute, pipeline);
     } else if (is_load_warp) {
-      load_a(params, smem, recompute, pipeline);
+      load_a(params, smem, mma_warp - MMA_WARPS, recompute, pipeline);
     } else {
       multiply_tiles(params, smem, mma_warp, recompute, pipeline);
     }

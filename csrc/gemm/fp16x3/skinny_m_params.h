@@ -14,7 +14,7 @@ namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD {
 /// How hi and lo of A's rows come into shared memory.
 enum class LoadA {
   TMA,      ///< by one thread, on Hopper
-  CP_ASYNC  ///< by a warp, on GPUs since sm_80
+  CP_ASYNC  ///< by as many warps as multiply a column group, on GPUs since sm_80
 };
 
 constexpr int MMA_ROWS = 8;                    ///< rows of A per instruction, its n
@@ -76,7 +76,6 @@ struct SkinnyMConfig {
   /// Of an SM: Hopper's, and an A100's.
   static constexpr int SM_SHARED_BYTES =
       LOAD_A == LoadA::TMA ? static_cast<int>(sm90::SHARED_BYTES) : SM80_SHARED_BYTES;
-  static constexpr int LOAD_A_THREADS = LOAD_A == LoadA::TMA ? 1 : WARP;
   using Producer = SplitProducer<BLayout, POLICY.column_groups, POLICY.load_stages>;
   static constexpr int STAGES = POLICY.smem_stages;
   using Pipeline = PipelineState<STAGES>;
@@ -85,7 +84,10 @@ struct SkinnyMConfig {
   static constexpr int TILE_N = Producer::TILE_N;
   static constexpr int SPLIT_THREADS = Producer::THREADS;
   static constexpr int MMA_THREADS = COLUMN_GROUPS * POLICY.row_warps * WARP;
-  static constexpr int THREADS = SPLIT_THREADS + MMA_THREADS + WARP;
+  static constexpr int LOAD_WARPS = LOAD_A == LoadA::TMA ? 1 : POLICY.row_warps;
+  static constexpr int THREADS = SPLIT_THREADS + MMA_THREADS + LOAD_WARPS * WARP;
+  /// Threads that arrive on `full` for A.
+  static constexpr int LOAD_THREADS = LOAD_A == LoadA::TMA ? 1 : LOAD_WARPS * WARP;
   static constexpr int A_K_BLOCK_BYTES = TILE_M * K_BLOCK_BYTES;
   static constexpr int A_BYTES = STAGE_K_BLOCKS * A_K_BLOCK_BYTES;
   static constexpr int B_BYTES = TILE_N * COLUMN_BYTES;
