@@ -1,10 +1,12 @@
 """fp16x3 with a small M, where B is split inside the product: the bits of a large M."""
 
+import functools
 import math
 from collections.abc import Callable
 
 import pytest
 import torch
+from fp16x3_checks import VARIANTS
 from helpers import laid_out, normal, poisoned_out, same_bits, short
 from torch import Tensor
 
@@ -13,8 +15,13 @@ import torch_smem_gemm as smem
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("hopper")]
 
 
-def fp16x3(a: Tensor, b: Tensor, **options: object) -> Tensor:
-    return smem.gemm(a, b, kernel="fp16x3", **options)
+Product = Callable[..., Tensor]
+
+
+@pytest.fixture(params=VARIANTS)
+def fp16x3(request: pytest.FixtureRequest) -> Product:
+    """A is loaded by TMA or by cp.async."""
+    return functools.partial(smem.gemm, kernel=request.param)
 
 
 SKINNY_M = (1, 7, 8, 9, 16, 17, 32, 33, 64)  # the limits of its policies, and one beyond
@@ -99,7 +106,7 @@ def near_outliers(x: Tensor, w: Tensor) -> None:
 )
 @pytest.mark.parametrize("size", SIZES, ids=short)
 def test_rows_have_the_bits_of_a_large_m(
-    size: tuple[int, int], data: Callable[[Tensor, Tensor], None], major: str
+    size: tuple[int, int], data: Callable[[Tensor, Tensor], None], major: str, fp16x3: Product
 ) -> None:
     n, k = size
     x, w, bias = normal(LARGE_M, k, device="cuda"), normal(n, k, device="cuda"), normal(n)
@@ -116,7 +123,7 @@ def test_rows_have_the_bits_of_a_large_m(
 
 
 @pytest.mark.parametrize("b_layout", ["contiguous", "transposed", "unaligned", "step2"])
-def test_every_layout_gives_the_same_bits(b_layout: str) -> None:
+def test_every_layout_gives_the_same_bits(b_layout: str, fp16x3: Product) -> None:
     for m, n, k in ((5, 600, 700), (40, 1000, 520)):
         a, b = normal(m, k, device="cuda"), normal(k, n, device="cuda")
         first = fp16x3(a, b)
@@ -128,7 +135,7 @@ def test_every_layout_gives_the_same_bits(b_layout: str) -> None:
         check_gaps()
 
 
-def test_c_may_be_out_with_the_fallback() -> None:
+def test_c_may_be_out_with_the_fallback(fp16x3: Product) -> None:
     a, b, c = (normal(*s, device="cuda") for s in ((20, 192), (192, 600), (20, 600)))
     a[3, 4], b[5, 6] = math.inf, math.inf
     a[7, 0:2], b[0:2, 9] = 1e-15, 1e-15
@@ -142,7 +149,7 @@ def test_c_may_be_out_with_the_fallback() -> None:
     [((4, 9, 256), (4, 256, 520)), ((9, 256), (4, 256, 520)), ((2, 3, 60, 130), (2, 1, 130, 516))],
     ids=short,
 )
-def test_a_batch_has_the_bits_of_its_matrices(shapes: tuple) -> None:
+def test_a_batch_has_the_bits_of_its_matrices(shapes: tuple, fp16x3: Product) -> None:
     a, b = (normal(*shape, device="cuda") for shape in shapes)
     b[1, ..., 5, 7] = 1e-12
     b[1, ..., 5, 8] = math.inf
@@ -153,7 +160,7 @@ def test_a_batch_has_the_bits_of_its_matrices(shapes: tuple) -> None:
         assert same_bits(matrix, fp16x3(rows, columns)), i
 
 
-def test_b_is_not_copied() -> None:
+def test_b_is_not_copied(fp16x3: Product) -> None:
     """Its hi and lo would take as much memory as B itself."""
     a, b = normal(8, 2048, device="cuda"), normal(2048, 4096, device="cuda")
     fp16x3(a, b)
