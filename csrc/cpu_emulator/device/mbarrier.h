@@ -20,9 +20,7 @@ struct alignas(8) Barrier {
 
   __device__ __forceinline__ void init(uint32_t count) { smem_mbarrier_init(this, count); }
   __device__ __forceinline__ void arrive() { smem_mbarrier_arrive(this, 0); }
-  __device__ __forceinline__ void arrive_after_copies() {
-    smem_mbarrier_arrive_after_copies(this);
-  }
+  __device__ __forceinline__ void arrive_after_copies() { smem_mbarrier_arrive_after_copies(this); }
   __device__ __forceinline__ void arrive_and_expect_tx(uint32_t bytes) {
     smem_mbarrier_arrive(this, bytes);
   }
