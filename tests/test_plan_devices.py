@@ -58,6 +58,15 @@ def test_plan_for_another_device(
     assert smem.plan(a, a, precision=precision, device=device).kernel == kernel
 
 
+def test_plan_takes_tensors_without_memory() -> None:
+    a, b = (torch.empty(70_000, 30_000, device="meta", dtype=torch.bfloat16) for _ in range(2))
+    assert smem.plan(a, b.mT, device="A100").kernel == "mma"
+    assert "a and b packed first" in smem.plan(a[:, 1:], b[:, 1:].mT, device="A100").reason
+    assert smem.plan(a[:0], b.mT, device="A100").kernel == "mma"
+    with pytest.raises(ValueError, match=r"smem.plan: a is on meta, expected a tensor on a CPU or"):
+        smem.plan(a, b.mT)
+
+
 # M, N, K; device; kernel; part of the reason.
 NAMED = [
     ((8192, 8192, 8192), "A100", "mma", "tiles 128x128_k32: "),

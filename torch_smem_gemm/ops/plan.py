@@ -59,11 +59,21 @@ class GemmProblem:
 
 def gemm_problem(a: Tensor, b: Tensor) -> GemmProblem:
     """Return the problem of ``smem.gemm(a, b)`` with a contiguous out."""
-    n = torch.ops.smem._gemm_problem(a, b)
+    n = torch.ops.smem._gemm_problem(_allocated(a), _allocated(b))
     batch = tuple((n[i], n[i + 1], n[i + 2], n[i + 3]) for i in range(11, len(n), 4))
     return GemmProblem(
         n[0], n[1], n[2], ((n[3], n[4]), (n[5], n[6]), (n[7], n[8])), (n[9], n[10]), batch
     )
+
+
+def _allocated(x: Tensor) -> Tensor:
+    """The tensor, or for one on ``meta`` one like it, whose memory is never touched."""
+    if not x.is_meta:
+        return x
+    offset = x.storage_offset() % 16  # its alignment
+    elements = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
+    memory = torch.empty(offset + max(elements, 1), dtype=x.dtype)
+    return memory.as_strided(x.shape, x.stride(), offset)
 
 
 def plan_problem(
@@ -142,7 +152,8 @@ def plan(
     """Return what ``smem.gemm(a, b, precision=precision, kernel=kernel)`` runs.
 
     Args:
-        a, b, precision, kernel: as in :func:`torch_smem_gemm.gemm`; the tensors are not read.
+        a, b, precision, kernel: as in :func:`torch_smem_gemm.gemm`; the tensors are not read. With
+            ``device`` they may be on torch's device ``meta``, where they take no memory.
         device: a GPU such as ``"A100"`` (:data:`torch_smem_gemm.analysis.DEVICES`): return what
             would run there, with a build for it, wherever the tensors are. Needs no GPU. Times in
             the reason are by the rates of that GPU's family for ``mma``, and for the other kernels
@@ -159,6 +170,10 @@ def plan(
 
         found = analysis.device(device) if isinstance(device, str) else device
         return plan_for(found, a.dtype, gemm_problem(a, b), precision=kept, kernel=kernel)
+    if a.is_meta:
+        raise ValueError(
+            "smem.plan: a is on meta, expected a tensor on a CPU or CUDA device, or `device`"
+        )
     if a.is_cpu:
         if kernel_code("gemm", kernel) != AUTO:
             return Plan(kernel, "CPU tensors: the emulator runs the kernel that is named")
