@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gemm/gemm.h"
+#include "gemm/sm80/cost_model.h"
 #include "gemm/sm80/heuristics.h"
 
 namespace smem::gemm {
@@ -29,25 +30,12 @@ std::string dtypes_text(const Kernel& kernel) {
   return text;
 }
 
-/// Products that are added per clock and SM: of float32 by FMA units, of float16 by mma.sync.
-struct Rates {
-  int capability, fma, mma;
-};
-// By NVIDIA's architecture white papers; 8.6 and newer without a 0: of the professional GPUs, twice
-// those of GeForce. Measured for 9.0 (bench/NOTES.md). For 10.x that of an A100 is assumed.
-constexpr Rates RATES[] = {{80, 64, 1024},   {86, 128, 512},  {87, 128, 512},
-                           {89, 128, 512},   {90, 128, 1280}, {100, 128, 1024},
-                           {103, 128, 1024}, {120, 128, 512}, {121, 128, 512}};
-
 /// Whether three products by mma.sync are faster than one by FMAs. fp16x3 also splits and promotes:
 /// on an H200 it is 0.23 times the rates' ratio as fast as cuBLAS's SGEMM.
 bool runs_fp16x3_by_mma(const Device& device) {
-  constexpr int MIN_RATIO = 6;
-  const auto* const rates = std::find_if(std::begin(RATES), std::end(RATES), [&](const Rates& row) {
-    return row.capability == device.capability;
-  });
-  return !device.host && device.code_capability >= 80 && rates != std::end(RATES) &&
-         rates->mma >= MIN_RATIO * rates->fma;
+  constexpr double MIN_RATIO = 6;
+  return !device.host && device.code_capability >= 80 &&
+         sm80::mma_per_fma(sm80::rates_of(device)) >= MIN_RATIO;
 }
 
 /// "fp16x3:mma"

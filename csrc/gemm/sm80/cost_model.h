@@ -15,6 +15,7 @@ struct GpuRates {
   int capability;            ///< the first that the row stands for
   double clock;              ///< cycles per ns
   double cycles_per_mma;     ///< of a sub-partition, for m16n8k16 with float32 accumulators
+  int fma_per_cycle;         ///< of an SM, in float32
   double dram_bytes_per_ns;  ///< for all SMs together
   int shared_bytes_per_sm;
 };
@@ -34,6 +35,12 @@ struct CostModel {
 };
 
 const GpuRates& rates_of(const Device& device);
+
+/// How many products of float16 an SM adds by mma.sync in the time of one float32 FMA.
+constexpr double mma_per_fma(const GpuRates& rates) {
+  constexpr double SUB_PARTITIONS = 4, PRODUCTS = 16 * 8 * 16;
+  return SUB_PARTITIONS * PRODUCTS / rates.cycles_per_mma / rates.fma_per_cycle;
+}
 
 /// The blocks of a tile that an SM of the device holds.
 int blocks_per_sm(const TileConfig& tile, const GpuRates& rates);
