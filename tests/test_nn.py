@@ -385,6 +385,14 @@ def test_modules_without_a_linear_are_not_mentioned() -> None:
         ((7, 5), torch.bfloat16, "capability 7.5: products in bfloat16 run without tensor cores; "),
         ((9, 0), torch.bfloat16, ""),
         ((8, 0), torch.float32, ""),
+        ((9, 0), torch.float32, ""),
+        ((8, 6), torch.float32, "capability 8.6: products in float32 run on the kernel simt, "),
+        (
+            (7, 5),
+            torch.float32,
+            "capability 7.5: products in float32 run on the kernel register_tiled, ",
+        ),
+        ((8, 6), torch.float64, ""),
     ],
 )
 def test_a_gpu_where_torch_is_faster_is_told_once(

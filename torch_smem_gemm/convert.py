@@ -54,8 +54,9 @@ def convert(
     own, and such a class is skipped. A module that multiplies by parameters of its own is skipped
     too; ``skipped`` lists it if its class's name ends in Experts or Router.
 
-    16-bit weights on a GPU other than Hopper give a warning, once for each GPU: torch's products
-    are faster there. Their bits depend on the batch, ours do not.
+    Weights on a GPU where torch's products are faster give a warning, once for each GPU: 16-bit
+    ones anywhere but on Hopper, float32 ones where :func:`torch_smem_gemm.plan` names ``simt`` for
+    large products. The bits of torch's products depend on the batch, those of ours do not.
 
     Args:
         model: any module; a ``torch.nn.Linear`` itself is converted too, under the name ``""``.
@@ -109,30 +110,45 @@ _warned: set[torch.device] = set()
 
 
 def _warn_where_slower(weight: torch.Tensor) -> None:
-    """Say once for each GPU that torch's 16-bit products are faster there."""
-    if not weight.is_cuda or weight.itemsize != 2 or weight.device in _warned:
+    """Say once for each GPU that torch's products of this dtype are faster there."""
+    if not weight.is_cuda or weight.device in _warned:
         return
     capability = torch.cuda.get_device_capability(weight.device)
-    if capability != (9, 0):
+    if why := _why_slower(capability, weight.dtype):
         _warned.add(weight.device)
         name = torch.cuda.get_device_name(weight.device)
-        warnings.warn(slower_text(name, capability, weight.dtype), stacklevel=3)
+        dtype = str(weight.dtype).removeprefix("torch.")
+        warnings.warn(
+            f"smem.convert: {name} has compute capability {capability[0]}.{capability[1]}: "
+            f"products in {dtype} run {why}; expect torch to be faster",
+            stacklevel=3,
+        )
 
 
-def slower_text(name: str, capability: tuple[int, int], dtype: torch.dtype) -> str:
-    """Return what is said of a GPU before or after Hopper."""
+# Of cuBLAS's SGEMM, on an H200 at 4096^3.
+_SHARE_OF_SGEMM = {"simt": "0.93 to 0.95", "register_tiled": "0.6"}
+
+
+def _why_slower(capability: tuple[int, int], dtype: torch.dtype) -> str | None:
+    """What large products run on, if torch's are faster there."""
+    if dtype == torch.float32:
+        from torch_smem_gemm.ops.plan import GemmProblem, plan_problem  # not with the package
+
+        problem = GemmProblem.contiguous(4096, 4096, 4096)
+        kernel = plan_problem(dtype, problem, capability=capability).kernel
+        share = _SHARE_OF_SGEMM.get(kernel)
+        return share and (
+            f"on the kernel {kernel}, which reached {share} of the speed of cuBLAS's SGEMM "
+            "on an H200"
+        )
+    if dtype.itemsize != 2 or capability == (9, 0):
+        return None
     # On an H200 mma makes 453 to 520 TFLOP/s at 4096^3 and 8192^3, of the 645 of mma.sync alone.
     (mma,) = (row for row in kernels("gemm") if row.name == "mma")
     oldest = mma.oldest(dtype)
-    why = (
-        "on the kernel mma, which reached 0.70 to 0.80 of the speed of mma.sync on an H200"
-        if oldest and capability >= oldest
-        else "without tensor cores"
-    )
-    return (
-        f"smem.convert: {name} has compute capability {capability[0]}.{capability[1]}: products in "
-        f"{str(dtype).removeprefix('torch.')} run {why}; expect torch to be faster"
-    )
+    if oldest and capability >= oldest:
+        return "on the kernel mma, which reached 0.70 to 0.80 of the speed of mma.sync on an H200"
+    return "without tensor cores"
 
 
 def revert(model: torch.nn.Module) -> list[str]:
