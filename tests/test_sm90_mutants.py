@@ -12,6 +12,7 @@ import pytest
 from mutants import DEADLOCK, FENCE, IN_USE, TOO_EARLY, WRONG, Mutant
 
 KERNEL, PIPELINE = "gemm/sm90/kernel.h", "gemm/sm90/pipeline.h"
+STATE = "gemm/pipeline_state.h"
 PRODUCER, WGMMA = "gemm/sm90/producer.h", "device/wgmma.h"
 STORE, TF32, STORE_TF32 = (
     f"gemm/sm90/{name}.h" for name in ("epilogue_tma", "mainloop_tf32_rs", "epilogue_tf32")
@@ -30,8 +31,8 @@ MUTANTS = {
     "consumer's parity flipped": Mutant(
         KERNEL, "full[stage].wait(parity)", "full[stage].wait(parity ^ 1)", TOO_EARLY
     ),
-    "parity not flipped after a round": Mutant(PIPELINE, "parity ^= 1;", "", "mbarrier"),
-    "a stage too many": Mutant(PIPELINE, "++stage == STAGES", "++stage == STAGES + 1", "mbarrier"),
+    "parity not flipped after a round": Mutant(STATE, "parity ^= 1;", "", "mbarrier"),
+    "a stage too many": Mutant(STATE, "++stage == STAGES", "++stage == STAGES + 1", "mbarrier"),
     "expects a row less": Mutant(
         KERNEL,
         "(a.bytes() + b.bytes())",
