@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import warnings
@@ -129,6 +130,7 @@ def _warn_where_slower(weight: torch.Tensor) -> None:
 _SHARE_OF_SGEMM = {"simt": "0.93 to 0.95", "register_tiled": "0.6"}
 
 
+@functools.cache  # a model has many weights of one dtype
 def _why_slower(capability: tuple[int, int], dtype: torch.dtype) -> str | None:
     """What large products run on, if torch's are faster there."""
     if dtype == torch.float32:

@@ -21,7 +21,7 @@ class Adder(NamedTuple):
 
 
 HOPPER = Adder(16, 2)
-# That of every GPU since sm_80 is known to be at least as exact: docs/accuracy.md.
+# The least that the bound of "fp16x3:mma" assumes of a GPU: docs/accuracy.md.
 ANY_ADDER = Adder(8, 0)
 
 
@@ -51,7 +51,7 @@ def _halves(k: int, adder: Adder) -> float:
     steps = _ceil_div(k, PIECE)
     # The representation errors of the two elements, and the omitted product of both lo values.
     split = 8.0
-    # An addend loses less than 2^-23 / 2^EXTRA_BITS of the largest, the block's result 2^-23.
+    # An addend loses less than 2^-23 / 2^extra_bits of the largest, the block's result 2^-23.
     addend, result = 2.0 / 2**adder.extra_bits, 2.0
     blocks, block = PIECE // adder.block, adder.block * addend + result
     chain = blocks * block - addend  # the first one has no accumulator
@@ -74,7 +74,8 @@ def bound(kernel: str, n: int, k: int) -> float:
 
     Args:
         kernel: "ieee" for every SIMT kernel; "fp16x3" on compute capability 9.0 and "fp16x3:mma"
-            on other GPUs since 8.0; or "fp32" for the choice of ``precision="fp32"`` on 9.0.
+            on other GPUs since 8.0 whose adder is at least as exact as ``ANY_ADDER``; or "fp32" for
+            the choice of ``precision="fp32"`` on 9.0.
         n: the columns of ``b``.
         k: the columns of ``a``.
 

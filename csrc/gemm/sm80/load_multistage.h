@@ -89,17 +89,16 @@ class AsyncLoader : public TileVectors<Layout, THREADS> {
   template <Edges EDGES>
   __device__ __forceinline__ void copy(T* stage, int part) {
     T* const first = this->destination(stage);
-    this->template for_each<EDGES, PARTS>(part,
-                                          [&](int pass, const unsigned char* from, int bytes) {
-                                            T* const to = first + pass * this->PASS_ELEMENTS;
-                                            // NONE would gain nothing by it in mma, and tf32 lose
-                                            // 2%.
-                                            if constexpr (EDGES == Edges::ROWS) {
-                                              cp_async_16_or_zero(to, from, bytes > 0);
-                                            } else {
-                                              cp_async_16(to, from, bytes);
-                                            }
-                                          });
+    const auto copy_vector = [&](int pass, const unsigned char* from, int bytes) {
+      T* const to = first + pass * this->PASS_ELEMENTS;
+      // NONE would gain nothing by it in mma, and tf32 lose 2%.
+      if constexpr (EDGES == Edges::ROWS) {
+        cp_async_16_or_zero(to, from, bytes > 0);
+      } else {
+        cp_async_16(to, from, bytes);
+      }
+    };
+    this->template for_each<EDGES, PARTS>(part, copy_vector);
   }
 
   /// Before the wait for the stage that was copied last.
