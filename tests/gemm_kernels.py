@@ -6,6 +6,7 @@ import torch
 from helpers import GEMMS, TENSOR_CORE_GEMMS
 
 import torch_smem_gemm as smem
+from torch_smem_gemm._kernels import chip
 
 
 def takes(kernel: str, dtype: torch.dtype, device: str, precision: str = "fp32") -> bool:
@@ -37,5 +38,5 @@ def largest_k(kernel: str, dtype: torch.dtype, device: str) -> float:
         return math.inf
     shared = 227 * 1024
     if device == "cuda":
-        shared = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+        shared = chip(device).shared_bytes
     return shared // (32 * dtype.itemsize)

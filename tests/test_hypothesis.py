@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from gemm_kernels import takes
 from helpers import (
     FLOATS,
     GEMMS,
@@ -82,12 +83,20 @@ def start(data: st.DataObject) -> st.DrawFn:
     return data.draw
 
 
+def choices_on(device: str) -> list[tuple[str, torch.dtype]]:
+    """The GEMM kernels that run on a device, with each of their dtypes."""
+    return [
+        (kernel, dtype)
+        for kernel in ("auto", *GEMMS, *TENSOR_CORE_GEMMS)
+        for dtype in floats_of(kernel)
+        if takes(kernel, dtype, device)
+    ]
+
+
 @given(data=st.data())
 def test_gemm(device: str, data: st.DataObject) -> None:
     draw = start(data)
-    kernels = ["auto", *GEMMS, *(TENSOR_CORE_GEMMS if device == "cuda" else [])]
-    kernel = draw(st.sampled_from(kernels))
-    dtype = draw(st.sampled_from(floats_of(kernel)))
+    kernel, dtype = draw(st.sampled_from(choices_on(device)))
     m, n, k = draw(SIZES), draw(SIZES), draw(SIZES)
     batch = tuple(draw(st.lists(st.integers(0, 3), max_size=3)))
 

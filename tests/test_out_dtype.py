@@ -30,6 +30,7 @@ from torch.library import opcheck
 from torch.utils.flop_counter import FlopCounterMode
 
 import torch_smem_gemm as smem
+from torch_smem_gemm._kernels import chip
 
 FLOAT = torch.float32
 OPS = torch.ops.smem
@@ -139,7 +140,9 @@ def test_linear(activation: str | None, dtype: torch.dtype, device: str) -> None
         inputs = [normal(*s, dtype=dtype, device=device) for s in (shape, (127, 65), (127,))]
         result = smem.linear(*inputs, activation=activation, out_dtype=FLOAT)
         assert result.dtype == FLOAT
-        assert_accurate(widened(torchs), (result, inputs))
+        # The tensor cores of 7.5 round every 8 products; torch's kernel for this GPU every 16.
+        rounds_by_8 = device == "cuda" and chip(device).code_capability < 80
+        assert_accurate(widened(torchs), (result, inputs), times=4 if rounds_by_8 else 2)
 
 
 # ------------------------------------------------------------------------------------ gradients

@@ -12,7 +12,7 @@ from helpers import FLOATS, short
 
 import torch_smem_gemm as smem
 from torch_smem_gemm import _C, _kernels
-from torch_smem_gemm._kernels import OPS, build_info
+from torch_smem_gemm._kernels import OPS, build_info, chip
 from torch_smem_gemm.ops.plan import (
     GemmProblem,
     gemm_problem,
@@ -273,13 +273,13 @@ def test_the_problem_that_shapes_make(
     found = gemm_problem(a, b)
     assert (found.m, found.n, found.k, math.prod(size for size, *_ in found.batch)) == problem
     if device == "cuda":
-        card = torch.cuda.get_device_properties(0)
+        gpu = chip(device)
         assert smem.plan(a, b) == plan_problem(
             torch.float32,
             found,
-            capability=(card.major, card.minor),
-            sms=card.multi_processor_count,
-            shared_bytes=card.shared_memory_per_block_optin,
+            capability=divmod(gpu.capability, 10),
+            sms=gpu.sms,
+            shared_bytes=gpu.shared_bytes,
         )
     else:
         assert smem.plan(a, b).kernel == "aten"

@@ -5,12 +5,13 @@ import torch
 from gemm_kernels import largest_k
 
 import torch_smem_gemm as smem
+from torch_smem_gemm._kernels import chip
 
 
 def test_what_a_named_kernel_requires(device: str) -> None:
     shared = 227 * 1024
     if device == "cuda":
-        shared = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+        shared = chip(device).shared_bytes
     for dtype in (torch.float64, torch.bfloat16):
         most = largest_k("panel", dtype, device)
         a, b = (torch.empty(s, dtype=dtype, device=device) for s in ((2, most + 1), (most + 1, 2)))

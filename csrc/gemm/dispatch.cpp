@@ -51,6 +51,9 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
     const std::string name = variants_differ ? variant_name(kernel, problem.variant) : kernel.name;
     throw std::runtime_error("smem.gemm: kernel '" + name + "' " + why);
   };
+  if (!kernel.takes(problem.dtype)) {
+    refuse("takes " + dtypes_text(kernel) + ", got " + name_of(problem.dtype));
+  }
   const TensorCores& needed =
       variants_differ ? kernel.variant_tensor_cores[problem.variant] : kernel.tensor_cores;
   if (needed.capability > 0) {
@@ -68,9 +71,6 @@ void check_requirements(const Kernel& kernel, const Problem& problem, const Devi
              capability_text(device.capability) +
              "); rebuild with TORCH_CUDA_ARCH_LIST=" + arch_list_for(device));
     }
-  }
-  if (!kernel.takes(problem.dtype)) {
-    refuse("takes " + dtypes_text(kernel) + ", got " + name_of(problem.dtype));
   }
   if (problem.dtype == DType::f32 && !kernel.keeps(problem.precision)) {
     refuse(std::string("computes float32 in ") + name_of(kernel.float32) + ", got precision " +

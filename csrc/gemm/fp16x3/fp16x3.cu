@@ -23,6 +23,7 @@
 #include <iterator>
 #include <string>
 
+#include "device/device.h"
 #include "gemm/batch.h"
 #include "gemm/fp16x3/gemm.h"
 #include "gemm/fp16x3/gemm_sm80.h"
@@ -147,7 +148,11 @@ std::string fp16x3_approach(const Problem& problem, const Device& device) {
 }
 
 #ifdef __CUDACC__
-const void* fp16x3_function(DType) { return fp16x3::gemm_function(); }
+/// That of the variant for which this build has code on the current device.
+const void* fp16x3_function(DType) {
+  const void* const wgmma = fp16x3::gemm_function();
+  return cuda_kernel_resources(wgmma) ? wgmma : fp16x3::mma::gemm_function();
+}
 #else
 constexpr std::nullptr_t fp16x3_function = nullptr;
 #endif

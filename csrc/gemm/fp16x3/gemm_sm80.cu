@@ -292,4 +292,6 @@ void launch_gemm(const Problem& problem, const split::SplitOperand& a, const spl
   }
 }
 
+const void* gemm_function() { return reinterpret_cast<const void*>(fp16x3_mma_kernel<128>); }
+
 }  // namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD

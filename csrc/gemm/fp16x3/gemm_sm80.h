@@ -13,4 +13,7 @@ void launch_gemm(const Problem& problem, const split::SplitOperand& a, const spl
 /// The columns of the tiles that launch_gemm takes.
 int tile_width(const Problem& problem, int64_t k_slices, const Device& device);
 
+/// The kernel's function, for cudaFuncGetAttributes.
+const void* gemm_function();
+
 }  // namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD

@@ -20,6 +20,7 @@
 // Reads: A ceil(N/256) times, B ceil(M/128) times, mostly from L2. Writes: out once.
 #include <string>
 
+#include "device/device.h"
 #include "gemm/ladder.h"
 #include "gemm/sm80/heuristics.h"
 
@@ -49,12 +50,21 @@ std::string mma_approach(const Problem& problem, const Device& device) {
   return sm80::describe(sm80::plan(problem, device));
 }
 
-/// The kernel of the largest tile for K-major operands.
+#ifdef __CUDACC__
+/// The kernel for K-major operands of the largest tile for which this build has code on the current
+/// device: sm_75 does not have all.
 const void* mma_function(DType dtype) {
   sm80::Plan plan{};
   plan.a.major = plan.b.major = Major::K;
+  while (plan.tile + 1 < sm80::TILE_COUNT &&
+         !cuda_kernel_resources(sm80::kernel_function(dtype, plan))) {
+    ++plan.tile;
+  }
   return sm80::kernel_function(dtype, plan);
 }
+#else
+constexpr std::nullptr_t mma_function = nullptr;
+#endif
 
 const Kernel mma_row = {
     .name = "mma",
