@@ -213,11 +213,12 @@ def test_no_memory_is_lost(op: str, kernel: str) -> None:
     for _ in range(10):
         call.run()
     torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     for _ in range(2000):
         call.run()
     torch.cuda.synchronize()
-    assert (torch.cuda.memory_allocated(), torch.cuda.memory_reserved()) == before
+    assert torch.cuda.memory_allocated() <= allocated  # less where Python's collector ran
+    assert torch.cuda.memory_reserved() <= reserved
 
 
 # ------------------------------------------------------------------------------ kernels and plan

@@ -23,6 +23,7 @@ namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD {
 
 void launch_gemm(const Problem&, const split::SplitOperand&, const split::SplitOperand&, float*,
                  const Device&) {}
-int tile_width(const Problem&, int64_t, const Device&) { return 0; }
+TileChoice choose_tile(const Problem&, int64_t, const Device&) { return {}; }
+double expected_ns(const Problem&, int64_t, const Device&) { return 0; }
 
 }  // namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD

@@ -55,11 +55,14 @@ def gemm_problem(shape: GemmShape) -> GemmProblem:
     return GemmProblem(m, n, k, (of_a, of_b, (n, 1)), batch=batch)
 
 
-def floor_us(shape: GemmShape, arithmetic: str, device: Device) -> float:
-    """Return the most of bytes over bandwidth and operations over the peak."""
+def floor_us(shape: GemmShape, arithmetic: str, kernel: str, device: Device) -> float:
+    """Return the most of bytes over bandwidth and operations over the peak of what computes them.
+
+    fp16x3 computes three products of float16.
+    """
     bytes_ = {"float64": 8, "float32": 4, "tf32": 4}.get(arithmetic, 2)
-    tensor = device.tensor_tflops / (2 if arithmetic == "tf32" else 1)
-    on_cuda_cores = arithmetic in ("float32", "float64")
+    tensor = device.tensor_tflops / (3 if kernel == "fp16x3" else 2 if arithmetic == "tf32" else 1)
+    on_cuda_cores = arithmetic in ("float32", "float64") and kernel != "fp16x3"
     tflops = device.tflops(arithmetic) if on_cuda_cores else tensor or device.fp32_tflops
     return max(
         numbers(shape) * bytes_ / device.bandwidth_gbs / 1e3,
@@ -74,7 +77,7 @@ def _row(job: Job, device: Device) -> list[str]:
     how, _, model = plan.reason.removesuffix(EXPECTED).rpartition(": ")
     if not plan.reason.endswith(EXPECTED):
         how, model = plan.reason, ""
-    elif plan.kernel != "mma" and device.capability != HOPPER:
+    elif plan.kernel not in ("mma", "fp16x3") and device.capability != HOPPER:
         model = ""  # the other kernels' models have an H200's rates
-    floor = floor_us(job.shape, job.arithmetic, device)
+    floor = floor_us(job.shape, job.arithmetic, plan.kernel, device)
     return [job.shape.title, plan.kernel, model, f"{floor:,.1f}", how]

@@ -211,7 +211,7 @@ constexpr TileCost COSTS[] = {
 
 void launch_gemm(const Problem& problem, const split::SplitOperand& a, const split::SplitOperand& b,
                  float* partials, const Device& device) {
-  switch (select_tile_n(COSTS, problem, a.k_slices, device)) {
+  switch (choose_tile(COSTS, problem, a.k_slices, device).tile_n) {
     case 32:
       return launch_tile_n<32>(problem, a, b, partials, device);
     case 64:

@@ -43,15 +43,17 @@
 //   Reads:  hi and lo of A N / TILE_N times, of B M / 128 times, mostly from L2.
 //   Writes: out once, or the partials.
 //
-// What may be changed: STAGES, the tile widths and COSTS, the order of the six groups as far as
+// What may be changed: STAGES, the tile widths and WORK, the order of the six groups as far as
 // each accumulator keeps its order. That order decides the bits.
 #include <algorithm>
+#include <array>
 
 #include "device/mbarrier.h"
 #include "device/pdl.h"
 #include "device/target.h"
 #include "gemm/fp16x3/gemm_sm80.h"
 #include "gemm/fp16x3/gemm_sm80_params.h"
+#include "gemm/sm80/cost_model.h"
 
 namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD {
 namespace {
@@ -230,8 +232,7 @@ class MmaProduct {
 };
 
 template <int TILE_N>
-__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, THREADS),
-                                  MmaTile<TILE_N>::MIN_BLOCKS_PER_SM)
+__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, THREADS))
     fp16x3_mma_kernel(const __grid_constant__ MmaProductParams params) {
 #if !defined(__CUDACC__) || __CUDA_ARCH__ >= 800
   auto* const shared = dynamic_shared<unsigned char>();
@@ -260,29 +261,69 @@ void launch_tile_n(const Problem& problem, const SplitOperand& a, const SplitOpe
       .k_slice_length = a.k_slice_length,
       .partials = a.k_slices > 1 ? partials : nullptr,
   };
-  const int64_t blocks = std::min<int64_t>(params.scheduler.work_tiles,
-                                           int64_t{device.sm_count} * Tile::MIN_BLOCKS_PER_SM);
+  const int64_t blocks = std::min<int64_t>(params.scheduler.work_tiles, device.sm_count);
   launch("fp16x3 mma", fp16x3_mma_kernel<TILE_N>, {blocks, {THREADS}, Tile::SMEM_BYTES, true},
          device, params);
 }
 
-// Computed for an A100, not measured. Of mma.sync and shared memory the slower one counts: the
-// former for 128 columns, the latter for 64 and 32.
-constexpr TileCost COSTS[] = {
-    {.tile_n = 128, .cycles = 1536, .smem_bytes = MmaTile<128>::SMEM_BYTES},
-    {.tile_n = 64, .cycles = 928, .smem_bytes = MmaTile<64>::SMEM_BYTES},
-    {.tile_n = 32, .cycles = 720, .smem_bytes = MmaTile<32>::SMEM_BYTES},
+/// What a k block of a tile takes.
+struct TileWork {
+  int tile_n, mma;
+  int smem_cycles;  ///< of an SM: ldmatrix, cp.async and promotion, computed
+  size_t smem_bytes;
 };
+constexpr TileWork WORK[] = {
+    {.tile_n = 128, .mma = 768, .smem_cycles = 1344, .smem_bytes = MmaTile<128>::SMEM_BYTES},
+    {.tile_n = 64, .mma = 384, .smem_cycles = 928, .smem_bytes = MmaTile<64>::SMEM_BYTES},
+    {.tile_n = 32, .mma = 192, .smem_cycles = 720, .smem_bytes = MmaTile<32>::SMEM_BYTES},
+};
+
+/// Of mma.sync and shared memory the slower one counts. On an H200 that chooses the fastest width
+/// for all of 8 problems that were timed with each.
+std::array<TileCost, std::size(WORK)> costs_on(const Device& device) {
+  constexpr double SUB_PARTITIONS = 4;
+  const double cycles_per_mma = sm80::rates_of(device).cycles_per_mma / SUB_PARTITIONS;
+  std::array<TileCost, std::size(WORK)> costs;
+  std::transform(std::begin(WORK), std::end(WORK), costs.begin(), [&](const TileWork& work) {
+    const int mma_cycles = static_cast<int>(work.mma * cycles_per_mma);
+    return TileCost{work.tile_n, std::max(mma_cycles, work.smem_cycles), work.smem_bytes};
+  });
+  return costs;
+}
 
 }  // namespace
 
-int tile_width(const Problem& problem, int64_t k_slices, const Device& device) {
-  return select_tile_n(COSTS, problem, k_slices, device);
+TileChoice choose_tile(const Problem& problem, int64_t k_slices, const Device& device) {
+  return fp16x3::choose_tile(costs_on(device), problem, k_slices, device);
+}
+
+double expected_ns(const Problem& problem, int64_t k_slices, const Device& device) {
+  constexpr double WAIT_FACTOR = 1.4;  // 1.34 to 1.49 for the three widths on an H200
+  constexpr double BYTES_OF_SPLIT = 8, BYTES_OF_PARTIAL = 8;  // read and written
+  constexpr sm80::CostModel model;
+  const sm80::GpuRates& rates = sm80::rates_of(device);
+  const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
+  const auto K = static_cast<double>(problem.K);
+  const auto matrices = [&](Tensor tensor) {
+    return inner_batch_stride(problem, tensor) == 0
+               ? 1.0
+               : static_cast<double>(inner_batch_count(problem));
+  };
+  double bytes = BYTES_OF_SPLIT * K * (matrices(A) * M + matrices(B) * N);
+  int next_launches = 2;
+  if (k_slices > 1) {
+    bytes += BYTES_OF_PARTIAL * static_cast<double>(inner_batch_count(problem) * k_slices) * M * N;
+    ++next_launches;
+  }
+  const auto k_blocks = static_cast<double>(ceil_div(problem.K, TILE_K * k_slices));
+  const auto cycles = static_cast<double>(choose_tile(problem, k_slices, device).cycles);
+  return model.ns_launch + next_launches * model.ns_next_launch + bytes / rates.dram_bytes_per_ns +
+         WAIT_FACTOR * cycles * k_blocks / rates.clock;
 }
 
 void launch_gemm(const Problem& problem, const split::SplitOperand& a, const split::SplitOperand& b,
                  float* partials, const Device& device) {
-  switch (tile_width(problem, a.k_slices, device)) {
+  switch (choose_tile(problem, a.k_slices, device).tile_n) {
     case 128:
       return launch_tile_n<128>(problem, a, b, partials, device);
     case 64:

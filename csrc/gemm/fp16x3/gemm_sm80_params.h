@@ -27,8 +27,6 @@ struct MmaTile {
   static constexpr size_t BARRIERS_OFFSET =
       STAGES * STAGE_BYTES + size_t{TOTALS} * THREADS * sizeof(float);
   static constexpr size_t SMEM_BYTES = BARRIERS_OFFSET + 2 * STAGES * sizeof(Barrier);
-  /// Only the narrowest tile leaves room for a second block, in shared memory and in registers.
-  static constexpr int MIN_BLOCKS_PER_SM = TILE_N == 32 ? 2 : 1;
 
   static_assert(WARP_M % 16 == 0 && (WARP_M & (WARP_M - 1)) == 0,
                 "FragmentReader combines addresses by exclusive or");

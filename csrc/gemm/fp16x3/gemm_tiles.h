@@ -47,19 +47,23 @@ struct TileCost {
   size_t smem_bytes;  ///< per block
 };
 
-/// The width of the tiles, by how long the busiest SM takes.
-template <size_t WIDTHS>
-int select_tile_n(const TileCost (&costs)[WIDTHS], const Problem& problem, int64_t k_slices,
-                  const Device& device) {
-  int best = 0;
-  int64_t best_time = 0;
+/// The width of a problem's tiles.
+struct TileChoice {
+  int tile_n = 0;
+  int64_t cycles = 0;  ///< of the busiest SM, for one k block of all of its tiles
+};
+
+/// Chooses the width by how long the busiest SM takes.
+template <typename TileCosts>
+TileChoice choose_tile(const TileCosts& costs, const Problem& problem, int64_t k_slices,
+                       const Device& device) {
+  TileChoice best;
   for (const TileCost& cost : costs) {
     const int64_t tiles = ceil_div(problem.M, TILE_M) * ceil_div(problem.N, cost.tile_n) *
                           inner_batch_count(problem) * k_slices;
-    const int64_t time = ceil_div(tiles, device.sm_count) * cost.cycles;
-    if (cost.smem_bytes <= device.shared_bytes && (best == 0 || time < best_time)) {
-      best = cost.tile_n;
-      best_time = time;
+    const int64_t cycles = ceil_div(tiles, device.sm_count) * cost.cycles;
+    if (cost.smem_bytes <= device.shared_bytes && (best.tile_n == 0 || cycles < best.cycles)) {
+      best = {cost.tile_n, cycles};
     }
   }
   return best;
