@@ -61,7 +61,7 @@ def test_bits_are_those_of_the_model(shape: tuple[int, int, int], kernel: str) -
 def test_every_width_of_a_tile_gives_the_same_bits(
     m: int, n: int, tile_n: int, kernel: str
 ) -> None:
-    """So many tiles that select_tile_n (gemm_tiles.h) takes this width for the H200's 132 SMs."""
+    """So many tiles that choose_tile (gemm_tiles.h) takes this width for the H200's 132 SMs."""
     a, b = normal(m, 8), normal(8, n)
     (*_, launch) = smem.trace("gemm", a[:1].expand(m, -1), b, kernel=kernel).launches
     assert launch.blocks == min(132, m // 128 * n // tile_n)

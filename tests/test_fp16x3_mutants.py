@@ -226,7 +226,8 @@ MMA_MUTANTS = {
 }
 
 FAMILIES = {"fp16x3": MUTANTS, "fp16x3_mma": MMA_MUTANTS}
-found_in = functools.partial(mutants.found_in, sources=("gemm/fp16x3/split_dispatch.cpp",))
+SOURCES = ("gemm/fp16x3/split_dispatch.cpp", "gemm/gpu_rates.cpp")
+found_in = functools.partial(mutants.found_in, sources=SOURCES)
 
 
 @pytest.mark.sweep

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gemm/gemm.h"
-#include "gemm/sm80/cost_model.h"
+#include "gemm/gpu_rates.h"
 #include "gemm/sm80/heuristics.h"
 
 namespace smem::gemm {
@@ -34,8 +34,7 @@ std::string dtypes_text(const Kernel& kernel) {
 /// on an H200 it is 0.23 times the rates' ratio as fast as cuBLAS's SGEMM.
 bool runs_fp16x3_by_mma(const Device& device) {
   constexpr double MIN_RATIO = 6;
-  return !device.host && device.code_capability >= 80 &&
-         sm80::mma_per_fma(sm80::rates_of(device)) >= MIN_RATIO;
+  return !device.host && device.code_capability >= 80 && mma_per_fma(rates_of(device)) >= MIN_RATIO;
 }
 
 /// "fp16x3:mma"

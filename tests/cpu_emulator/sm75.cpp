@@ -8,6 +8,7 @@
 
 #include "cpu_emulator/report.h"
 #include "gemm/accum_interval.cpp"
+#include "gemm/gpu_rates.cpp"
 #include "gemm/operand_desc.cpp"
 #include "gemm/sm80/cost_model.cpp"
 #include "gemm/sm80/heuristics.cpp"

@@ -281,8 +281,7 @@ constexpr TileWork WORK[] = {
 /// Of mma.sync and shared memory the slower one counts. On an H200 that chooses the fastest width
 /// for all of 8 problems that were timed with each.
 std::array<TileCost, std::size(WORK)> costs_on(const Device& device) {
-  constexpr double SUB_PARTITIONS = 4;
-  const double cycles_per_mma = sm80::rates_of(device).cycles_per_mma / SUB_PARTITIONS;
+  const double cycles_per_mma = rates_of(device).cycles_per_mma / SUB_PARTITIONS;
   std::array<TileCost, std::size(WORK)> costs;
   std::transform(std::begin(WORK), std::end(WORK), costs.begin(), [&](const TileWork& work) {
     const int mma_cycles = static_cast<int>(work.mma * cycles_per_mma);
@@ -301,7 +300,7 @@ double expected_ns(const Problem& problem, int64_t k_slices, const Device& devic
   constexpr double WAIT_FACTOR = 1.4;  // 1.34 to 1.49 for the three widths on an H200
   constexpr double BYTES_OF_SPLIT = 8, BYTES_OF_PARTIAL = 8;  // read and written
   constexpr sm80::CostModel model;
-  const sm80::GpuRates& rates = sm80::rates_of(device);
+  const GpuRates& rates = rates_of(device);
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
   const auto K = static_cast<double>(problem.K);
   const auto matrices = [&](Tensor tensor) {

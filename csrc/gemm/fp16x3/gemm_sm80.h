@@ -15,7 +15,7 @@ void launch_gemm(const Problem& problem, const split::SplitOperand& a, const spl
 TileChoice choose_tile(const Problem& problem, int64_t k_slices, const Device& device);
 
 /// The expected time of a problem with at most one batch loop, its splits and split-K included. The
-/// rates are those of gemm/sm80/cost_model.h.
+/// rates are those of gemm/gpu_rates.h.
 double expected_ns(const Problem& problem, int64_t k_slices, const Device& device);
 
 /// The kernel's function, for cudaFuncGetAttributes.

@@ -1,24 +1,13 @@
 // The cost model: what heuristics.cpp expects a GPU to take.
 //
-// The rates come from NVIDIA's documents (white papers of GA100, GA102, AD102 and GH100, data
-// sheets of A100, A10, L4 and H200); mma's rate on the H200 is measured. The other constants are
-// fitted to 236 problems in bfloat16 and tf32 on an H200, with seven tiles each (bench/NOTES.md).
-// On other GPUs they are what is derived, not measured.
+// The constants are fitted to 236 problems in bfloat16 and tf32 on an H200, with seven tiles each
+// (bench/NOTES.md). On other GPUs they are what is derived, not measured.
 #pragma once
 
+#include "gemm/gpu_rates.h"
 #include "gemm/sm80/heuristics.h"
 
 namespace smem::gemm::sm80 {
-
-/// The rates of a family of GPUs. One stands for all of a compute capability.
-struct GpuRates {
-  int capability;            ///< the first that the row stands for
-  double clock;              ///< cycles per ns
-  double cycles_per_mma;     ///< of a sub-partition, for m16n8k16 with float32 accumulators
-  int fma_per_cycle;         ///< of an SM, in float32
-  double dram_bytes_per_ns;  ///< for all SMs together
-  int shared_bytes_per_sm;
-};
 
 /// Times are in nanoseconds or cycles. "Factor" is a dimensionless multiplier of a time.
 struct CostModel {
@@ -33,14 +22,6 @@ struct CostModel {
   double copy_factor = 1.4;             ///< of the time that cp.async occupies shared memory
   double overlap = 0.8;                 ///< fraction of a shorter task hidden behind a longer one
 };
-
-const GpuRates& rates_of(const Device& device);
-
-/// How many products of float16 an SM adds by mma.sync in the time of one float32 FMA.
-constexpr double mma_per_fma(const GpuRates& rates) {
-  constexpr double SUB_PARTITIONS = 4, PRODUCTS = 16 * 8 * 16;
-  return SUB_PARTITIONS * PRODUCTS / rates.cycles_per_mma / rates.fma_per_cycle;
-}
 
 /// The blocks of a tile that an SM of the device holds.
 int blocks_per_sm(const TileConfig& tile, const GpuRates& rates);
