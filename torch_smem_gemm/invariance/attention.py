@@ -56,15 +56,18 @@ def scaled_dot_product_attention(
             "smem.batch_invariant: scaled_dot_product_attention has no batch-invariant kernel for "
             f"{type(query).__name__}, expected plain tensors: call it on those of this device"
         )
-    is_served = all(x.dtype == query.dtype and x.dtype in _DTYPES and x.dim() >= 2 for x in tensors)
-    if (
-        not is_served
-        or any(x.numel() == 0 for x in tensors)
-        or (is_causal and attn_mask is not None)
-    ):
+    is_served = (
+        query.dtype in _DTYPES
+        and query.dtype == key.dtype == value.dtype
+        and min(query.dim(), key.dim(), value.dim()) >= 2
+        and min(query.numel(), key.numel(), value.numel()) > 0
+    )
+    if not is_served or (is_causal and attn_mask is not None):
         # float64 is made of products and softmax, which are the mode's. The rest is empty or wrong.
         return torchs(*tensors, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-    batch = torch.broadcast_shapes(*(x.shape[:-3] for x in tensors))
+    batch = query.shape[:-3]
+    if not key.shape[:-3] == value.shape[:-3] == batch:  # the comparison takes less time
+        batch = torch.broadcast_shapes(*(x.shape[:-3] for x in tensors))
     q, k, v = (_four_dimensional(x, batch) for x in tensors)
     _check_heads(q, k, v, enable_gqa)
     mask = None if attn_mask is None else _four_dimensional(attn_mask, batch, expand=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,9 +26,10 @@ _FLASH_MAX_HEAD = 256
 _ALIGNMENT = 16  # bytes
 # custom_mask_type of aten::_efficient_attention_forward.
 _NO_MASK, _CAUSAL_BOTTOM_RIGHT = 0, 2
-_REMEMBERED_SPANS = 64
+_REMEMBERED = 64
 
 _unmasked: dict[tuple, Spans] = {}
+_indices: dict[tuple, Indices] = {}
 
 
 class Keys(NamedTuple):
@@ -48,6 +49,15 @@ class Spans(NamedTuple):
     queries: Tensor  # one more than there are sequences, the last the end
     keys: Tensor  # one more, which is not used
     lengths: Tensor
+
+
+class Indices(NamedTuple):
+    """What spans of any length are made of, int32, for each sequence and one more."""
+
+    queries: Tensor  # as of Spans
+    row: Tensor  # of the batch
+    head: Tensor  # of the keys
+    key: Tensor  # the first one of the part
 
 
 # attend(q, keys, spans, most queries, most keys, is_causal, scale): the result of q's rows, and the
@@ -152,15 +162,16 @@ def _of_few_queries(
         is_seen = spans.lengths.view(sequences, 1, 1) > 0
         out = torch.where(is_seen, out.view(sequences, -1, features), 0)
     if keys.heads_are_sequences:
-        return out.view(q.shape)
+        return out.view_as(q)  # takes less time than view(q.shape)
     return out.view(batch, group, of_keys, features).transpose(1, 2).reshape(q.shape)
 
 
 def _as_rows(k: Tensor, v: Tensor, only_sequences: bool) -> Keys:
     """Return k and v (batch, heads, tokens, features) as rows, copied only if they must be."""
-    if k.stride() == v.stride() and _is_aligned(k) and _is_aligned(v):
+    strides = k.stride()
+    if strides == v.stride() and _are_aligned(k, v, strides):
         batch, heads, tokens, features = k.shape
-        s0, s1, s2, _ = k.stride()
+        s0, s1, s2, _ = strides
         s0, s1 = s0 if batch > 1 else 0, s1 if heads > 1 else 0
         if s0 % s2 == 0 and s1 % s2 == 0:
             rows = (batch - 1) * (s0 // s2) + (heads - 1) * (s1 // s2) + tokens
@@ -176,14 +187,14 @@ def _as_rows(k: Tensor, v: Tensor, only_sequences: bool) -> Keys:
     return _as_rows(k, v, only_sequences=True)
 
 
-def _is_aligned(x: Tensor) -> bool:
-    multiple = _ALIGNMENT // x.element_size()
-    *strides, last = x.stride()
+def _are_aligned(k: Tensor, v: Tensor, strides: tuple[int, ...]) -> bool:
+    s0, s1, s2, s3 = strides
+    multiple = _ALIGNMENT // k.element_size()
     return (
-        last == 1
-        and strides[2] > 0
-        and all(stride % multiple == 0 for stride in strides)
-        and x.data_ptr() % _ALIGNMENT == 0
+        s3 == 1
+        and s2 > 0
+        and (s0 % multiple == s1 % multiple == s2 % multiple == 0)
+        and (k.data_ptr() % _ALIGNMENT == v.data_ptr() % _ALIGNMENT == 0)
     )
 
 
@@ -198,7 +209,7 @@ def _outputs(out: Tensor, q: Tensor, keys: Keys) -> Tensor:
     """Return the result's rows as (batch, heads, queries, features)."""
     batch, heads, queries, features = q.shape
     if keys.heads_are_sequences:
-        return out.view(q.shape)
+        return out.view_as(q)
     return out.view(batch, queries, heads, features).transpose(1, 2)
 
 
@@ -217,50 +228,55 @@ def _spans(
     They are remembered: all layers of a model have the same.
     """
     heads = heads if keys.heads_are_sequences else 1
-    device = keys.k.get_device()
-    stream = torch._C._cuda_getCurrentRawStream(device)
-    key = (
-        device,
-        stream,
-        batch,
-        heads,
-        group,
-        keys.batch_step,
-        keys.head_step,
-        queries,
-        length,
-        parts,
-    )
+    device, shape = keys.k.device, (batch, heads, group, queries, parts)
+    if torch.cuda.is_current_stream_capturing():
+        # A replay reads what was captured: memory of the graph, not of a dictionary.
+        return _spans_of(_indices_of(*shape, device), keys, ranges, length, parts)
     remembered = _unmasked if ranges.first is None else ranges.remembered
+    of_indices = device.index, torch._C._cuda_getCurrentRawStream(device.index), *shape
+    key = *of_indices, keys.batch_step, keys.head_step, length
     found = remembered.get(key)
-    if found is not None:
-        return found
+    if found is None:
+        indices = _indices.get(of_indices)  # the same at every length, as a decode's steps have
+        if indices is None:
+            indices = _indices_of(*shape, device)
+            _remember(_indices, of_indices, indices)
+        found = _spans_of(indices, keys, ranges, length, parts)
+        _remember(remembered, key, found)
+    return found
 
-    def numbers(count: int) -> Tensor:
-        return torch.arange(count, dtype=torch.int32, device=device)
 
-    first = torch.zeros(batch, dtype=torch.int32, device=device)
-    lengths = torch.full_like(first, length)
-    if ranges.first is not None and ranges.lengths is not None:
-        first, lengths = ranges.first, ranges.lengths
-    of_part = numbers(parts) * PART
-    of_batch = numbers(batch) * keys.batch_step + first
-    of_head = numbers(heads).div(group, rounding_mode="floor") * keys.head_step
-    starts = (of_batch[:, None, None] + of_head[:, None] + of_part).flatten()
-    if parts > 1:
-        left = (lengths[:, None, None] - of_part).clamp_(0, PART)
+def _spans_of(indices: Indices, keys: Keys, ranges: Ranges, length: int, parts: int) -> Spans:
+    starts = torch.add(indices.key, indices.row, alpha=keys.batch_step)
+    starts.add_(indices.head, alpha=keys.head_step)
+    if ranges.first is None or ranges.lengths is None:
+        left = length - indices.key[:-1]
     else:
-        left = lengths[:, None, None]
-    spans = Spans(
-        numbers(len(starts) + 1) * queries,
-        torch.cat([starts, starts[-1:]]),
-        left.expand(batch, heads, parts).contiguous().view(-1),
+        starts += ranges.first.index_select(0, indices.row)
+        left = ranges.lengths.index_select(0, indices.row[:-1]) - indices.key[:-1]
+    return Spans(indices.queries, starts, left.clamp_(0, PART) if parts > 1 else left)
+
+
+def _indices_of(
+    batch: int, heads: int, group: int, queries: int, parts: int, device: torch.device
+) -> Indices:
+    """Return the indices of the sequences of ``heads`` heads, of which ``group`` share keys."""
+    sequences = batch * heads * parts
+    number = torch.arange(sequences + 1, dtype=torch.int32, device=device)
+    sequence = number.clamp(max=sequences - 1)
+    row_and_head = sequence.div(parts, rounding_mode="floor")
+    return Indices(
+        queries=number * queries,
+        row=row_and_head.div(heads, rounding_mode="floor"),
+        head=(row_and_head % heads).div(group, rounding_mode="floor"),
+        key=sequence % parts * PART,
     )
-    if not torch.cuda.is_current_stream_capturing():  # whose memory belongs to the graph
-        while len(remembered) >= _REMEMBERED_SPANS:
-            remembered.pop(next(iter(remembered)), None)
-        remembered[key] = spans
-    return spans
+
+
+def _remember(remembered: dict[tuple, Any], key: tuple, value: Any) -> None:
+    while len(remembered) >= _REMEMBERED:
+        remembered.pop(next(iter(remembered)), None)
+    remembered[key] = value
 
 
 def _flash(
