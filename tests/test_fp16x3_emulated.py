@@ -55,7 +55,7 @@ def test_bits_are_those_of_the_model(shape: tuple[int, int, int], kernel: str) -
         assert same_bits(found, expected), layout
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @every_variant
 @pytest.mark.parametrize(("m", "n", "tile_n"), [(4352, 128, 64), (8576, 128, 128)])
 def test_every_width_of_a_tile_gives_the_same_bits(
@@ -76,7 +76,7 @@ def test_bits_do_not_depend_on_the_moments(timing: str, monkeypatch: pytest.Monk
         assert same_bits(fp16x3(a, b), product(a, b)), (m, n, k)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @every_variant
 @pytest.mark.parametrize(
     ("n", "k"), [(40, 700), pytest.param(72, 257, marks=pytest.mark.sweep), *SPLIT_K]
@@ -98,7 +98,7 @@ def test_a_row_has_the_same_bits_at_every_number_of_rows(n: int, k: int, kernel:
         assert same_bits(fp16x3(laid_out(x[:20], layout), given, kernel), whole[:20]), layout
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @every_variant
 @pytest.mark.parametrize("data", DATA)
 def test_the_error_is_within_its_bound(data: str, kernel: str) -> None:
@@ -152,7 +152,7 @@ def test_a_column_that_grows_is_split_again() -> None:
         assert same_bits(fp16x3(a, laid_out(b, layout)), whole[:9]), layout
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @every_variant
 @pytest.mark.parametrize(
     ("m", "n", "k"),
@@ -209,7 +209,7 @@ def test_batches(shapes: tuple, kernel: str) -> None:
         assert same_bits(result[i], one), i
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @every_variant
 @pytest.mark.parametrize(
     ("timing", "layout"),
@@ -268,7 +268,7 @@ def special(x: Tensor) -> Tensor:
     return x
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_variants_give_the_same_bits(layout: str) -> None:
     """Beyond what the model takes: fallback, outliers, split-K, and M at both sides of 64."""
