@@ -32,11 +32,13 @@ def of_the_same_bits(
     return tensor_cores if tensor_cores and kernel in ("auto", *tensor_cores) else GEMMS
 
 
+def shared_bytes_on(device: str) -> int:
+    """The shared memory of a block; on the CPU an H200's counts."""
+    return chip(device).shared_bytes if device == "cuda" else 227 * 1024
+
+
 def largest_k(kernel: str, dtype: torch.dtype, device: str) -> float:
-    """The largest K that a GEMM kernel takes; on the CPU an H200's shared memory counts."""
+    """The largest K that a GEMM kernel takes."""
     if all(row.any_k or row.name != kernel for row in smem.kernels("gemm")):
         return math.inf
-    shared = 227 * 1024
-    if device == "cuda":
-        shared = chip(device).shared_bytes
-    return shared // (32 * dtype.itemsize)
+    return shared_bytes_on(device) // (32 * dtype.itemsize)

@@ -2,16 +2,12 @@
 
 import pytest
 import torch
-from gemm_kernels import largest_k
+from gemm_kernels import largest_k, shared_bytes_on
 
 import torch_smem_gemm as smem
-from torch_smem_gemm._kernels import chip
 
 
 def test_what_a_named_kernel_requires(device: str) -> None:
-    shared = 227 * 1024
-    if device == "cuda":
-        shared = chip(device).shared_bytes
     for dtype in (torch.float64, torch.bfloat16):
         most = largest_k("panel", dtype, device)
         a, b = (torch.empty(s, dtype=dtype, device=device) for s in ((2, most + 1), (most + 1, 2)))
@@ -19,7 +15,8 @@ def test_what_a_named_kernel_requires(device: str) -> None:
             smem.gemm(a, b, kernel="panel")
         assert str(caught.value) == (
             "smem.gemm: kernel 'panel' needs shared memory in proportion to K; with "
-            f"{shared} bytes a block the largest K is {most} for {str(dtype)[6:]}, got {most + 1}"
+            f"{shared_bytes_on(device)} bytes a block the largest K is {most} for "
+            f"{str(dtype)[6:]}, got {most + 1}"
         )
 
 

@@ -24,6 +24,9 @@ namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD {
 void launch_gemm(const Problem&, const split::SplitOperand&, const split::SplitOperand&, float*,
                  const Device&) {}
 TileChoice choose_tile(const Problem&, int64_t, const Device&) { return {}; }
-double expected_ns(const Problem&, int64_t, const Device&) { return 0; }
+double expected_ns(const Problem&, const split::SplitOperand&, const split::SplitOperand&,
+                   const Device&) {
+  return 0;
+}
 
 }  // namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD

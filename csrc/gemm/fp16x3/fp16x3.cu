@@ -144,7 +144,8 @@ std::string fp16x3_approach(const Problem& problem, const Device& device) {
   const auto b = fp16x3::operand_of(problem, B);
   if (fp16x3::runs_skinny_m(problem, b, device)) return "by the kernel for a small M";
   if (fp16x3::runs_wgmma(problem, device)) return "by wgmma";
-  const double ns = fp16x3::mma::expected_ns(problem, b.k_slices, device);
+  const auto a = fp16x3::operand_of(problem, A);
+  const double ns = fp16x3::mma::expected_ns(problem, a, b, device);
   return "by mma.sync in tiles 128x" +
          std::to_string(fp16x3::mma::choose_tile(problem, b.k_slices, device).tile_n) + ": " +
          std::to_string(std::lround(ns / 1000)) + " us expected";

@@ -53,6 +53,7 @@
 #include "device/target.h"
 #include "gemm/fp16x3/gemm_sm80.h"
 #include "gemm/fp16x3/gemm_sm80_params.h"
+#include "gemm/fp16x3/split_k.h"
 #include "gemm/sm80/cost_model.h"
 
 namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD {
@@ -296,26 +297,21 @@ TileChoice choose_tile(const Problem& problem, int64_t k_slices, const Device& d
   return fp16x3::choose_tile(costs_on(device), problem, k_slices, device);
 }
 
-double expected_ns(const Problem& problem, int64_t k_slices, const Device& device) {
-  constexpr double WAIT_FACTOR = 1.4;  // 1.34 to 1.49 for the three widths on an H200
-  constexpr double BYTES_OF_SPLIT = 8, BYTES_OF_PARTIAL = 8;  // read and written
+double expected_ns(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
+                   const Device& device) {
+  constexpr double WAIT_FACTOR = 1.4;   // 1.34 to 1.49 for the three widths on an H200
+  constexpr double BYTES_OF_SPLIT = 8;  // per element, read and written
   constexpr sm80::CostModel model;
   const GpuRates& rates = rates_of(device);
-  const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
-  const auto K = static_cast<double>(problem.K);
-  const auto matrices = [&](Tensor tensor) {
-    return inner_batch_stride(problem, tensor) == 0
-               ? 1.0
-               : static_cast<double>(inner_batch_count(problem));
+  const auto elements = [](const SplitOperand& operand) {
+    return static_cast<double>(operand.batch_count * operand.mn * operand.k);
   };
-  double bytes = BYTES_OF_SPLIT * K * (matrices(A) * M + matrices(B) * N);
-  int next_launches = 2;
-  if (k_slices > 1) {
-    bytes += BYTES_OF_PARTIAL * static_cast<double>(inner_batch_count(problem) * k_slices) * M * N;
-    ++next_launches;
-  }
-  const auto k_blocks = static_cast<double>(ceil_div(problem.K, TILE_K * k_slices));
-  const auto cycles = static_cast<double>(choose_tile(problem, k_slices, device).cycles);
+  const auto partials =
+      static_cast<double>(SplitKConfig(problem.N, problem.K).partials_bytes(problem));
+  const double bytes = BYTES_OF_SPLIT * (elements(a) + elements(b)) + 2 * partials;
+  const int next_launches = a.k_slices > 1 ? 3 : 2;
+  const auto k_blocks = static_cast<double>(ceil_div(problem.K, TILE_K * a.k_slices));
+  const auto cycles = static_cast<double>(choose_tile(problem, a.k_slices, device).cycles);
   return model.ns_launch + next_launches * model.ns_next_launch + bytes / rates.dram_bytes_per_ns +
          WAIT_FACTOR * cycles * k_blocks / rates.clock;
 }

@@ -16,7 +16,8 @@ TileChoice choose_tile(const Problem& problem, int64_t k_slices, const Device& d
 
 /// The expected time of a problem with at most one batch loop, its splits and split-K included. The
 /// rates are those of gemm/gpu_rates.h.
-double expected_ns(const Problem& problem, int64_t k_slices, const Device& device);
+double expected_ns(const Problem& problem, const split::SplitOperand& a,
+                   const split::SplitOperand& b, const Device& device);
 
 /// The kernel's function, for cudaFuncGetAttributes.
 const void* gemm_function();
