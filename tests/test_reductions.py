@@ -318,6 +318,31 @@ def test_the_order_does_not_depend_on_the_outputs_between(kernel: str, device: s
         assert same_bits(smem.sum(alone, (0, 2), kernel=kernel), whole[i : i + 1])
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("inner", [2, 3, 8, 34, 95, 786])
+def test_two_loops_keep_the_order(inner: int, kernel: str, device: str) -> None:
+    outer = 2500 // inner
+    x = normal(outer, 3, inner, device=device)
+    flat = x.transpose(0, 1).reshape(3, -1)
+    for dtype in (torch.float32, torch.bfloat16):
+        expected = smem.sum(flat.to(dtype), 1, kernel="rows")
+        assert same_bits(smem.sum(x.to(dtype), (0, 2), kernel=kernel), expected)
+    expected = smem.sum(flat.mT.contiguous(), 0, kernel="columns")
+    assert same_bits(smem.sum(x.transpose(1, 2).contiguous(), (0, 1), kernel=kernel), expected)
+    between = normal(outer, 4, inner, 3, device=device)  # the outputs are innermost, and between
+    flat = between.permute(1, 3, 0, 2).reshape(12, -1)
+    expected = smem.sum(flat, 1, kernel="rows").view(4, 3)
+    assert same_bits(smem.sum(between, (0, 2), kernel=kernel), expected)
+
+
+@pytest.mark.gpu
+def test_two_loops_of_more_elements_than_31_bits_number() -> None:
+    row = normal(2, 40_000, device="cuda")
+    x = row.expand(60_000, 2, 40_000)  # the same memory 60,000 times
+    result = smem.sum(x, (0, 2))
+    torch.testing.assert_close(result.double(), row.double().sum(1) * 60_000, rtol=1e-5, atol=1)
+
+
 def test_more_dimensions_than_loops_keep_the_order(device: str) -> None:
     """10 reduced dimensions that do not merge are copied into one first."""
     x = normal(*[2, 3] * 10, device=device)[(slice(None), slice(2)) * 10]

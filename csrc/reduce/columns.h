@@ -119,9 +119,15 @@ __global__ void __launch_bounds__(THREADS, MULTISTAGE_MIN_BLOCKS_PER_SM)
   }
 }
 
+struct BatchedColumnsParams {
+  Problem problem;
+  ColumnThreadMap map;
+  TwoLoops loops;
+};
+
 template <typename T, typename Op>
 __global__ void __launch_bounds__(THREADS, COLUMNS_MIN_BLOCKS_PER_SM)
-    batched_columns_kernel(const __grid_constant__ ColumnsParams params) {
+    batched_columns_kernel(const __grid_constant__ BatchedColumnsParams params) {
   using Acc = BlockPartial<T, Op>;
   __shared__ Tile<Acc, 1, THREADS> partials;
   const Problem& problem = params.problem;
@@ -135,7 +141,7 @@ __global__ void __launch_bounds__(THREADS, COLUMNS_MIN_BLOCKS_PER_SM)
     const T* const column =
         static_cast<const T*>(problem.in) + offsets_at(problem.outputs, thread.output).of[IN];
     partial[0] =
-        Acc(BatchedThreadReduce<T, Op>(problem, column)
+        Acc(BatchedThreadReduce<T, Op>(problem, params.loops, column)
                 .reduce(thread.first_partial(), thread.partials_per_thread / PARTIALS_PER_GROUP));
   }
   thread.template join<T, Op>(partial, partials);
@@ -214,7 +220,7 @@ ColumnKernel layout_kernel_of(const Problem& problem, const Device& device) {
 ///   3. per_thread     prefer_per_thread finds it faster than the kernel of step 4
 ///   4. layout_kernel_of: aligned, unaligned or batched
 ColumnKernel column_kernel_of(const Problem& problem, const Device& device) {
-  if (problem.count <= IN_REGISTERS_MAX_ROWS && problem.reduced.rank == 1)
+  if (problem.count <= IN_REGISTERS_MAX_ROWS && problem.reduced.rank <= 1)
     return ColumnKernel::in_registers;
   if (columns_are_narrow(problem)) return ColumnKernel::narrow;
   const ColumnKernel alternative = layout_kernel_of(problem, device);
@@ -309,7 +315,7 @@ template <typename T, typename Op>
 void launch_batched(const Problem& problem, const Device& device) {
   const ColumnThreadMap map = batched_thread_map(problem, device);
   launch_blocks("columns", batched_columns_kernel<T, Op>, map.blocks(), device,
-                ColumnsParams{problem, map});
+                BatchedColumnsParams{problem, map, TwoLoops(problem)});
 }
 
 }  // namespace

@@ -59,10 +59,12 @@ constexpr int TILE_LEVELS =
 /// The partial above `tiles` tiles (a power of two) of an output, from tile `first` on. Called by a
 /// warp.
 template <typename T, typename Op, RowLayout LAYOUT>
-__device__ __forceinline__ Partial<Op, T> reduce_tiles(const Problem& problem, int64_t output,
+__device__ __forceinline__ Partial<Op, T> reduce_tiles(const Problem& problem,
+                                                       const TwoLoops& loops, int64_t output,
                                                        int64_t first, int tiles) {
   TileReduce<T, Op, LAYOUT> tile{
-      problem, static_cast<const T*>(problem.in) + offsets_at(problem.outputs, output).of[IN]};
+      problem, loops,
+      static_cast<const T*>(problem.in) + offsets_at(problem.outputs, output).of[IN]};
   const int length = tile.LENGTH * problem.elements_per_partial;
   BinaryCounter<Op, Partial<Op, T>, TILE_LEVELS<T, Op>> counter;
   Partial<Op, T> partial{};
@@ -74,6 +76,7 @@ struct RowsParams {
   Problem problem;
   int warps_per_row_log2;  ///< log2 of the warps per row
   int tiles_per_warp;      ///< a power of two
+  TwoLoops loops;
 };
 
 /// LAYOUT_ID is a RowLayout. It is an int because all compilers mangle an int the same way.
@@ -102,7 +105,7 @@ __global__ void __launch_bounds__(THREADS, RowLayout(LAYOUT_ID) == RowLayout::ne
   if (row < problem.output_count) {
     const int64_t first_warp = int64_t{split} * warps_per_row + (warp & (warps_per_row - 1));
     partial = reduce_tiles<T, Op, RowLayout(LAYOUT_ID)>(
-        problem, row, first_warp * params.tiles_per_warp, params.tiles_per_warp);
+        problem, params.loops, row, first_warp * params.tiles_per_warp, params.tiles_per_warp);
   }
   bool stores = lane == 0;
   if (log2 > 0) {
@@ -121,6 +124,7 @@ __global__ void __launch_bounds__(THREADS, RowLayout(LAYOUT_ID) == RowLayout::ne
 struct TiledRowPerWarpParams {
   Problem problem;
   int tiles, rounds;
+  TwoLoops loops;
 };
 
 /// Aligned rows of few tiles, one warp per row. It does the same as rows_kernel with a third of the
@@ -136,7 +140,8 @@ __global__ void __launch_bounds__(THREADS, TILED_ROW_PER_WARP_MIN_BLOCKS_PER_SM)
   for (int round = 0; round < params.rounds; ++round) {
     const int64_t row = first_row + round * WARPS;
     if (row >= problem.output_count) return;
-    const auto partial = reduce_tiles<T, Op, RowLayout::aligned>(problem, row, 0, params.tiles);
+    const auto partial =
+        reduce_tiles<T, Op, RowLayout::aligned>(problem, params.loops, row, 0, params.tiles);
     if (threadIdx.x % 32 == 0)
       store_result(problem, row, 0, OrderTransform<T, Op>(problem).invert(partial));
   }
@@ -220,7 +225,7 @@ struct RowsLauncher {
     const int rounds = half_tile && problem.output_count >= 2 * enough_rows ? 2 : 1;
     launch_blocks(NAME, tiled_row_per_warp_kernel<T, Op>,
                   ceil_div(problem.output_count, WARPS * rounds), device,
-                  TiledRowPerWarpParams{problem, map.tiles_per_warp, rounds});
+                  TiledRowPerWarpParams{problem, map.tiles_per_warp, rounds, TwoLoops(problem)});
   }
 
   template <typename T, typename Op, RowLayout LAYOUT>
@@ -232,7 +237,7 @@ struct RowsLauncher {
     }
     launch_blocks(NAME, rows_kernel<T, Op, int(LAYOUT)>, map.blocks, device,
                   RowsParams{problem, std::countr_zero(static_cast<unsigned>(map.warps_per_row)),
-                             map.tiles_per_warp});
+                             map.tiles_per_warp, TwoLoops(problem)});
   }
 
   template <typename T, typename Op, int VEC, int VECTORS>

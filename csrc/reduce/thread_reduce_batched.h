@@ -8,6 +8,7 @@
 
 #include "reduce/column_thread_map.h"
 #include "reduce/order_transform.h"
+#include "reduce/two_loops.h"
 
 namespace smem::reduce::inline SMEM_BUILD {
 
@@ -18,8 +19,9 @@ constexpr int BATCHED_RAMP_BATCHES = 2, BATCHED_SECOND_LAUNCH_BATCHES = 5;
 template <typename T, typename Op>
 class BatchedThreadReduce {
  public:
-  __device__ __forceinline__ BatchedThreadReduce(const Problem& problem, const T* column)
-      : problem_(problem), column_(column), transform_(problem) {}
+  __device__ __forceinline__ BatchedThreadReduce(const Problem& problem, const TwoLoops& loops,
+                                                 const T* column)
+      : problem_(problem), loops_(loops), column_(column), transform_(problem) {}
 
   /// The partial above `groups` groups (a power of two) of thread partials of one tile, from thread
   /// partial `first` on.
@@ -91,6 +93,11 @@ class BatchedThreadReduce {
 
   __device__ __forceinline__ void find_group(const T* (&from)[PARTIALS_PER_GROUP], int64_t i,
                                              int left, int64_t inner_stride) const {
+    if (loops_.exist) {
+#pragma unroll
+      for (int l = 0; l < PARTIALS_PER_GROUP; ++l) from[l] = column_ + offset_at(loops_, i + l);
+      return;
+    }
     Run run{i * inner_stride, PARTIALS_PER_GROUP};
     if (problem_.reduced.rank > 1 && left > 0) run = call_run_at(problem_.reduced, i);
 #pragma unroll
@@ -106,6 +113,7 @@ class BatchedThreadReduce {
   }
 
   const Problem& problem_;
+  const TwoLoops& loops_;
   const T* column_;
   OrderTransform<T, Op> transform_;
 };

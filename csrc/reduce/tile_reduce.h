@@ -14,6 +14,7 @@
 
 #include "reduce/reduce.h"
 #include "reduce/thread_reduce.h"
+#include "reduce/two_loops.h"
 
 namespace smem::reduce::inline SMEM_BUILD {
 
@@ -56,11 +57,12 @@ struct TileReduce {
   using Partials = ThreadPartials<T, Op, VEC>[VECTORS_PER_ROUND];
 
   const Problem& problem;
+  const TwoLoops& loops;
   const T* row;
   OrderTransform<T, Op> transform{problem};
 
-  /// For nested and strided rows: element i is at inner_row + i * (innermost stride), for i <
-  /// inner_end.
+  /// For nested and strided rows that are not along two loops: element i is at inner_row + i *
+  /// (innermost stride), for i < inner_end.
   const T* inner_row = nullptr;
   int64_t inner_end = 0;
 
@@ -110,6 +112,7 @@ struct TileReduce {
  private:
   __device__ __forceinline__ const T* at(int64_t i) {
     if constexpr (LAYOUT == RowLayout::aligned || LAYOUT == RowLayout::unaligned) return row + i;
+    if (loops.exist) return row + offset_at(loops, i);
     if (i >= inner_end) find_inner_row(i);
     return inner_row + i * (LAYOUT == RowLayout::nested ? 1 : inner_stride());
   }
