@@ -2,7 +2,6 @@
 #include "transpose/tiling.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace smem::transpose {
 
@@ -110,12 +109,6 @@ bool use_register_transpose(const Problem& p) {
          std::min(p.rows, p.cols) * bytes >= REGISTER_TRANSPOSE_MIN_SIDE_BYTES &&
          p.out_col_stride * bytes % SECTOR_BYTES == 0 && read_access(p) == ALIGNED &&
          write_access(p) == ALIGNED;
-}
-
-int log2_segment_elements(const Problem& problem) {
-  constexpr int MAX_ELEMENTS = STRIDED_COPY_THREADS * STRIDED_COPY_ELEMENTS_PER_THREAD;
-  if (problem.rows >= MAX_ELEMENTS) return log2_of(MAX_ELEMENTS);
-  return log2_of(static_cast<int>(std::bit_ceil(static_cast<unsigned>(problem.rows))));
 }
 
 }  // namespace smem::transpose

@@ -100,10 +100,7 @@ constexpr int register_transpose_tile_cols(size_t element_bytes) {
 
 /// `strided_copy`: threads of a block, and elements that each thread loads before it stores.
 constexpr int STRIDED_COPY_THREADS = 256;
-constexpr int STRIDED_COPY_ELEMENTS_PER_THREAD = 4;
-
-/// The elements of one contiguous segment that `strided_copy` gives to a block, as a power of two.
-int log2_segment_elements(const Problem& problem);
+constexpr int strided_copy_elements(size_t element_bytes) { return element_bytes < 8 ? 8 : 4; }
 
 /// How the elements of a row (of `in` or of `out`) can be accessed: as 16-byte vectors at multiples
 /// of 16 bytes; as contiguous elements that begin anywhere; or as elements with a stride (also if a
