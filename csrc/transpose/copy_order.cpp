@@ -14,7 +14,7 @@ CopyOrder::CopyOrder(const Problem& problem) {
   add(problem.cols, problem.in_col_stride, problem.out_col_stride);
   add(problem.rows, problem.in_row_stride, problem.out_row_stride);
   if (count == 0) loop[count++] = {1, {1, 1}};
-  std::stable_sort(loop.begin(), loop.begin() + count,
+  std::sort(loop.begin(), loop.begin() + count,
                    [](const Loop& a, const Loop& b) { return a.stride[OUT] < b.stride[OUT]; });
 }
 
@@ -47,7 +47,7 @@ CopyOrder::Segment CopyOrder::segment(int64_t elements, int64_t max_gap) const {
     part[d].size = std::min(loop[d].size, left);
     left = std::max<int64_t>(left / std::max<int64_t>(loop[d].size, 1), 1);
   }
-  std::stable_sort(part.begin(), part.begin() + count,
+  std::sort(part.begin(), part.begin() + count,
                    [](const Loop& a, const Loop& b) { return a.stride[IN] < b.stride[IN]; });
   Segment found{1, 1};
   for (int d = 0; d < count; ++d) {

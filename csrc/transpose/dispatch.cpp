@@ -52,7 +52,7 @@ Choice copy_of_small_matrices(const Problem& problem) {
 /// as BLOCK_BYTES, if it is not one of the first of its SM; what is read several times costs
 /// L2_SHARE where L2 may hold the tensor; and a warp's access to a line takes LINE_BYTES. Fitted on
 /// an H100: of 126 random problems strided_copy is chosen for 14, and faster for all of these.
-constexpr double BLOCK_BYTES = 24 * 1024, L2_BYTES = 32 << 20, L2_SHARE = 0.5, LINE_BYTES = 15;
+constexpr double BLOCK_BYTES = 24 * 1024, L2_BYTES = 32 << 20, L2_SHARE = 0.5, LINE_BYTES = 5;
 constexpr int64_t FIRST_BLOCKS_PER_SM = 4, SECTOR = 32, LINE = 128, WARP = 32;
 
 /// The time that strided_copy takes, in these bytes.
@@ -69,7 +69,7 @@ double copy_time(const Problem& problem) {
   const auto of_warp = order.segment(WARP, LINE / bytes);
   const double lines =
       ceil_div(of_warp.spanned * bytes, LINE) / static_cast<double>(of_warp.needed);
-  return std::max(total * (2 + again), elements * std::min(lines, 1.0) * LINE_BYTES);
+  return total * (2 + again) + elements * std::min(lines, 1.0) * LINE_BYTES;
 }
 
 /// Whether strided_copy is faster than a kernel with `blocks` tiles: rows and columns may be so
@@ -78,7 +78,7 @@ bool prefer_strided_copy(const Problem& problem, const Device& device, int64_t b
   const double bytes = static_cast<double>(problem.rows * problem.cols * problem.batch.count()) *
                        static_cast<double>(problem.element_bytes);
   const int64_t later = std::max<int64_t>(0, blocks - FIRST_BLOCKS_PER_SM * device.sm_count);
-  return copy_time(problem) < 0.7 * (2 * bytes + static_cast<double>(later) * BLOCK_BYTES);
+  return copy_time(problem) < 0.75 * (2 * bytes + static_cast<double>(later) * BLOCK_BYTES);
 }
 
 }  // namespace
