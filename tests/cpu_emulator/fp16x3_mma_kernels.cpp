@@ -18,6 +18,9 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
 }
 
 // Not called, as the variant is mma.
+bool can_implement_skinny_m_hi_lo(const Problem&) { return false; }
+void launch_skinny_m_hi_lo(const Problem&, const split::SplitOperand&, const split::SplitOperand&,
+                           float*, const Device&) {}
 void launch_gemm(const Problem&, const split::SplitOperand&, const split::SplitOperand&, float*,
                  const Device&) {}
 
