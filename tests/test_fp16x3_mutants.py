@@ -170,15 +170,6 @@ MUTANTS = {
         SKINNY, "STAGE_K_BLOCKS * box_rows", "(STAGE_K_BLOCKS - 1) * box_rows", ""
     ),
     "kept: one scale for both columns": Mutant(SKINNY, "WARP / 4 + 8 * i;", "WARP / 4;", WRONG),
-    "kept: scales of the first k slice": Mutant(
-        SKINNY,
-        "metadata_at(params.b_metadata, slice.batch, slice.k_slice);\n#pragma",
-        "metadata_at(params.b_metadata, slice.batch);\n#pragma",
-        WRONG,
-    ),
-    "kept: stages not released": Mutant(
-        MMA, "      smem.empty[pipeline.stage].arrive();", "", DEADLOCK
-    ),
 }
 
 

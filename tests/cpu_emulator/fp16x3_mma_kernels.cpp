@@ -8,9 +8,9 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand&, bool,
+bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b, bool,
                             const Device&) {
-  return problem.M <= 16;
+  return problem.M <= 16 && b.k_slices == 1;
 }
 void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
                      const split::SplitOperand& b, float* partials, bool, const Device& device) {
