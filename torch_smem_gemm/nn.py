@@ -24,9 +24,9 @@ class Linear(torch.nn.Linear, CachesSplit):
     dispatch modes and the capture of a CUDA graph neither make nor use it.
 
     The split is made at the first such call, and again when the weight has changed: torch counts
-    changes in place (``weight._version``). It is freed by ``train()``, ``eval()`` and ``to()``, and
-    with the weight. torch does not count a change through ``weight.data``, by a kernel that it does
-    not know, or by a replayed CUDA graph: call ``eval()`` afterwards.
+    changes in place (``weight._version``). It is freed by ``train()`` and ``to()``, and with the
+    weight. torch does not count a change through ``weight.data``, by a kernel that it does not
+    know, or by a replayed CUDA graph: call ``train().eval()`` afterwards.
 
     Args:
         in_features: size K of each input row.

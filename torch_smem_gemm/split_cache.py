@@ -36,8 +36,9 @@ class CachesSplit(nn.Module):
     cache_split: bool = False
 
     def train(self, mode: bool = True) -> Any:
-        """Set the mode as torch does, and free the kept split."""
-        release(self)
+        """Set the mode as torch does; free the kept split unless it is that of evaluation."""
+        if mode:
+            release(self)
         return super().train(mode)
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:

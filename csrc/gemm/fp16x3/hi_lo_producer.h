@@ -1,11 +1,11 @@
 // The producer of skinny_m_kernel.h for a B whose split is kept (split_problem.h): one thread loads
-// hi and lo of B's columns by TMA. As nothing has to be split, the kernel is limited by the memory
-// bandwidth alone; B's hi and lo have as many bytes as its float32 elements.
+// hi and lo of B's columns by TMA. They have as many bytes as its float32 elements, and the
+// instructions of the split, which limit the other kernels for few rows, are gone.
 //
 //   load warp of B   | wait empty[s] | TMA B -> stage s, full[s] | wait empty[s+1] | ...
 //
 // hi and lo are those of the final scales, so there is no speculation: no factors, nothing to
-// compute again. As split_producer.h's are the same numbers, so are the bits of the results.
+// compute again. split_producer.h makes the same numbers, so the results have the same bits.
 //
 // In shared memory a k block of a tile's columns is a box: 128 bytes per column, 32 hi and 32 lo,
 // whose 16-byte vectors TMA permutes (its 128-byte swizzle), so that ldmatrix has no bank conflicts

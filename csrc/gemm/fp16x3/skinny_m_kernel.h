@@ -3,8 +3,8 @@
 // of a block and multiplied by others, in gemm.cu's order: a row of out has the same bits as in a
 // product with many rows. The previous launch has split A.
 //
-// If B's split is kept, hi and lo are in memory already, and are loaded by TMA instead: as many
-// bytes. See hi_lo_producer.h; below, such a kernel has one load warp for B and no split warps.
+// If B's split is kept, hi and lo are in memory already, and TMA loads them (hi_lo_producer.h).
+// Such a kernel has one load warp for B and no split warps.
 //
 // Warp roles. A block computes tiles of TILE_N columns (16 per column group) by all rows.
 //
@@ -27,7 +27,8 @@
 // during the current one: 131,072 columns of 128 took twice as long with one block per tile.
 //
 // What may be changed: the policies (skinny_m_params.h) and their choice in launch_skinny_m_layout
-// do not change the results. The order of the additions does; see promotion.h.
+// and launch_skinny_m_hi_lo do not change the results. The order of the additions does; see
+// promotion.h.
 #pragma once
 
 #include <algorithm>
@@ -221,6 +222,7 @@ __device__ __forceinline__ void run(const SkinnyMParams& params) {
       smem.empty[i].init(Config::MMA_THREADS);
     }
     if constexpr (Config::LOAD_A == LoadA::TMA) fence_barrier_init();
+    if constexpr (!Config::Producer::SPLITS) prefetch_tensor_map(params.b_map);
   }
   launch_dependent_grids();
   __syncthreads();
