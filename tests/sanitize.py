@@ -24,6 +24,7 @@ os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # or cuBLAS refuses determini
 import torch
 
 import torch_smem_gemm as smem
+from torch_smem_gemm.ops._codes import kernel_code
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 # (batch, M, N, K, a turned, b turned): single elements, ragged edges, whole tiles, both layouts.
@@ -119,7 +120,10 @@ def gemms(kernel: smem.KernelInfo) -> int:
 
 
 def outliers_and_fallback() -> int:
-    """Rows and columns of fp16x3 with one outlier, and those that its fallback computes."""
+    """Rows and columns of fp16x3 with one outlier, and those that its fallback computes.
+
+    B is split by the call, or its split is kept.
+    """
     row = next(row for row in smem.kernels("gemm") if row.name == "fp16x3")
     if not row.takes(torch.float32, "cuda"):
         return 0
@@ -132,10 +136,15 @@ def outliers_and_fallback() -> int:
             a[3, 1] = b[2, 5] = 1e-20
             a[4, 1:3] = b[3:5, 6] = 1e-20
             a[5, 0], b[0, 7] = math.inf, math.nan
+            split = torch.ops.smem._split_weight(b.mT)
             for kernel in ("fp16x3", "fp16x3:mma"):
-                result = smem.gemm(a, b, kernel=kernel)
-                torch.testing.assert_close(result, a @ b, rtol=1e-3, atol=1e-3, equal_nan=True)
-                launches += 1
+                code = kernel_code("gemm", kernel)
+                for result in (
+                    smem.gemm(a, b, kernel=kernel),
+                    torch.ops.smem._linear_split(a, b.mT, split, kernel_id=code),
+                ):
+                    torch.testing.assert_close(result, a @ b, rtol=1e-3, atol=1e-3, equal_nan=True)
+                    launches += 1
     return launches
 
 

@@ -10,12 +10,26 @@ import mutants
 import pytest
 from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant
 
-GEMM, PARAMS, EPILOGUE, METADATA, SPLIT, SKINNY, MMA, PRODUCER, SCALE, TILES, SM80, LOADER = (
+(
+    GEMM,
+    PARAMS,
+    EPILOGUE,
+    METADATA,
+    SPLIT,
+    SKINNY,
+    MMA,
+    PRODUCER,
+    SCALE,
+    TILES,
+    SM80,
+    LOADER,
+    HI_LO,
+) = (
     f"gemm/fp16x3/{name}"
     for name in (
         *("gemm.cu", "gemm_params.h", "epilogue.h", "split_metadata.h", "split_k_major.cu"),
         *("skinny_m_kernel.h", "skinny_m_mma.h", "split_producer.h", "running_scale.h"),
-        *("gemm_tiles.h", "gemm_sm80.cu", "gemm_sm80_params.h"),
+        *("gemm_tiles.h", "gemm_sm80.cu", "gemm_sm80_params.h", "hi_lo_producer.h"),
     )
 )
 
@@ -108,7 +122,7 @@ MUTANTS = {
         MMA, "smem.empty[pipeline.stage].arrive();", "", DEADLOCK
     ),
     "skinny: full does not wait for the split": Mutant(
-        SKINNY, "init(Config::SPLIT_THREADS + Config::LOAD_THREADS)", "init(1)", ""
+        SKINNY, "init(Config::Producer::ARRIVALS + Config::LOAD_THREADS)", "init(1)", ""
     ),
     "skinny: TMA overwrites rows in use": Mutant(
         SKINNY,
@@ -132,6 +146,30 @@ MUTANTS = {
         WRONG,
     ),
     "skinny: outlier stays in the column": Mutant(PRODUCER, "          element = 0;", "", WRONG),
+    # A small M, and a split of B that is kept.
+    "kept: full does not wait for B": Mutant(HI_LO, "ARRIVALS = 1;", "ARRIVALS = 0;", ""),
+    "kept: k blocks overlap": Mutant(
+        HI_LO, "K_BLOCK_PITCH = TILE_N * K_BLOCK_BYTES", "K_BLOCK_PITCH = K_BLOCK_BYTES", ""
+    ),
+    "kept: columns without the swizzle": Mutant(
+        MMA, "(Producer::SPLITS ? 0 : lane % 8)", "0", WRONG
+    ),
+    "kept: lo without the swizzle": Mutant(
+        MMA, "address ^ (vec * 16);", "address + vec * 16;", WRONG
+    ),
+    "kept: every tile is the first": Mutant(
+        SKINNY, "static_cast<int>(tile - slice.index * params.tiles) * Config::TILE_N", "0", WRONG
+    ),
+    "kept: every k slice is the first": Mutant(
+        SKINNY, "has_batch ? slice.index : slice.k_slice", "has_batch ? slice.index : 0", WRONG
+    ),
+    "kept: the same k blocks in every stage": Mutant(
+        SKINNY, "2 * (stage * STAGE_K + i * split::K_BLOCK)", "2 * i * split::K_BLOCK", WRONG
+    ),
+    "kept: a box less expected": Mutant(
+        SKINNY, "STAGE_K_BLOCKS * box_rows", "(STAGE_K_BLOCKS - 1) * box_rows", ""
+    ),
+    "kept: one scale for both columns": Mutant(SKINNY, "WARP / 4 + 8 * i;", "WARP / 4;", WRONG),
 }
 
 
@@ -204,8 +242,8 @@ MMA_MUTANTS = {
     ),
     "skinny: A not waited for": Mutant(
         SKINNY,
-        "init(Config::SPLIT_THREADS + Config::LOAD_THREADS)",
-        "init(Config::SPLIT_THREADS)",
+        "init(Config::Producer::ARRIVALS + Config::LOAD_THREADS)",
+        "init(Config::Producer::ARRIVALS)",
         "",
     ),
     "skinny: a load warp does not arrive": Mutant(
@@ -226,7 +264,11 @@ MMA_MUTANTS = {
 }
 
 FAMILIES = {"fp16x3": MUTANTS, "fp16x3_mma": MMA_MUTANTS}
-SOURCES = ("gemm/fp16x3/split_dispatch.cpp", "gemm/gpu_rates.cpp")
+SOURCES = (
+    "gemm/fp16x3/split_dispatch.cpp",
+    "gemm/fp16x3/split_problem.cpp",
+    "gemm/gpu_rates.cpp",
+)
 found_in = functools.partial(mutants.found_in, sources=SOURCES)
 
 

@@ -7,12 +7,14 @@ at the top level of a module, because pickle requires that of the classes of con
 from __future__ import annotations
 
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 from transformers import pytorch_utils
 
 from torch_smem_gemm.ops.gemm import gemm
+from torch_smem_gemm.split_cache import CachesSplit, kept_linear
 
 
-class Conv1D(pytorch_utils.Conv1D):
+class Conv1D(pytorch_utils.Conv1D, CachesSplit):
     """``transformers.pytorch_utils.Conv1D`` computed by :func:`torch_smem_gemm.gemm`.
 
     ``y = x @ weight + bias``, with a weight of shape ``(nx, nf)``: a Linear whose weight is stored
@@ -27,11 +29,21 @@ class Conv1D(pytorch_utils.Conv1D):
     precision: str | None = None
     _converted: bool = False
 
+    # From the original, whose module has no types.
+    weight: Tensor
+    bias: Tensor
+    nf: int
+
     def __repr__(self) -> str:
         return f"smem.{super().__repr__()}"
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to ``x`` of shape ``(*, nx)``."""
         rows = x.reshape(-1, x.shape[-1])
-        y = gemm(rows, self.weight, bias=self.bias, precision=self.precision)
+        y: Tensor | None = None
+        if self.cache_split and not self.training and not is_dynamo_compiling():
+            given = rows, self.weight, self.bias, None, self.precision
+            y = kept_linear(*given, is_transposed=True)
+        if y is None:
+            y = gemm(rows, self.weight, bias=self.bias, precision=self.precision)
         return y.view(*x.shape[:-1], self.nf)

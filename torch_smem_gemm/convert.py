@@ -7,6 +7,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -14,6 +15,7 @@ from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm.nn import Linear
 from torch_smem_gemm.ops._checks import GEMM_DTYPES
 from torch_smem_gemm.ops._codes import precision_code
+from torch_smem_gemm.split_cache import release
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ def convert(
     *,
     filter: Callable[[str, torch.nn.Module], bool] | None = None,
     precision: str | None = None,
+    cache_split: bool | None = None,
 ) -> Converted:
     """Convert every plain ``torch.nn.Linear`` of ``model`` to :class:`torch_smem_gemm.Linear`.
 
@@ -64,6 +67,9 @@ def convert(
         filter: called as ``filter(name, module)``; a module for which it is false is skipped.
         precision: as in :class:`torch_smem_gemm.Linear`, for the modules converted by this call
             and by earlier calls; ``skipped`` reports the latter. None leaves theirs unchanged.
+        cache_split: as in :class:`torch_smem_gemm.Linear`, for the same modules as the precision:
+            True keeps the splits of float32 weights in eval mode, which takes as much GPU memory
+            as these weights again. True and False also free the splits that are kept.
 
     Returns:
         The names replaced, with the attribute ``skipped``: name -> reason, for the others.
@@ -74,6 +80,8 @@ def convert(
         Any exception that the filter raises; the model is then unchanged.
     """
     precision_code("convert", precision)
+    options = {"precision": precision, "cache_split": cache_split}
+    options = {name: value for name, value in options.items() if value is not None}
     ours = _ours()
     linears = [(name, module) for name, module in _modules(model) if _looks_linear(module, ours)]
     reasons: dict[int, str] = {}
@@ -86,7 +94,7 @@ def convert(
             reasons.setdefault(id(module), reason)
     for _, module in linears:
         if type(module) in ours.values() and id(module) not in reasons:
-            reasons[id(module)] = _keep(module, precision)
+            reasons[id(module)] = _keep(module, options)
 
     converted = Converted()
     for name, module in linears:
@@ -96,8 +104,7 @@ def convert(
             continue
         module.__class__ = ours.get(type(module), type(module))  # once for a shared module
         vars(module)["_converted"] = True
-        if precision is not None:
-            vars(module)["precision"] = precision
+        _set(module, options)
         converted.append(name)
     logger.info("converted %d modules, skipped %d", len(converted), len(converted.skipped))
     for name in converted:
@@ -179,8 +186,9 @@ def revert(model: torch.nn.Module) -> list[str]:
         and vars(module).get("activation") is None
     ]
     for module in {module for _, module in reverted}:
+        release(module)
         module.__class__ = plain[type(module)]
-        for attribute in ("_converted", "activation", "precision"):
+        for attribute in ("_converted", "activation", "precision", "cache_split"):
             vars(module).pop(attribute, None)
     logger.info("reverted %d modules", len(reverted))
     return [name for name, _ in reverted]
@@ -220,15 +228,24 @@ def _is_part_of_experts(module: torch.nn.Module) -> bool:
     )
 
 
-def _keep(module: torch.nn.Module, precision: str | None) -> str:
-    """Set the precision of a converted module; return why a module of this package is skipped."""
+def _set(module: torch.nn.Module, options: dict[str, Any]) -> None:
+    """Set options of a converted module."""
+    vars(module).update(options)
+    if "cache_split" in options:
+        release(module)
+
+
+def _keep(module: torch.nn.Module, options: dict[str, Any]) -> str:
+    """Set options of a converted module; return why a module of this package is skipped."""
     reason = f"already a torch_smem_gemm.{type(module).__name__}"
-    if precision is None:
+    if not options:
         return reason
     if not vars(module).get("_converted"):
-        return f"{reason}, not made by convert: its precision stays {module.precision!r}"
-    vars(module)["precision"] = precision
-    return f"{reason}, whose precision is now {precision!r}"
+        stay = " and ".join(f"its {name} stays {getattr(module, name)!r}" for name in options)
+        return f"{reason}, not made by convert: {stay}"
+    _set(module, options)
+    now = " and ".join(f"{name} is now {value!r}" for name, value in options.items())
+    return f"{reason}, whose {now}"
 
 
 def _why_not(module: torch.nn.Module, ours: _Classes) -> str | None:

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from torch_smem_gemm.ops._codes import activation_code, precision_code
 from torch_smem_gemm.ops.linear import linear
+from torch_smem_gemm.split_cache import CachesSplit, kept_linear
 
 
-class Linear(torch.nn.Linear):
+class Linear(torch.nn.Linear, CachesSplit):
     """``torch.nn.Linear`` computed by :func:`torch_smem_gemm.linear`, with a fused activation.
 
     ``y = activation(x @ weight.T + bias)``. Initialisation, parameter names and ``state_dict`` are
     those of ``torch.nn.Linear``, so checkpoints load in both directions.
+
+    With ``cache_split`` a layer keeps what the kernel ``fp16x3`` makes of a float32 weight at every
+    call, two float16 matrices: products of few rows take less time, and the bits are the same. That
+    is done for weights on a GPU whose products run on ``fp16x3`` (:func:`torch_smem_gemm.plan`), in
+    eval mode and without gradients. Calls under autocast, torch.compile, transforms of torch.func,
+    dispatch modes and the capture of a CUDA graph neither make nor use it.
+
+    The split is made at the first such call, and again when the weight has changed: torch counts
+    changes in place (``weight._version``). It is freed by ``train()`` and ``to()``, and with the
+    weight. torch does not count a change through ``weight.data``, by a kernel that it does not
+    know, or by a replayed CUDA graph: call ``train().eval()`` afterwards.
 
     Args:
         in_features: size K of each input row.
@@ -25,6 +38,8 @@ class Linear(torch.nn.Linear):
             setting. Other dtypes ignore it.
         device: device of the parameters.
         dtype: dtype of the parameters: float64, float32, float16 or bfloat16.
+        cache_split: keep the split of a float32 weight. It takes as much GPU memory as the weight
+            again, and 17 bytes per output feature.
 
     Shape:
         input ``(*, in_features)``, output ``(*, out_features)``, weight
@@ -38,7 +53,7 @@ class Linear(torch.nn.Linear):
     # __init__. `_converted` distinguishes them from layers that were constructed directly.
     activation: str | None = None
     precision: str | None = None
-    _converted: bool = False
+    _converted: bool = False  # cache_split is on CachesSplit
 
     def __init__(
         self,
@@ -49,15 +64,21 @@ class Linear(torch.nn.Linear):
         precision: str | None = None,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
+        cache_split: bool = False,
     ) -> None:
         activation_code("Linear", activation)
         precision_code("Linear", precision)
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         self.activation = activation
         self.precision = precision
+        self.cache_split = cache_split
 
     def forward(self, input: Tensor) -> Tensor:
         """Apply the layer to ``input`` of shape ``(*, in_features)``."""
+        if self.cache_split and not self.training and not is_dynamo_compiling():
+            given = input, self.weight, self.bias, self.activation, self.precision
+            if (kept := kept_linear(*given)) is not None:
+                return kept
         return linear(
             input, self.weight, self.bias, activation=self.activation, precision=self.precision
         )
@@ -67,9 +88,9 @@ class Linear(torch.nn.Linear):
         return "smem.Linear" if type(self) is Linear else super()._get_name()
 
     def extra_repr(self) -> str:
-        """Return ``torch.nn.Linear``'s text, with the activation and precision if they are set."""
+        """Return ``torch.nn.Linear``'s text, with the options that are set."""
         text = super().extra_repr()
         for name in ("activation", "precision"):
             if getattr(self, name) is not None:
                 text += f", {name}={getattr(self, name)!r}"
-        return text
+        return text + ", cache_split=True" * self.cache_split

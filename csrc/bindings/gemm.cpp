@@ -8,6 +8,7 @@
 
 #include "bindings/gemm_arguments.h"
 #include "bindings/layout.h"
+#include "bindings/split.h"
 #include "gemm/dispatch.h"
 
 namespace smem::bindings {
@@ -85,6 +86,7 @@ BatchedProblem build_problem(const GemmArguments& args, const MatrixView& out) {
   problem.alpha = args.alpha;
   problem.beta = args.beta;
   problem.activation = static_cast<Activation>(args.activation);
+  problem.b_split = args.b_split;
   problem.precision = precision_of(args.precision);
   for (int d = 0; d < dims - 2; ++d) {
     built.batch.push_merged({out.sizes.at[d],
@@ -167,18 +169,9 @@ void run_gemm(const GemmArguments& args, const MatrixView& out, const OptionalTe
   });
 }
 
-void run_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
-                int64_t activation, int64_t precision, const Tensor& out,
-                const OptionalTensor& pre = {}) {
-  const OptionalTensor no_c;
-  GemmArguments args{.op = "linear",
-                     .a = MatrixView(x),
-                     .b = MatrixView(weight),
-                     .bias = bias,
-                     .c = no_c,
-                     .activation = activation,
-                     .precision = precision,
-                     .out_dtype = out.scalar_type()};
+/// Runs a linear as a gemm. `args` are its arguments, with the weight as B.
+void run_linear(GemmArguments args, const Tensor& out, const OptionalTensor& pre = {}) {
+  args.out_dtype = out.scalar_type();
   args.b.transpose();
   MatrixView out_view(out);
   if (args.a.sizes.count == 1) {
@@ -186,6 +179,19 @@ void run_linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bia
     out_view.add_row_dimension();
   }
   run_gemm(args, out_view, pre);
+}
+
+/// The arguments of the op `linear`. The result refers to `x`, `weight` and `bias`.
+GemmArguments linear_arguments(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+                               int64_t activation, int64_t precision) {
+  static const OptionalTensor no_c;
+  return {.op = "linear",
+          .a = MatrixView(x),
+          .b = MatrixView(weight),
+          .bias = bias,
+          .c = no_c,
+          .activation = activation,
+          .precision = precision};
 }
 
 /// The arguments of the op `gemm`. The result refers to `a`, `b`, `bias` and `c`.
@@ -277,7 +283,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
               int64_t precision, const OptionalType& out_dtype) {
   const Sizes sizes = check_linear(x, weight, bias, activation, precision, out_dtype);
   const Tensor out = empty("linear", sizes, out_dtype.value_or(x.scalar_type()), x);
-  run_linear(x, weight, bias, activation, precision, out);
+  run_linear(linear_arguments(x, weight, bias, activation, precision), out);
   return out;
 }
 
@@ -289,7 +295,7 @@ void linear_out(const Tensor& x, const Tensor& weight, const OptionalTensor& bia
   const bool overlaps =
       may_overlap(x, out) || may_overlap(weight, out) || (bias && may_overlap(*bias, out));
   write_out("linear", out, overlaps, [&](const Tensor& target) {
-    run_linear(x, weight, bias, activation, precision, target);
+    run_linear(linear_arguments(x, weight, bias, activation, precision), target);
   });
 }
 
@@ -300,8 +306,22 @@ std::tuple<Tensor, Tensor> linear_with_preactivation(const Tensor& x, const Tens
   const Sizes sizes = check_linear(x, weight, bias, activation, precision, out_dtype);
   const Tensor out = empty("linear", sizes, out_dtype.value_or(x.scalar_type()), x);
   const Tensor pre = empty("linear", sizes, x.scalar_type(), x);
-  run_linear(x, weight, bias, activation, precision, out, pre);
+  run_linear(linear_arguments(x, weight, bias, activation, precision), out, pre);
   return {out, pre};
+}
+
+Tensor linear_split(const Tensor& x, const Tensor& weight, const Tensor& split,
+                    const OptionalTensor& bias, int64_t activation, int64_t precision,
+                    int64_t kernel) {
+  const Sizes sizes = check_linear(x, weight, bias, activation, precision, {});
+  check_weight_split("_linear_split", split, weight);
+  const Tensor out = empty("linear", sizes, x.scalar_type(), x);
+  GemmArguments args = linear_arguments(x, weight, bias, activation, precision);
+  args.kernel = kernel;
+  args.b_split = split.mutable_data_ptr();
+  trace_tensor("split", split);
+  run_linear(args, out);
+  return out;
 }
 
 }  // namespace smem::bindings

@@ -39,4 +39,10 @@ std::tuple<Tensor, Tensor> linear_with_preactivation(const Tensor& x, const Tens
                                                      int64_t precision,
                                                      const OptionalType& out_dtype);
 
+/// linear with a float32 weight whose split is kept (split_weight, bindings/split.h). The bits are
+/// those of linear. Kernels that split no weight do not read it.
+Tensor linear_split(const Tensor& x, const Tensor& weight, const Tensor& split,
+                    const OptionalTensor& bias, int64_t activation, int64_t precision,
+                    int64_t kernel);
+
 }  // namespace smem::bindings

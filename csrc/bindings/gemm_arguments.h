@@ -46,6 +46,7 @@ struct GemmArguments {
   double alpha = 1, beta = 0;
   int64_t activation = 0, precision = 0, kernel = 0;  ///< codes; 0: none, the default, auto
   OptionalType out_dtype = {};
+  void* b_split = nullptr;  ///< as of gemm::Problem
 
   ScalarType out_type() const { return out_dtype.value_or(a.tensor->scalar_type()); }
 };

@@ -12,6 +12,7 @@
 #include "bindings/plan.h"
 #include "bindings/python_ref.h"
 #include "bindings/raw_kernel.h"
+#include "bindings/split.h"
 #include "bindings/trace.h"
 #include "cpu_emulator/interrupt.h"
 #include "device/assumed_capability.h"
@@ -101,6 +102,12 @@ PyObject* py_chip(PyObject*, PyObject* arguments) {
   return to_python([&] { return chip_at(index); });
 }
 
+PyObject* py_weight_split_bytes(PyObject*, PyObject* arguments) {
+  long long N, K;
+  if (!PyArg_ParseTuple(arguments, "LL", &N, &K)) return nullptr;
+  return PyLong_FromLongLong(weight_split_bytes(N, K));
+}
+
 PyObject* py_assumed_chip(PyObject*, PyObject* arguments) {
   GpuArguments gpu;
   const char* text;
@@ -169,6 +176,8 @@ PyMethodDef methods[] = {
     {"plan_transpose", py_plan_transpose, METH_VARARGS,
      "JSON: the kernel that `auto` chooses for (the numbers of torch.ops.smem._transpose_problem, "
      "(capability, SMs, shared bytes, capability of the code))."},
+    {"weight_split_bytes", py_weight_split_bytes, METH_VARARGS,
+     "The bytes of torch.ops.smem._split_weight's result for a weight of this shape."},
     {"chip", py_chip, METH_VARARGS,
      "JSON: of the current GPU, which has this index, the compute capability (10 * major + minor), "
      "SMs, shared memory per block, and the capability of the code that it runs of this binary: 0 "

@@ -76,6 +76,8 @@ void implement_private(torch::stable::detail::StableLibrary& m) {
   m.impl("_activation_backward", TORCH_BOX(&activation_backward));
   m.impl("_combine_parts", TORCH_BOX(&combine_parts));
   m.impl("_split", TORCH_BOX(&split));
+  m.impl("_split_weight", TORCH_BOX(&split_weight));
+  m.impl("_linear_split", TORCH_BOX(&linear_split));
   m.impl("_gemm_problem", TORCH_BOX(&gemm_problem));
   m.impl("_transpose_problem", TORCH_BOX(&transpose_problem));
 }
@@ -99,6 +101,10 @@ STABLE_TORCH_LIBRARY(smem, m) {
   m.def(
       "_split(Tensor x, bool lines_last=False, int part_length=0)"
       " -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+  m.def("_split_weight(Tensor weight) -> Tensor");
+  m.def(
+      "_linear_split(Tensor x, Tensor weight, Tensor split, Tensor? bias=None, int activation=0, "
+      "int precision=0, int kernel_id=0) -> Tensor");
   m.def("_gemm_problem(Tensor a, Tensor b) -> int[]");
   m.def("_transpose_problem(Tensor x, int dim0, int dim1, Tensor out) -> int[]");
   m.def("_ffma(Tensor(a!) out, int rounds) -> ()");

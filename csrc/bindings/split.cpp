@@ -1,6 +1,7 @@
 #include "bindings/split.h"
 
 #include "gemm/fp16x3/split.h"
+#include "gemm/fp16x3/split_problem.h"
 
 namespace smem::bindings {
 namespace {
@@ -48,7 +49,69 @@ SplitOperand operand_of(const Tensor& matrices, bool lines_last) {
   };
 }
 
+/// The part of linear's problem that the split of the weight depends on.
+gemm::Problem weight_problem(const Tensor& weight) {
+  gemm::Problem problem{};
+  problem.N = weight.size(0);
+  problem.K = weight.size(1);
+  problem.b = {weight.const_data_ptr(), weight.stride(1), weight.stride(0)};
+  return problem;
+}
+
+Tensor empty_bytes(const char* op, int64_t bytes, const Tensor& like) {
+  Sizes sizes;
+  sizes.push(bytes);
+  return empty(op, sizes, ScalarType::Byte, like);
+}
+
+void check_weight(const char* op, const Tensor& weight) {
+  if (weight.dim() != 2) {
+    fail(op, "weight is " + shape_text(sizes_of(weight)) + ", expected out_features x in_features");
+  }
+  if (weight.scalar_type() != ScalarType::Float) {
+    fail(op, "weight has dtype " + dtype_text(weight.scalar_type()) + ", expected float32");
+  }
+}
+
 }  // namespace
+
+int64_t weight_split_bytes(int64_t N, int64_t K) {
+  if (N == 0 || K == 0) return 0;
+  gemm::Problem problem{};
+  problem.N = N;
+  problem.K = K;
+  return static_cast<int64_t>(gemm::fp16x3::b_split_bytes(problem));
+}
+
+Tensor split_weight(const Tensor& weight) {
+  constexpr const char* NAME = "_split_weight";
+  check_weight(NAME, weight);
+  const int64_t bytes = weight_split_bytes(weight.size(0), weight.size(1));
+  const Tensor result = empty_bytes(NAME, bytes, weight);
+  if (bytes == 0) return result;
+  const gemm::Problem problem = weight_problem(weight);
+  const Tensor scratch =
+      empty_bytes(NAME, static_cast<int64_t>(gemm::fp16x3::b_split_scratch_bytes(problem)), weight);
+  const OnDeviceOf on_device(NAME, weight);
+  trace_tensor("weight", weight);
+  trace_tensor("split", result);
+  trace_tensor("scratch", scratch);
+  gemm::fp16x3::split_b(problem, result.mutable_data_ptr(), scratch.mutable_data_ptr(),
+                        on_device.device());
+  return result;
+}
+
+void check_weight_split(const char* op, const Tensor& split, const Tensor& weight) {
+  check_weight(op, weight);
+  check_device(op, "split", split, "weight", weight);
+  const int64_t bytes = weight_split_bytes(weight.size(0), weight.size(1));
+  const bool fits = split.scalar_type() == ScalarType::Byte && split.dim() == 1 &&
+                    split.size(0) == bytes && split.stride(0) == 1;
+  if (fits) return;
+  fail(op, "split is " + shape_text(sizes_of(split)) + " of " + dtype_text(split.scalar_type()) +
+               ", expected " + std::to_string(bytes) + " of uint8, contiguous, as the weight is " +
+               shape_text(sizes_of(weight)));
+}
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool lines_last,
                                                          int64_t part_length) {
@@ -67,15 +130,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> split(const Tensor& x, bool l
   hi_lo_sizes.push(operand.padded_k() / K_BLOCK);
   hi_lo_sizes.push(2);
   hi_lo_sizes.push(K_BLOCK);
-  Sizes minmax_sizes;
-  minmax_sizes.push(static_cast<int64_t>(SplitWorkspace(operand).minmax_bytes));
 
   const Tensor hi_lo = empty(OP, hi_lo_sizes, ScalarType::Half, x);
   const Tensor exponent = empty(OP, row_sizes, ScalarType::Int, x);
   const Tensor status = empty(OP, row_sizes, ScalarType::Byte, x);
   const Tensor outlier_k = empty(OP, row_sizes, ScalarType::Long, x);
   const Tensor outlier = empty(OP, row_sizes, ScalarType::Float, x);
-  const Tensor minmax = empty(OP, minmax_sizes, ScalarType::Byte, x);
+  const Tensor minmax =
+      empty_bytes(OP, static_cast<int64_t>(SplitWorkspace(operand).minmax_bytes), x);
   const OnDeviceOf on_device(OP, x);
   trace_tensor("x", matrices);
   trace_tensor("hi_lo", hi_lo);

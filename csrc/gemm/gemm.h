@@ -54,6 +54,8 @@ struct Problem {
   int variant = -1;                 ///< index in the kernel's variants; below 0 the kernel chooses
   OffsetCalculator<TENSORS> batch;  ///< offsets of A, B, C and out over the batch dimensions
   void* workspace = nullptr;        ///< as many bytes as the kernel's workspace_bytes returns
+  /// If not null, B's split (fp16x3/split_problem.h): fp16x3 reads it and does not split B again.
+  void* b_split = nullptr;
 };
 
 /// The GPUs whose tensor cores a kernel needs. A kernel that needs none runs on all GPUs.

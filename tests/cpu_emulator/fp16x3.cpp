@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gemm/fp16x3/split_problem.h"
 #include "gemm/sm90/tensor_map.cu"
 
 #ifndef SMEM_FP16X3_VARIANT
@@ -33,6 +34,7 @@ struct Case {
   int growth;          ///< binades by which B grows along K, so that its columns are scaled again
   bool has_outliers;   ///< in A and in B
   bool has_fallbacks;  ///< also in B, not only in A
+  bool keeps_split = false;  ///< of B
 };
 
 /// Numbers of 24 bits, of A or of B; stored along K.
@@ -69,6 +71,16 @@ bool is_right(double found, double expected, double magnitude) {
   return std::abs(found - expected) <= std::ldexp(magnitude, -18);
 }
 
+/// Bytes that are not zero, at an address that the kernels take.
+struct Memory {
+  std::vector<unsigned char> bytes;
+
+  explicit Memory(size_t size) : bytes(size + 256, 0xff) {}
+  unsigned char* begin() {
+    return bytes.data() + (256 - reinterpret_cast<uintptr_t>(bytes.data()) % 256);
+  }
+};
+
 /// What is wrong with out = A B + beta C, or nothing.
 std::string run(const Case& c) {
   const std::vector<float> a = numbers(c, true), b = numbers(c, false);
@@ -90,10 +102,12 @@ std::string run(const Case& c) {
   // A block computes all tiles.
   Device device = HOST_DEVICE;
   device.sm_count = 1;
-  std::vector<unsigned char> workspace(fp16x3_row.workspace_bytes(problem, device) + 256, 0xff);
-  const auto address = reinterpret_cast<uintptr_t>(workspace.data());
-  problem.workspace = workspace.data() + (256 - address % 256);
+  Memory b_split(fp16x3::b_split_bytes(problem));
+  if (c.keeps_split) problem.b_split = b_split.begin();
+  Memory workspace(fp16x3_row.workspace_bytes(problem, device));
+  problem.workspace = workspace.begin();
   try {
+    if (c.keeps_split) fp16x3::split_b(problem, problem.b_split, nullptr, device);
     fp16x3_row.launch(problem, device);
   } catch (const std::exception& error) {
     return error.what();
@@ -119,10 +133,15 @@ std::string run(const Case& c) {
 
 int main() {
   // Each pipeline goes round several times. 280 are nine k blocks: the last interval is short.
-  const Case cases[] = {
-      {"tiles", 200, 72, 700, 0, false, false},          {"outliers", 140, 40, 280, 0, true, false},
-      {"split-K", 70, 16, 2048, 0, true, true},          {"skinny", 13, 72, 900, 0, true, true},
-      {"skinny, growing", 13, 40, 900, 6, false, false}, {"again", 13, 40, 900, 25, false, false}};
+  const Case cases[] = {{"tiles", 200, 72, 700, 0, false, false},
+                        {"outliers", 140, 40, 280, 0, true, false},
+                        {"split-K", 70, 16, 2048, 0, true, true},
+                        {"skinny", 13, 72, 900, 0, true, true},
+                        {"skinny, growing", 13, 40, 900, 6, false, false},
+                        {"again", 13, 40, 900, 25, false, false},
+                        {"kept", 13, 72, 900, 6, true, true, true},
+                        {"kept, split-K", 9, 16, 2048, 0, true, true, true},
+                        {"kept, tiles", 70, 40, 280, 0, true, true, true}};
   for (const char* timing : {"0", "1", "2", "late", "early"}) {
     setenv("SMEM_ASYNC_TIMING", timing, 1);
     for (const Case& c : cases) {

@@ -15,6 +15,11 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
                      const split::SplitOperand& b, float* partials, bool, const Device& device) {
   launch_config<SkinnyMConfig<KMajor, M16>>(problem, a, b, partials, device);
 }
+bool can_implement_skinny_m_hi_lo(const Problem& problem) { return problem.M <= 16; }
+void launch_skinny_m_hi_lo(const Problem& problem, const split::SplitOperand& a,
+                           const split::SplitOperand& b, float* partials, const Device& device) {
+  launch_config<SkinnyMConfig<HiLoLayout, HI_LO_M16_WIDE>>(problem, a, b, partials, device);
+}
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD
 

@@ -8,9 +8,9 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand&, bool,
+bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b, bool,
                             const Device&) {
-  return problem.M <= 16;
+  return problem.M <= 16 && b.k_slices == 1;
 }
 void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
                      const split::SplitOperand& b, float* partials, bool, const Device& device) {
@@ -18,6 +18,9 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
 }
 
 // Not called, as the variant is mma.
+bool can_implement_skinny_m_hi_lo(const Problem&) { return false; }
+void launch_skinny_m_hi_lo(const Problem&, const split::SplitOperand&, const split::SplitOperand&,
+                           float*, const Device&) {}
 void launch_gemm(const Problem&, const split::SplitOperand&, const split::SplitOperand&, float*,
                  const Device&) {}
 

@@ -221,6 +221,28 @@ def check_split(x: Tensor, part_length: int) -> None:
         _fail("_split", f"part_length is {part_length}, expected a multiple of 32")
 
 
+def check_weight(op: str, weight: Tensor) -> None:
+    """Raise RuntimeError unless ``weight`` is one that can be split."""
+    if weight.dim() != 2:
+        _fail(op, f"weight is {shape_text(weight.shape)}, expected out_features x in_features")
+    if weight.dtype != torch.float32:
+        _fail(op, f"weight has dtype {dtype_text(weight.dtype)}, expected float32")
+
+
+def check_weight_split(split: Tensor, weight: Tensor, expected_bytes: int) -> None:
+    """Raise RuntimeError unless ``split`` can be the split of ``weight``."""
+    op = "_linear_split"
+    check_weight(op, weight)
+    _check_device(op, "split", split, "weight", weight)
+    is_bytes = split.dtype == torch.uint8 and split.shape == (expected_bytes,)
+    if not is_bytes or split.stride() != (1,):
+        _fail(
+            op,
+            f"split is {shape_text(split.shape)} of {dtype_text(split.dtype)}, expected "
+            f"{expected_bytes} of uint8, contiguous, as the weight is {shape_text(weight.shape)}",
+        )
+
+
 def check_transpose(x: Tensor, dim0: int, dim1: int) -> list[int]:
     """Check the arguments of transpose and return the result's shape."""
     limit = max(x.dim(), 1)

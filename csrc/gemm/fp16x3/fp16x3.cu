@@ -8,6 +8,8 @@
 //   M > 64, wgmma    split A and B (split_*.cu) -> gemm.cu
 //   M > 64, mma      split A and B -> gemm_sm80.cu
 //   M <= 64          split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
+//   B's split kept   B is not split again (Problem::b_split), and for M <= 64 on Hopper
+//                    skinny_m_kernel.h reads hi and lo
 //   split-K          one of these for all k slices -> reduce_split_k, if N is small and K large
 //
 // The variant wgmma is for Hopper, and mma for every GPU since sm_80. Both add in the same order.
@@ -31,6 +33,7 @@
 #include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/split.h"
 #include "gemm/fp16x3/split_k.h"
+#include "gemm/fp16x3/split_problem.h"
 #include "gemm/ladder.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
@@ -62,64 +65,70 @@ bool can_implement(const Problem& problem, const Device& device) {
              MAX_TILES;
 }
 
-/// The operand for the split of A or B, for one launch. The rows of B's split are B's columns.
-SplitOperand operand_of(const Problem& problem, Tensor tensor) {
-  const bool is_a = tensor == A;
-  const Operand& operand = is_a ? problem.a : problem.b;
-  const int64_t batch_stride = inner_batch_stride(problem, tensor);
-  const SplitKConfig split_k(problem.N, problem.K);
-  return {
-      .src = static_cast<const float*>(operand.data),
-      .batch_count = batch_stride == 0 ? 1 : inner_batch_count(problem),
-      .mn = is_a ? problem.M : problem.N,
-      .k = problem.K,
-      .batch_stride = batch_stride,
-      .mn_stride = is_a ? operand.row_stride : operand.col_stride,
-      .k_stride = is_a ? operand.col_stride : operand.row_stride,
-      .k_slice_length = split_k.slice_length,
-      .k_slices = split_k.slices,
-  };
+/// Whether a kernel for a small M runs that reads the kept split of B.
+bool runs_skinny_m_hi_lo(const Problem& problem, const Device& device) {
+  return problem.b_split && can_implement_skinny_m_hi_lo(problem) && runs_wgmma(problem, device);
 }
 
+/// Whether the kernel for a small M runs that splits B itself. Without TMA it does so even if B's
+/// split is kept.
 bool runs_skinny_m(const Problem& problem, const SplitOperand& b, const Device& device) {
-  return can_implement_skinny_m(problem, b, runs_wgmma(problem, device), device);
-}
-
-/// B as the workspace needs it: the skinny kernel never stores B's hi and lo.
-SplitOperand workspace_operand_b(const Problem& problem, const Device& device) {
-  SplitOperand b = operand_of(problem, B);
-  if (runs_skinny_m(problem, b, device)) b.k_slice_length = 0;
-  return b;
+  return !runs_skinny_m_hi_lo(problem, device) &&
+         can_implement_skinny_m(problem, b, runs_wgmma(problem, device), device);
 }
 
 struct Fp16x3Workspace {
+  bool b_is_kept;  ///< B's split is Problem::b_split, not in the workspace
   SplitWorkspace a, b;
   size_t partials, bytes;
 
   Fp16x3Workspace(const Problem& problem, const Device& device)
-      : a(operand_of(problem, A)),
+      : b_is_kept(problem.b_split && !runs_skinny_m(problem, operand_of(problem, B), device)),
+        a(operand_of(problem, A)),
         b(workspace_operand_b(problem, device)),
-        partials(a.bytes + b.bytes),
+        partials(a.bytes + (b_is_kept ? 0 : b.bytes)),
         bytes(partials + SplitKConfig(problem.N, problem.K).partials_bytes(problem)) {}
+
+  /// B as the workspace needs it: the skinny kernel never stores B's hi and lo.
+  static SplitOperand workspace_operand_b(const Problem& problem, const Device& device) {
+    SplitOperand b = operand_of(problem, B);
+    if (runs_skinny_m(problem, b, device)) b.k_slice_length = 0;
+    return b;
+  }
 };
+
+/// Splits the operands that are not split yet, and multiplies them.
+void launch_large_m(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
+                    bool b_is_kept, float* partials, const Device& device) {
+  // An MN-major operand is split first: 2 us less at 2048^3.
+  const bool b_first = split::is_mn_major(b);
+  if (b_is_kept) {
+    split::launch_split(a, device);
+  } else {
+    split::launch_split(b_first ? b : a, device);
+    split::launch_split(b_first ? a : b, device, /*launch_with_pdl=*/true);
+  }
+  const auto launch = runs_wgmma(problem, device) ? launch_gemm : mma::launch_gemm;
+  launch(problem, a, b, partials, device);
+}
 
 /// Launches for a problem with one batch loop at most.
 void launch_batch(const Problem& problem, const Device& device) {
   const Fp16x3Workspace layout(problem, device);
   auto* const workspace = static_cast<unsigned char*>(problem.workspace);
   const SplitOperand a = layout.a.bind(operand_of(problem, A), workspace);
-  const SplitOperand b = layout.b.bind(operand_of(problem, B), workspace + layout.a.bytes);
+  const SplitOperand b = layout.b_is_kept
+                             ? bind_b_split(problem, problem.b_split)
+                             : layout.b.bind(operand_of(problem, B), workspace + layout.a.bytes);
   auto* const partials = reinterpret_cast<float*>(workspace + layout.partials);
-  if (runs_skinny_m(problem, b, device)) {
+  if (runs_skinny_m_hi_lo(problem, device)) {
+    split::launch_split(a, device);
+    launch_skinny_m_hi_lo(problem, a, b, partials, device);
+  } else if (runs_skinny_m(problem, b, device)) {
     split::launch_split(a, device);
     launch_skinny_m(problem, a, b, partials, runs_wgmma(problem, device), device);
   } else {
-    // An MN-major operand is split first: 2 us less at 2048^3.
-    const bool b_first = split::is_mn_major(b);
-    split::launch_split(b_first ? b : a, device);
-    split::launch_split(b_first ? a : b, device, /*launch_with_pdl=*/true);
-    const auto launch = runs_wgmma(problem, device) ? launch_gemm : mma::launch_gemm;
-    launch(problem, a, b, partials, device);
+    launch_large_m(problem, a, b, layout.b_is_kept, partials, device);
   }
   if (a.k_slices > 1) reduce_split_k(problem, a, b, partials, device);
 }

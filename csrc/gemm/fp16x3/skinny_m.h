@@ -18,4 +18,11 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
                      const split::SplitOperand& b, float* partials, bool uses_tma,
                      const Device& device);
 
+/// Whether the skinny kernel for a kept split of B takes the problem, on a GPU with TMA.
+bool can_implement_skinny_m_hi_lo(const Problem& problem);
+
+/// As launch_skinny_m, with TMA, if hi and lo of B are in memory.
+void launch_skinny_m_hi_lo(const Problem& problem, const split::SplitOperand& a,
+                           const split::SplitOperand& b, float* partials, const Device& device);
+
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -3,6 +3,9 @@
 // of a block and multiplied by others, in gemm.cu's order: a row of out has the same bits as in a
 // product with many rows. The previous launch has split A.
 //
+// If B's split is kept, hi and lo are in memory already, and TMA loads them (hi_lo_producer.h).
+// Such a kernel has one load warp for B and no split warps.
+//
 // Warp roles. A block computes tiles of TILE_N columns (16 per column group) by all rows.
 //
 //   split warps    WARPS per column group: load float32 columns of B, split them (split_producer.h)
@@ -24,7 +27,8 @@
 // during the current one: 131,072 columns of 128 took twice as long with one block per tile.
 //
 // What may be changed: the policies (skinny_m_params.h) and their choice in launch_skinny_m_layout
-// do not change the results. The order of the additions does; see promotion.h.
+// and launch_skinny_m_hi_lo do not change the results. The order of the additions does; see
+// promotion.h.
 #pragma once
 
 #include <algorithm>
@@ -43,24 +47,31 @@ namespace {
 
 using namespace skinny_m;
 
-/// The load warp with TMA, one thread: loads hi and lo of A's rows, a box per k block.
-template <typename Config>
-__device__ __forceinline__ void load_a_by_tma(const SkinnyMParams& params,
-                                              const SkinnyMSmem<Config>& smem, bool recompute,
-                                              typename Config::Pipeline& pipeline) {
+/// A load warp with TMA, one thread: loads hi and lo of A's rows, or of a tile's columns of B, a
+/// box per k block.
+template <typename Config, Tensor OPERAND>
+__device__ __forceinline__ void load_by_tma(const SkinnyMParams& params,
+                                            const SkinnyMSmem<Config>& smem, bool recompute,
+                                            typename Config::Pipeline& pipeline) {
+  constexpr bool IS_A = OPERAND == A;
+  constexpr int BOX_PITCH = IS_A ? Config::A_K_BLOCK_BYTES : Config::Producer::K_BLOCK_PITCH;
+  const CUtensorMap& map = IS_A ? params.a_map : params.b_map;
+  const bool has_batch = (IS_A ? params.a_metadata : params.b_metadata).batch_rows != 0;
+  const int box_rows = IS_A ? params.rows : Config::TILE_N;
   for_each_tile(params, *smem.flags, recompute, [&](unsigned tile, unsigned) {
     const TileKSlice<Config> slice(params, tile);
-    const auto a_slice =
-        static_cast<int>(params.a_metadata.batch_rows ? slice.index : slice.k_slice);
+    const auto first_row =
+        IS_A ? 0 : static_cast<int>(tile - slice.index * params.tiles) * Config::TILE_N;
+    const auto slice_index = static_cast<int>(has_batch ? slice.index : slice.k_slice);
     for (int stage = 0; stage < slice.stages; ++stage, pipeline.next()) {
       Barrier& full = smem.full[pipeline.stage];
       smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);
-      full.arrive_and_expect_tx(STAGE_K_BLOCKS * params.rows * K_BLOCK_BYTES);
+      full.arrive_and_expect_tx(STAGE_K_BLOCKS * box_rows * K_BLOCK_BYTES);
+      unsigned char* const to = IS_A ? smem.a(pipeline.stage) : smem.b(pipeline.stage);
 #pragma unroll
       for (int i = 0; i < STAGE_K_BLOCKS; ++i) {
         const int hi_lo_offset = 2 * (stage * STAGE_K + i * split::K_BLOCK);
-        tma_load(smem.a(pipeline.stage) + i * Config::A_K_BLOCK_BYTES, params.a_map,
-                 {hi_lo_offset, 0, a_slice}, full);
+        tma_load(to + i * BOX_PITCH, map, {hi_lo_offset, first_row, slice_index}, full);
       }
     }
   });
@@ -111,7 +122,7 @@ __device__ __forceinline__ void load_a(const SkinnyMParams& params, const Skinny
   if constexpr (Config::LOAD_A == LoadA::CP_ASYNC) {
     load_a_by_cp_async(params, smem, warp * WARP + threadIdx.x % WARP, recompute, pipeline);
   } else if (elect_one()) {
-    load_a_by_tma(params, smem, recompute, pipeline);
+    load_by_tma<Config, A>(params, smem, recompute, pipeline);
   }
   __syncwarp();
 }
@@ -146,6 +157,19 @@ __device__ __forceinline__ void split_b(const SkinnyMParams& params,
   });
 }
 
+/// The producer of B: a load warp, if B is split already.
+template <typename Config>
+__device__ __forceinline__ void produce_b(const SkinnyMParams& params,
+                                          const SkinnyMSmem<Config>& smem, bool recompute,
+                                          typename Config::Pipeline& pipeline) {
+  if constexpr (Config::Producer::SPLITS) {
+    split_b(params, smem, recompute, pipeline);
+  } else if (elect_one()) {
+    load_by_tma<Config, B>(params, smem, recompute, pipeline);
+  }
+  __syncwarp();
+}
+
 /// The mma warps; `warp` counts them.
 template <typename Config>
 __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
@@ -159,16 +183,25 @@ __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
     const int64_t first_col =
         int64_t{tile - slice.index * params.tiles} * Config::TILE_N + column_group * GROUP_COLS;
     const SplitMetadata a = metadata_at(params.a_metadata, slice.batch, slice.k_slice);
+    const auto scale_at = [](const SplitMetadata& metadata, int i) {
+      return RowScale{-metadata.exponent[i], static_cast<split::SplitStatus>(metadata.status[i])}
+          .pack();
+    };
     int row_scales[Config::ROW_TILES * 2];
 #pragma unroll
     for (int i = 0; i < Config::ROW_TILES * 2; ++i) {
       const int row = first_row + i / 2 * MMA_ROWS + threadIdx.x % 4 * 2 + i % 2;
-      const int existing_row = min(row, params.rows - 1);
-      row_scales[i] = RowScale{-a.exponent[existing_row],
-                               static_cast<split::SplitStatus>(a.status[existing_row])}
-                          .pack();
+      row_scales[i] = scale_at(a, min(row, params.rows - 1));
     }
     TileMma<Config> mma;
+    if constexpr (!Config::Producer::SPLITS) {
+      const SplitMetadata b = metadata_at(params.b_metadata, slice.batch, slice.k_slice);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int col = static_cast<int>(first_col) + threadIdx.x % WARP / 4 + 8 * i;
+        mma.packed_scales[i] = scale_at(b, min(col, static_cast<int>(params.b.mn) - 1));
+      }
+    }
     mma.multiply(slice.stages, slice.k_blocks, smem, column_group, first_row,
                  static_cast<int>(first_col), pipeline);
     if (!recompute && smem.flags->tiles[index / 32] >> index % 32 & 1) return;
@@ -185,25 +218,26 @@ __device__ __forceinline__ void run(const SkinnyMParams& params) {
   }
   if (threadIdx.x == 0) {
     for (int i = 0; i < Config::STAGES; ++i) {
-      smem.full[i].init(Config::SPLIT_THREADS + Config::LOAD_THREADS);
+      smem.full[i].init(Config::Producer::ARRIVALS + Config::LOAD_THREADS);
       smem.empty[i].init(Config::MMA_THREADS);
     }
     if constexpr (Config::LOAD_A == LoadA::TMA) fence_barrier_init();
+    if constexpr (!Config::Producer::SPLITS) prefetch_tensor_map(params.b_map);
   }
   launch_dependent_grids();
   __syncthreads();
 
-  const int warp = threadIdx.x / WARP, mma_warp = warp - Config::SPLIT_THREADS / WARP;
+  const int warp = threadIdx.x / WARP, mma_warp = warp - Config::Producer::THREADS / WARP;
   constexpr int MMA_WARPS = Config::MMA_THREADS / WARP;
-  const bool is_split_warp = mma_warp < 0;
+  const bool is_producer_of_b = mma_warp < 0;
   const bool is_load_warp = Config::LOAD_WARPS == 1 ? mma_warp == MMA_WARPS : mma_warp >= MMA_WARPS;
   typename Config::Pipeline pipeline;
-  // The split warps need nothing from the previous kernel.
-  if (!is_split_warp) wait_on_dependent_grids();
+  // B needs nothing from the previous kernel.
+  if (!is_producer_of_b) wait_on_dependent_grids();
   bool recompute = false;
   do {
-    if (is_split_warp) {
-      split_b(params, smem, recompute, pipeline);
+    if (is_producer_of_b) {
+      produce_b(params, smem, recompute, pipeline);
     } else if (is_load_warp) {
       load_a(params, smem, mma_warp - MMA_WARPS, recompute, pipeline);
     } else {
@@ -213,7 +247,7 @@ __device__ __forceinline__ void run(const SkinnyMParams& params) {
     const bool is_flagged = threadIdx.x < MAX_TILES / 32 && smem.flags->tiles[threadIdx.x];
     recompute = __syncthreads_or(is_flagged) && !recompute;
   } while (recompute);
-  if (is_split_warp) wait_on_dependent_grids();
+  if (is_producer_of_b) wait_on_dependent_grids();
   if (!smem.flags->has_fallback) return;
   for_each_tile(params, *smem.flags, false,
                 [&](unsigned tile, unsigned) { compute_fallback<Config>(params, tile); });
@@ -254,6 +288,7 @@ void launch_config(const Problem& problem, const SplitOperand& a, const SplitOpe
       .stages = static_cast<int>(ceil_div(problem.K, STAGE_K)),
       .k_blocks = static_cast<int>(ceil_div(problem.K, split::K_BLOCK)),
       .a_rows = HiLoRows(a),
+      .b_map = Config::Producer::SPLITS ? CUtensorMap{} : hi_lo_tensor_map(b, Config::TILE_N),
   };
   const int64_t resident_blocks = int64_t{Config::MIN_BLOCKS_PER_SM} * device.sm_count;
   const int64_t min_blocks =

@@ -16,6 +16,7 @@ namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD {
 template <typename Config>
 struct TileMma {
   using Accum = float[Config::ROW_TILES][4];
+  using Producer = typename Config::Producer;
 
   Accum cross_accum = {}, accum = {}, totals = {};
   int packed_scales[2];  ///< RowScales of the lane's two columns
@@ -26,31 +27,35 @@ struct TileMma {
                                            int first_row, int first_col,
                                            typename Config::Pipeline& pipeline) {
     const int lane = threadIdx.x % WARP;
-    const uint32_t b_offset =
-        (column_group * GROUP_COLS + lane % 16) * COLUMN_BYTES + lane / 16 * 16;
+    const uint32_t b_offset = (column_group * GROUP_COLS + lane % 16) * Producer::COLUMN_PITCH +
+                              ((lane / 16) ^ (Producer::SPLITS ? 0 : lane % 8)) * 16;
     // TMA's swizzle: the index of a row's 16-byte vector is XORed with the row.
     const uint32_t a_offset =
         (first_row + lane % 8) * K_BLOCK_BYTES + ((lane / 8) ^ (lane % 8)) * 16;
     for (int stage = 0; stage < stages; ++stage, pipeline.next()) {
       smem.full[pipeline.stage].wait(pipeline.parity);
-      const float* const factors =
-          smem.factors(pipeline.stage) + column_group * GROUP_COLS + lane / 4;
-      rescale(factors[0], factors[8]);
+      if constexpr (Producer::SPLITS) {
+        const float* const factors =
+            smem.factors(pipeline.stage) + column_group * GROUP_COLS + lane / 4;
+        rescale(factors[0], factors[8]);
+      }
       const uint32_t b = shared_address(smem.b(pipeline.stage)) + b_offset;
       const uint32_t a = shared_address(smem.a(pipeline.stage)) + a_offset;
 #pragma unroll
       for (int i = 0; i < STAGE_K_BLOCKS; ++i) {
         const int k_block = stage * STAGE_K_BLOCKS + i;
         if (k_block >= k_blocks) break;
-        multiply_k_block(a + i * Config::A_K_BLOCK_BYTES, b + i * K_BLOCK_BYTES);
+        multiply_k_block(a + i * Config::A_K_BLOCK_BYTES, b + i * Producer::K_BLOCK_PITCH);
         if ((i + 1) % PROMOTION_INTERVAL == 0 || k_block + 1 == k_blocks) {
           promote_group(k_block / PROMOTION_INTERVAL % PROMOTION_GROUPS, first_col + lane / 4);
         }
       }
-      const int* const scales =
-          smem.packed_scales(pipeline.stage) + column_group * GROUP_COLS + lane / 4;
-      packed_scales[0] = speculative_load(scales);
-      packed_scales[1] = speculative_load(scales + 8);
+      if constexpr (Producer::SPLITS) {
+        const int* const scales =
+            smem.packed_scales(pipeline.stage) + column_group * GROUP_COLS + lane / 4;
+        packed_scales[0] = speculative_load(scales);
+        packed_scales[1] = speculative_load(scales + 8);
+      }
       smem.empty[pipeline.stage].arrive();
     }
   }
@@ -85,14 +90,20 @@ struct TileMma {
     }
   }
 
+  /// The address of the 16-byte vector that is `vec` vectors after the one at `address` in its
+  /// column of B. TMA has swizzled hi and lo that were split before.
+  __device__ __forceinline__ static uint32_t vec_after(uint32_t address, uint32_t vec) {
+    return Producer::SPLITS ? address + vec * 16 : address ^ (vec * 16);
+  }
+
   /// `a` and `b` are the lane's addresses for ldmatrix.
   __device__ __forceinline__ void multiply_k_block(uint32_t a, uint32_t b) {
-    constexpr uint32_t K16 = 32, LO = K_BLOCK_BYTES / 2;  // bytes
+    constexpr uint32_t K16_VECS = 2, LO = K_BLOCK_BYTES / 2;  // LO in bytes
     unsigned b_hi[2][4], b_lo[2][4];
 #pragma unroll
     for (int k16 = 0; k16 < 2; ++k16) {
-      ldmatrix<false>(b_hi[k16], b + k16 * K16);
-      ldmatrix<false>(b_lo[k16], b + k16 * K16 + LO);
+      ldmatrix<false>(b_hi[k16], vec_after(b, k16 * K16_VECS));
+      ldmatrix<false>(b_lo[k16], vec_after(b, k16 * K16_VECS + LO / 16));
     }
 #pragma unroll
     for (int t = 0; t < Config::ROW_TILES; ++t) {
@@ -136,8 +147,9 @@ __device__ __forceinline__ void write(const TileMma<Config>& mma, const SkinnyMP
     values[i] = mma.value(i / 4, i % 4);
     if (!SPLIT_K || !params.partials) {
       values[i] = scale_by_exponent(values[i], -(row.scale_exponent + col.scale_exponent));
+    } else if (row.status == FALLBACK || col.status == FALLBACK) {
+      flags.has_fallback = 1;
     }
-    if (SPLIT_K && (row.status == FALLBACK || col.status == FALLBACK)) flags.has_fallback = 1;
     is_special |= row.status != split::REPRESENTABLE || col.status != split::REPRESENTABLE;
   }
   if (SPLIT_K && params.partials) {

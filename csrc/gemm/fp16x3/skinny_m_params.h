@@ -2,8 +2,11 @@
 // goes through.
 #pragma once
 
+#include <type_traits>
+
 #include "device/target.h"
 #include "gemm/epilogue_params.h"
+#include "gemm/fp16x3/hi_lo_producer.h"
 #include "gemm/fp16x3/promotion.h"
 #include "gemm/fp16x3/split_metadata.h"
 #include "gemm/fp16x3/split_producer.h"
@@ -36,6 +39,7 @@ struct SkinnyMParams {
   int rows;              ///< M
   int stages, k_blocks;  ///< along K, if there is one k slice
   HiLoRows a_rows;       ///< with LoadA::CP_ASYNC
+  CUtensorMap b_map;     ///< with HiLoLayout
 };
 
 /// What a block's threads record until the block has gone through all its tiles.
@@ -50,7 +54,7 @@ struct SkinnyMPolicy {
   int row_warps;          ///< warps per column group that multiply
   int row_tiles;          ///< per such warp, of MMA_ROWS rows of A
   int smem_stages = 2;    ///< of split columns and of A's rows
-  int load_stages;        ///< of float32 columns in flight from memory
+  int load_stages = 0;    ///< of float32 columns in flight from memory, if B is not split yet
 };
 
 // Named by the most rows of A that they take. FEWER_LOADS uses less shared memory, so one more
@@ -67,6 +71,15 @@ constexpr SkinnyMPolicy M64{.row_warps = 4, .row_tiles = 2, .load_stages = 3};
 constexpr SkinnyMPolicy M64_WIDE{
     .column_groups = 2, .row_warps = 4, .row_tiles = 2, .load_stages = 3};
 
+// For a B that is split already. The stages are what is in flight from memory.
+constexpr SkinnyMPolicy HI_LO_M8{.row_warps = 1, .row_tiles = 1, .smem_stages = 5};
+constexpr SkinnyMPolicy HI_LO_M16{.row_warps = 2, .row_tiles = 1, .smem_stages = 5};
+constexpr SkinnyMPolicy HI_LO_M16_WIDE{
+    .column_groups = 2, .row_warps = 2, .row_tiles = 1, .smem_stages = 4};
+constexpr SkinnyMPolicy HI_LO_M32{.row_warps = 2, .row_tiles = 2, .smem_stages = 4};
+constexpr SkinnyMPolicy HI_LO_M64{
+    .column_groups = 2, .row_warps = 4, .row_tiles = 2, .smem_stages = 4};
+
 /// What follows from a layout of B, a policy and the way of A.
 template <typename BLayout_, SkinnyMPolicy POLICY, LoadA LOAD_A_ = LoadA::TMA>
 struct SkinnyMConfig {
@@ -76,21 +89,22 @@ struct SkinnyMConfig {
   /// Of an SM: Hopper's, and an A100's.
   static constexpr int SM_SHARED_BYTES =
       LOAD_A == LoadA::TMA ? static_cast<int>(sm90::SHARED_BYTES) : SM80_SHARED_BYTES;
-  using Producer = SplitProducer<BLayout, POLICY.column_groups, POLICY.load_stages>;
+  using Producer =
+      std::conditional_t<std::is_same_v<BLayout, HiLoLayout>, HiLoProducer<POLICY.column_groups>,
+                         SplitProducer<BLayout, POLICY.column_groups, POLICY.load_stages>>;
   static constexpr int STAGES = POLICY.smem_stages;
   using Pipeline = PipelineState<STAGES>;
   static constexpr int COLUMN_GROUPS = POLICY.column_groups, ROW_TILES = POLICY.row_tiles;
   static constexpr int TILE_M = POLICY.row_warps * ROW_TILES * MMA_ROWS;
   static constexpr int TILE_N = Producer::TILE_N;
-  static constexpr int SPLIT_THREADS = Producer::THREADS;
   static constexpr int MMA_THREADS = COLUMN_GROUPS * POLICY.row_warps * WARP;
   static constexpr int LOAD_WARPS = LOAD_A == LoadA::TMA ? 1 : POLICY.row_warps;
-  static constexpr int THREADS = SPLIT_THREADS + MMA_THREADS + LOAD_WARPS * WARP;
+  static constexpr int THREADS = Producer::THREADS + MMA_THREADS + LOAD_WARPS * WARP;
   /// Threads that arrive on `full` for A.
   static constexpr int LOAD_THREADS = LOAD_A == LoadA::TMA ? 1 : LOAD_WARPS * WARP;
   static constexpr int A_K_BLOCK_BYTES = TILE_M * K_BLOCK_BYTES;
   static constexpr int A_BYTES = STAGE_K_BLOCKS * A_K_BLOCK_BYTES;
-  static constexpr int B_BYTES = TILE_N * COLUMN_BYTES;
+  static constexpr int B_BYTES = Producer::STAGE_BYTES;
   static constexpr int RAW_BYTES = Producer::RAW_BYTES;
   static constexpr size_t SMEM_BYTES =
       sm90::SWIZZLE_ATOM + RAW_BYTES +

@@ -47,9 +47,14 @@ using split::RowScale;
 /// flight from memory, 8 KB per group each.
 template <typename BLayout, int COLUMN_GROUPS, int LOAD_STAGES>
 struct SplitProducer {
+  static constexpr bool SPLITS = true;
   static constexpr int THREADS = COLUMN_GROUPS * BLayout::WARPS * 32;
+  static constexpr int ARRIVALS = THREADS;  ///< on `full`, per stage
   static constexpr int RAW_BYTES = LOAD_STAGES * BLayout::VECS * THREADS * int{sizeof(FloatVec)};
   static constexpr int TILE_N = COLUMN_GROUPS * GROUP_COLS;
+  /// From one column to the next in a stage, and from one k block to the next.
+  static constexpr int COLUMN_PITCH = COLUMN_BYTES, K_BLOCK_PITCH = K_BLOCK_BYTES;
+  static constexpr int STAGE_BYTES = TILE_N * COLUMN_PITCH;
 
   /// `tiles` per k slice; `stages` along K if there is one slice. `raw` is the ring in shared
   /// memory.
