@@ -15,7 +15,7 @@ CopyOrder::CopyOrder(const Problem& problem) {
   add(problem.rows, problem.in_row_stride, problem.out_row_stride);
   if (count == 0) loop[count++] = {1, {1, 1}};
   std::sort(loop.begin(), loop.begin() + count,
-                   [](const Loop& a, const Loop& b) { return a.stride[OUT] < b.stride[OUT]; });
+            [](const Loop& a, const Loop& b) { return a.stride[OUT] < b.stride[OUT]; });
 }
 
 int64_t CopyOrder::elements() const {
@@ -48,7 +48,7 @@ CopyOrder::Segment CopyOrder::segment(int64_t elements, int64_t max_gap) const {
     left = std::max<int64_t>(left / std::max<int64_t>(loop[d].size, 1), 1);
   }
   std::sort(part.begin(), part.begin() + count,
-                   [](const Loop& a, const Loop& b) { return a.stride[IN] < b.stride[IN]; });
+            [](const Loop& a, const Loop& b) { return a.stride[IN] < b.stride[IN]; });
   Segment found{1, 1};
   for (int d = 0; d < count; ++d) {
     if (part[d].size <= 1) continue;
