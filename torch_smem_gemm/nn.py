@@ -21,7 +21,7 @@ class Linear(torch.nn.Linear, CachesSplit):
     call, two float16 matrices: products take less time, and the bits are the same. That is done for
     weights on a GPU whose products run on ``fp16x3`` (:func:`torch_smem_gemm.plan`), in eval mode
     and without gradients. Calls under autocast, torch.compile, transforms of torch.func, dispatch
-    modes and the capture of a CUDA graph neither make nor use it.
+    modes and the capture of a CUDA graph neither make nor use it, nor do processes with FSDP.
 
     The split is made at the first such call, and again when the weight has changed: torch counts
     changes in place (``weight._version``). It is freed by ``train()`` and ``to()``, and with the

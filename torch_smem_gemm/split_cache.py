@@ -11,6 +11,7 @@ it is freed with the weight. It is in no ``state_dict``, and neither pickle nor 
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import weakref
 from dataclasses import dataclass, field
@@ -144,7 +145,13 @@ def _is_served(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and forward_ad._current_level < 0
         and not torch._C._is_tracing()
         and not _cuda.is_capturing(weight.device)
+        and not _may_be_gathered()
     )
+
+
+def _may_be_gathered() -> bool:
+    """Whether FSDP may be in use: it gathers weights at each forward, and no version counts it."""
+    return "torch.distributed.fsdp" in sys.modules and torch.distributed.is_initialized()
 
 
 def _split_of(weight: Tensor, matrix: Tensor) -> Tensor | None:
