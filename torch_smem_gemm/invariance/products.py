@@ -18,18 +18,11 @@ _SERVED = frozenset(GEMM_DTYPES)
 _WITHOUT_PRECISION = _SERVED - {torch.float32}  # torch's setting does not apply to these
 
 
-def _describe(
-    a: Tensor,
-    b: Tensor,
-    bias: Tensor | None = None,
-    c: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    activation: int = 0,
-    precision: int = 0,
-    kernel: int = AUTO,
-    out_dtype: torch.dtype | None = None,
-) -> tuple[list[int], torch.dtype]:
+_DEFAULTS = (None, None, 1.0, 0.0, 0, 0, AUTO, None)
+
+
+def _describe(a: Tensor, b: Tensor, *options: Any) -> tuple[list[int], torch.dtype]:
+    bias, c, _, beta, _, _, _, out_dtype = *options, *_DEFAULTS[len(options) :]
     return check_gemm(a, b, bias, c, beta, out_dtype)
 
 
