@@ -18,11 +18,11 @@ _SERVED = frozenset(GEMM_DTYPES)
 _WITHOUT_PRECISION = _SERVED - {torch.float32}  # torch's setting does not apply to these
 
 
-_DEFAULTS = (None, None, 1.0, 0.0, 0, 0, AUTO, None)
+_DEFAULTS: tuple[Any, ...] = (None, None, 1.0, 0.0, 0, 0, AUTO, None)
 
 
 def _describe(a: Tensor, b: Tensor, *options: Any) -> tuple[list[int], torch.dtype]:
-    bias, c, _, beta, _, _, _, out_dtype = *options, *_DEFAULTS[len(options) :]
+    bias, c, _, beta, _, _, _, out_dtype = options + _DEFAULTS[len(options) :]
     return check_gemm(a, b, bias, c, beta, out_dtype)
 
 
