@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import torch_smem_gemm as smem
+from torch_smem_gemm.invariance import mode
 from torch_smem_gemm.invariance.mode import is_in_force
 
 ROWS = (2, 7, 33, 300)
@@ -90,6 +91,22 @@ def test_enable_is_for_all_threads() -> None:
             assert not in_a_thread(lambda: is_in_force(0))
     finally:
         smem.batch_invariant.disable()
+    assert not is_in_force(0)
+
+
+def test_threads_that_enable_it_at_once_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bool] = []
+
+    def run_eagerly(begin: bool, regions: int = 1) -> None:
+        calls.append(begin)
+        change = smem.batch_invariant.enable if begin else smem.batch_invariant.disable
+        if len(calls) < 4:
+            in_a_thread(change)  # another thread does the same, in the middle of it
+
+    monkeypatch.setattr(mode, "_run_eagerly", run_eagerly)
+    smem.batch_invariant.enable()
+    smem.batch_invariant.disable()
+    assert calls == [True, False]
     assert not is_in_force(0)
 
 

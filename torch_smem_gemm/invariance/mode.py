@@ -111,18 +111,24 @@ class batch_invariant(contextlib.ContextDecorator):
         global _everywhere
         devices = _devices(device)
         _install()
-        added = devices - _everywhere
-        if added:
-            _run_eagerly(True, len(added))
         with _lock:
+            added = devices - _everywhere
             _everywhere |= added
+        try:
+            if added:
+                _run_eagerly(True, len(added))
+        except BaseException:
+            with _lock:
+                _everywhere -= added
+            raise
 
     @staticmethod
     def disable(device: torch.device | str | int | None = None) -> None:
         """End what ``enable`` began, on ``device`` or on all CUDA devices."""
         global _everywhere
-        removed = _devices(device) & _everywhere
+        devices = _devices(device)
         with _lock:
+            removed = devices & _everywhere
             _everywhere -= removed
         if removed:
             _run_eagerly(False, len(removed))
