@@ -103,14 +103,14 @@ def check(module: nn.Module, activation: Callable[[Tensor], Tensor] = lambda y: 
 
 def test_weights_that_fsdp_gathers_are_not_kept(cuda: Cuda) -> None:
     """They change without a change of their version, and often at the same address."""
+    from torch.distributed.fsdp import fully_shard
+
     model = nn.Sequential(smem.Linear(24, 24, cache_split=True), layer()).eval()
+    assert cuda.uses(lambda: check(model[1])), "to import it is no reason"
     torch.distributed.init_process_group(
         "gloo", rank=0, world_size=1, store=torch.distributed.HashStore()
     )
     try:
-        assert cuda.uses(lambda: check(model[1])), "a process group alone is no reason"
-        from torch.distributed.fsdp import fully_shard
-
         fully_shard(model, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (1,)))
         with torch.no_grad():
             assert not cuda.uses(lambda: model(X))
