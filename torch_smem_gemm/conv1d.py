@@ -7,11 +7,10 @@ at the top level of a module, because pickle requires that of the classes of con
 from __future__ import annotations
 
 from torch import Tensor
-from torch.compiler import is_dynamo_compiling
 from transformers import pytorch_utils
 
 from torch_smem_gemm.ops.gemm import gemm
-from torch_smem_gemm.split_cache import CachesSplit, kept_linear
+from torch_smem_gemm.split_cache import CachesSplit
 
 
 class Conv1D(pytorch_utils.Conv1D, CachesSplit):
@@ -41,9 +40,8 @@ class Conv1D(pytorch_utils.Conv1D, CachesSplit):
         """Apply the layer to ``x`` of shape ``(*, nx)``."""
         rows = x.reshape(-1, x.shape[-1])
         y: Tensor | None = None
-        if self.cache_split and not self.training and not is_dynamo_compiling():
-            given = rows, self.weight, self.bias, None, self.precision
-            y = kept_linear(*given, is_transposed=True)
+        if self.cache_split:
+            y = self.multiply_by_kept(rows, is_transposed=True)
         if y is None:
             y = gemm(rows, self.weight, bias=self.bias, precision=self.precision)
         return y.view(*x.shape[:-1], self.nf)

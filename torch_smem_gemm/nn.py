@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.compiler import is_dynamo_compiling
 
 from torch_smem_gemm.ops._codes import activation_code, precision_code
 from torch_smem_gemm.ops.linear import linear
-from torch_smem_gemm.split_cache import CachesSplit, kept_linear
+from torch_smem_gemm.split_cache import CachesSplit
 
 
 class Linear(torch.nn.Linear, CachesSplit):
@@ -75,10 +74,8 @@ class Linear(torch.nn.Linear, CachesSplit):
 
     def forward(self, input: Tensor) -> Tensor:
         """Apply the layer to ``input`` of shape ``(*, in_features)``."""
-        if self.cache_split and not self.training and not is_dynamo_compiling():
-            given = input, self.weight, self.bias, self.activation, self.precision
-            if (kept := kept_linear(*given)) is not None:
-                return kept
+        if self.cache_split and (kept := self.multiply_by_kept(input, self.activation)) is not None:
+            return kept
         return linear(
             input, self.weight, self.bias, activation=self.activation, precision=self.precision
         )

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
 
 from torch_smem_gemm.ops._codes import PRECISIONS, activation_code, precision_code, resolved
 from torch_smem_gemm.ops.linear_split import linear_split, split_weight
@@ -35,6 +36,19 @@ class CachesSplit(nn.Module):
     """
 
     cache_split: bool = False
+    precision: str | None
+    weight: Tensor
+    bias: Any  # a Tensor or None, declared otherwise by torch.nn.Linear
+
+    def multiply_by_kept(
+        self, x: Tensor, activation: str | None = None, *, is_transposed: bool = False
+    ) -> Tensor | None:
+        """Return the linear of ``x`` by the kept split; None as `kept_linear`, and in training."""
+        if self.training or is_dynamo_compiling():
+            return None
+        return kept_linear(
+            x, self.weight, self.bias, activation, self.precision, is_transposed=is_transposed
+        )
 
     def train(self, mode: bool = True) -> Any:
         """Set the mode as torch does; free the kept split unless it is that of evaluation."""
