@@ -18,12 +18,17 @@ namespace {
 constexpr int64_t SMALL_BYTES = 2 << 20;
 /// The bytes of a row and of a column in a tile of `swizzled`.
 constexpr int64_t SWIZZLED_SIDE_BYTES = 128;
-/// The side of a tile of `padded`, in elements.
+/// The side of a tile of `padded`, in elements: TILE of ladder/tile32.h.
 constexpr int64_t PADDED_SIDE = 32;
+
+int64_t total_bytes(const Problem& problem) {
+  return problem.rows * problem.cols * problem.batch.count() *
+         static_cast<int64_t>(problem.element_bytes);
+}
 
 bool is_small(const Problem& problem) {
   const auto bytes = static_cast<int64_t>(problem.element_bytes);
-  return problem.rows * problem.cols * problem.batch.count() * bytes <= SMALL_BYTES &&
+  return total_bytes(problem) <= SMALL_BYTES &&
          std::min(problem.rows, problem.cols) * bytes >= SWIZZLED_SIDE_BYTES;
 }
 
@@ -59,8 +64,8 @@ constexpr int64_t FIRST_BLOCKS_PER_SM = 4, SECTOR = 32, LINE = 128, WARP = 32;
 double copy_time(const Problem& problem) {
   const CopyOrder order(problem);
   const auto bytes = static_cast<int64_t>(problem.element_bytes);
-  const auto elements = static_cast<double>(order.elements());
-  const double total = elements * static_cast<double>(bytes);
+  const auto total = static_cast<double>(total_bytes(problem));
+  const double elements = total / static_cast<double>(bytes);
   const auto of_block = order.segment(
       int64_t{STRIDED_COPY_THREADS} * strided_copy_elements(problem.element_bytes), SECTOR / bytes);
   const double read = static_cast<double>(of_block.spanned * bytes + SECTOR - bytes) /
@@ -75,8 +80,7 @@ double copy_time(const Problem& problem) {
 /// Whether strided_copy is faster than a kernel with `blocks` tiles: rows and columns may be so
 /// short that starting the blocks of small tiles costs more than reading sectors several times.
 bool prefer_strided_copy(const Problem& problem, const Device& device, int64_t blocks) {
-  const double bytes = static_cast<double>(problem.rows * problem.cols * problem.batch.count()) *
-                       static_cast<double>(problem.element_bytes);
+  const auto bytes = static_cast<double>(total_bytes(problem));
   const int64_t later = std::max<int64_t>(0, blocks - FIRST_BLOCKS_PER_SM * device.sm_count);
   return copy_time(problem) < 0.75 * (2 * bytes + static_cast<double>(later) * BLOCK_BYTES);
 }

@@ -16,8 +16,7 @@ from torch_smem_gemm.ops._dispatch import recovery
 _EXACT = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 _SERVED = frozenset(GEMM_DTYPES)
 _WITHOUT_PRECISION = _SERVED - {torch.float32}  # torch's setting does not apply to these
-
-
+# Of smem::_gemm's arguments after a and b.
 _DEFAULTS: tuple[Any, ...] = (None, None, 1.0, 0.0, 0, 0, AUTO, None)
 
 
@@ -53,7 +52,7 @@ def gemm(
             f"of {', '.join(str(dtype) for dtype in GEMM_DTYPES)}"
         )
     bias = None
-    if c is not None and beta == 1 and c.dim() == 1 and c.shape[0] == b.shape[-1]:
+    if c is not None and _is_bias(c, b, beta):
         bias, c, beta = c, None, 0.0
     # Each argument takes time, so trailing defaults are left out.
     args: tuple[Any, ...] = (a, b) if bias is None else (a, b, bias)
@@ -68,6 +67,10 @@ def gemm(
         options = (c, alpha, beta, ACTIVATIONS[activation], precision, AUTO, out_dtype)
         args = (a, b, bias, *options)
     return _call(args)
+
+
+def _is_bias(c: Tensor, b: Tensor, beta: float) -> bool:
+    return beta == c.dim() == 1 and c.shape[0] == b.shape[-1]
 
 
 def _call(args: tuple[Any, ...]) -> Tensor:
@@ -108,10 +111,9 @@ def _with_addend(op: str, dimensions: int, activation: bool = False) -> Kernel:
         alpha: float = 1,
         use_gelu: bool = False,
     ) -> Tensor:
-        if not activation and _is_usual(dimensions, a, b, out_dtype):
-            is_bias = beta == alpha == c.dim() == 1 and c.shape[0] == b.shape[-1]
-            if is_bias:
-                return _call((a, b, c))
+        is_usual = alpha == 1 and not activation and _is_usual(dimensions, a, b, out_dtype)
+        if is_usual and _is_bias(c, b, beta):
+            return _call((a, b, c))
         if a.dtype in _EXACT:
             return torchs(c, a, b, beta=beta, alpha=alpha)
         _expect_dimensions(op, dimensions, a, b)
