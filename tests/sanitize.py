@@ -241,6 +241,23 @@ def attention_parts() -> int:
     return launches
 
 
+def index_adds() -> int:
+    launches = 0
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for rows, count, features in ((5, 3, 1000), (40, 600, 7), (3, 300, 1025)):
+            x = torch.randn(rows, features, device="cuda").to(dtype)
+            source = torch.randn(count, features, device="cuda").to(dtype)
+            index = torch.arange(count, device="cuda").square() % rows
+            sums = x.cpu().double().index_add(0, index.cpu(), source.cpu().double())
+            ascending, order = index.sort(stable=True)
+            for operands in ((index, source), (ascending, source, order)):
+                result = x.clone()
+                torch.ops.smem._index_add_(result, *operands)
+                torch.testing.assert_close(result.cpu().double(), sums, rtol=1e-2, atol=1e-1)
+                launches += 1
+    return launches
+
+
 PARTS: dict[str, Callable[[], int]] = {
     **{row.name: functools.partial(gemms_of, row) for row in smem.kernels("gemm")},
     "outliers": outliers_and_fallback,
@@ -248,6 +265,7 @@ PARTS: dict[str, Callable[[], int]] = {
     "transpose": transposes,
     "sum": reductions,
     "attention_parts": attention_parts,
+    "index_add": index_adds,
 }
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@
 #include "bindings/ceilings.h"
 #include "bindings/gemm.h"
 #include "bindings/reduce.h"
+#include "bindings/scatter.h"
 #include "bindings/split.h"
 #include "bindings/transpose.h"
 
@@ -75,6 +76,7 @@ void implement_private(torch::stable::detail::StableLibrary& m) {
   implement(m, "_");
   m.impl("_activation_backward", TORCH_BOX(&activation_backward));
   m.impl("_combine_parts", TORCH_BOX(&combine_parts));
+  m.impl("_index_add_", TORCH_BOX(&index_add_));
   m.impl("_split", TORCH_BOX(&split));
   m.impl("_split_weight", TORCH_BOX(&split_weight));
   m.impl("_linear_split", TORCH_BOX(&linear_split));
@@ -98,6 +100,7 @@ STABLE_TORCH_LIBRARY(smem, m) {
   m.def(
       "_combine_parts(Tensor parts_out, Tensor logsumexp, Tensor lengths, int parts, int group)"
       " -> Tensor");
+  m.def("_index_add_(Tensor(a!) x, Tensor index, Tensor source, Tensor? order=None) -> ()");
   m.def(
       "_split(Tensor x, bool lines_last=False, int part_length=0)"
       " -> (Tensor, Tensor, Tensor, Tensor, Tensor)");

@@ -57,7 +57,7 @@ struct TileReduce {
   using Partials = ThreadPartials<T, Op, VEC>[VECTORS_PER_ROUND];
 
   const Problem& problem;
-  const TwoLoops& loops;
+  const TwoLoops* loops;  ///< of nested and strided rows
   const T* row;
   OrderTransform<T, Op> transform{problem};
 
@@ -112,7 +112,7 @@ struct TileReduce {
  private:
   __device__ __forceinline__ const T* at(int64_t i) {
     if constexpr (LAYOUT == RowLayout::aligned || LAYOUT == RowLayout::unaligned) return row + i;
-    if (loops.exist) return row + offset_at(loops, i);
+    if (loops->exist) return row + offset_at(*loops, i);
     if (i >= inner_end) find_inner_row(i);
     return inner_row + i * (LAYOUT == RowLayout::nested ? 1 : inner_stride());
   }
