@@ -41,13 +41,18 @@ struct TileMma {
       }
       const uint32_t b = shared_address(smem.b(pipeline.stage)) + b_offset;
       const uint32_t a = shared_address(smem.a(pipeline.stage)) + a_offset;
+      const int col = first_col + lane / 4;
+      if (LOADS_WHOLE_STAGES && (stage + 1) * STAGE_K_BLOCKS <= k_blocks) {
+        multiply_whole_stage(a, b, stage, col);
+      } else {
 #pragma unroll
-      for (int i = 0; i < STAGE_K_BLOCKS; ++i) {
-        const int k_block = stage * STAGE_K_BLOCKS + i;
-        if (k_block >= k_blocks) break;
-        multiply_k_block(a + i * Config::A_K_BLOCK_BYTES, b + i * Producer::K_BLOCK_PITCH);
-        if ((i + 1) % PROMOTION_INTERVAL == 0 || k_block + 1 == k_blocks) {
-          promote_group(k_block / PROMOTION_INTERVAL % PROMOTION_GROUPS, first_col + lane / 4);
+        for (int i = 0; i < STAGE_K_BLOCKS; ++i) {
+          const int k_block = stage * STAGE_K_BLOCKS + i;
+          if (k_block >= k_blocks) break;
+          multiply_k_block(a + i * Config::A_K_BLOCK_BYTES, b + i * Producer::K_BLOCK_PITCH);
+          if ((i + 1) % PROMOTION_INTERVAL == 0 || k_block + 1 == k_blocks) {
+            promote_group(k_block / PROMOTION_INTERVAL % PROMOTION_GROUPS, col);
+          }
         }
       }
       if constexpr (Producer::SPLITS) {
@@ -96,29 +101,73 @@ struct TileMma {
     return Producer::SPLITS ? address + vec * 16 : address ^ (vec * 16);
   }
 
-  /// `a` and `b` are the lane's addresses for ldmatrix.
-  __device__ __forceinline__ void multiply_k_block(uint32_t a, uint32_t b) {
-    constexpr uint32_t K16_VECS = 2, LO = K_BLOCK_BYTES / 2;  // LO in bytes
-    unsigned b_hi[2][4], b_lo[2][4];
-#pragma unroll
-    for (int k16 = 0; k16 < 2; ++k16) {
-      ldmatrix<false>(b_hi[k16], vec_after(b, k16 * K16_VECS));
-      ldmatrix<false>(b_lo[k16], vec_after(b, k16 * K16_VECS + LO / 16));
-    }
-#pragma unroll
-    for (int t = 0; t < Config::ROW_TILES; ++t) {
-      unsigned a_hi[4], a_lo[4];
-      ldmatrix<false>(a_hi, a + t * MMA_ROWS * K_BLOCK_BYTES);
-      ldmatrix<false>(a_lo, (a ^ LO) + t * MMA_ROWS * K_BLOCK_BYTES);
-      float k_block_accum[4] = {};
+  static constexpr uint32_t LO = K_BLOCK_BYTES / 2;  ///< from hi to lo, in bytes
+
+  /// hi and lo of a k block of the warp's columns.
+  struct ColumnFragments {
+    unsigned hi[2][4], lo[2][4];
+
+    __device__ __forceinline__ explicit ColumnFragments(uint32_t b) {
+      constexpr uint32_t K16_VECS = 2;
 #pragma unroll
       for (int k16 = 0; k16 < 2; ++k16) {
-        mma_sync<half>(k_block_accum, b_hi[k16], a_hi[2 * k16], a_hi[2 * k16 + 1]);
-        mma_sync<half>(cross_accum[t], b_lo[k16], a_hi[2 * k16], a_hi[2 * k16 + 1]);
-        mma_sync<half>(cross_accum[t], b_hi[k16], a_lo[2 * k16], a_lo[2 * k16 + 1]);
+        ldmatrix<false>(hi[k16], vec_after(b, k16 * K16_VECS));
+        ldmatrix<false>(lo[k16], vec_after(b, k16 * K16_VECS + LO / 16));
       }
+    }
+  };
+
+  /// hi and lo of a k block of 8 rows.
+  struct RowFragments {
+    unsigned hi[4], lo[4];
+
+    __device__ __forceinline__ RowFragments(uint32_t a, int row_tile) {
+      ldmatrix<false>(hi, a + row_tile * MMA_ROWS * K_BLOCK_BYTES);
+      ldmatrix<false>(lo, (a ^ LO) + row_tile * MMA_ROWS * K_BLOCK_BYTES);
+    }
+  };
+
+  __device__ __forceinline__ void multiply_fragments(const ColumnFragments& cols,
+                                                     const RowFragments& rows, int row_tile) {
+    float k_block_accum[4] = {};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) accum[t][i] += k_block_accum[i];
+    for (int k16 = 0; k16 < 2; ++k16) {
+      const unsigned hi[] = {rows.hi[2 * k16], rows.hi[2 * k16 + 1]};
+      mma_sync<half>(k_block_accum, cols.hi[k16], hi[0], hi[1]);
+      mma_sync<half>(cross_accum[row_tile], cols.lo[k16], hi[0], hi[1]);
+      mma_sync<half>(cross_accum[row_tile], cols.hi[k16], rows.lo[2 * k16], rows.lo[2 * k16 + 1]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) accum[row_tile][i] += k_block_accum[i];
+  }
+
+  /// `a` and `b` are the lane's addresses for ldmatrix.
+  __device__ __forceinline__ void multiply_k_block(uint32_t a, uint32_t b) {
+    const ColumnFragments cols(b);
+#pragma unroll
+    for (int t = 0; t < Config::ROW_TILES; ++t) multiply_fragments(cols, RowFragments(a, t), t);
+  }
+
+  /// All fragments of a stage before the first product, which hides ldmatrix' latency. Where warps
+  /// split B, these bind.
+  static constexpr bool LOADS_WHOLE_STAGES = !Producer::SPLITS && Config::ROW_TILES == 1;
+
+  __device__ __forceinline__ void multiply_whole_stage(uint32_t a, uint32_t b, int stage, int col) {
+    static_assert(STAGE_K_BLOCKS == 4, "the k blocks of a stage are written out");
+    const ColumnFragments cols[] = {
+        ColumnFragments(b), ColumnFragments(b + Producer::K_BLOCK_PITCH),
+        ColumnFragments(b + 2 * Producer::K_BLOCK_PITCH),
+        ColumnFragments(b + 3 * Producer::K_BLOCK_PITCH)};
+    const RowFragments rows[] = {
+        RowFragments(a, 0), RowFragments(a + Config::A_K_BLOCK_BYTES, 0),
+        RowFragments(a + 2 * Config::A_K_BLOCK_BYTES, 0),
+        RowFragments(a + 3 * Config::A_K_BLOCK_BYTES, 0)};
+#pragma unroll
+    for (int i = 0; i < STAGE_K_BLOCKS; ++i) {
+      multiply_fragments(cols[i], rows[i], 0);
+      if ((i + 1) % PROMOTION_INTERVAL == 0) {
+        promote_group((stage * STAGE_K_BLOCKS + i) / PROMOTION_INTERVAL % PROMOTION_GROUPS, col);
+      }
     }
   }
 };
