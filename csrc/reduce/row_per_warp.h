@@ -23,15 +23,16 @@
 
 namespace smem::reduce::inline SMEM_BUILD {
 
-/// The vectors per lane for which this kernel is compiled, by element size; 0: no instances.
-template <typename T>
-constexpr int MIN_VECTORS_PER_LANE = sizeof(T) == 4 ? 3 : sizeof(T);
+/// The most vectors per lane for which this kernel is compiled, by element size; 0: no instances.
 template <typename T>
 constexpr int MAX_VECTORS_PER_LANE = std::is_same_v<T, float> || sizeof(T) == 2 ? 6
                                      : sizeof(T) == 1                           ? 4
                                                                                 : 0;
-/// Aligned rows take this kernel up to this many vectors per lane, and from this many rows per SM
-/// on. Otherwise a tile per warp is as fast.
+/// Unaligned rows take this kernel from this many elements on, although some lanes idle: those of
+/// 71 bfloat16 elements take 0.19 ns each, by single elements (reduce/short_rows.h) 0.31.
+constexpr int MIN_UNALIGNED_ELEMENTS = 65;
+/// Aligned rows take this kernel from 257 elements up to this many vectors per lane, and from this
+/// many rows per SM on. Otherwise a tile per warp is as fast.
 constexpr int MAX_ALIGNED_VECTORS_PER_LANE = 3, MIN_ALIGNED_ROWS_PER_SM = 80;
 
 constexpr int ROW_PER_WARP_MIN_BLOCKS_PER_SM = 4;  ///< launch bound

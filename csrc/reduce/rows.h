@@ -15,7 +15,7 @@
 //
 // There are three kernels for shorter rows:
 //   tiled_row_per_warp_kernel   aligned rows of up to 8 tiles, one warp per row, no barrier
-//   row_per_warp_kernel         257 elements to a few vectors per lane (reduce/row_per_warp.h)
+//   row_per_warp_kernel         up to a few vectors per lane (reduce/row_per_warp.h)
 //   short_rows_kernel           up to 256 elements, several rows per warp (reduce/short_rows.h)
 //
 // Order of additions: reduce/reduction_tree.h, for all of them. Thresholds, the cost model and
@@ -293,28 +293,28 @@ struct RowsLauncher {
   static bool run_row_per_warp(const Problem& problem, const Device& device, RowLayout layout) {
     constexpr int VEC = VECTOR_WIDTH<T>;
     if constexpr (MAX_VECTORS_PER_LANE<T> > 0) {
-      if (problem.count <= SHORT_ROW_ELEMENTS ||
-          (layout != RowLayout::aligned && layout != RowLayout::unaligned) ||
+      const bool is_unaligned = layout == RowLayout::unaligned;
+      if ((layout != RowLayout::aligned && !is_unaligned) || problem.elements_per_partial == 1 ||
           problem.outputs.rank != 1 || problem.outputs.stride[IN][0] < VEC) {
         return false;
       }
-      const int misalignment =
-          // elements before a row in its first vector, at most
-          layout == RowLayout::unaligned ? VEC - 1 : 0;
+      // elements before a row in its first vector, at most
+      const int misalignment = is_unaligned ? VEC - 1 : 0;
       const int64_t vectors = ceil_div(problem.count + misalignment, 32 * VEC);
       const bool many = problem.output_count >= int64_t{MIN_ALIGNED_ROWS_PER_SM} * device.sm_count;
-      if (layout == RowLayout::aligned && (vectors > MAX_ALIGNED_VECTORS_PER_LANE || !many))
-        return false;
-      return launch_row_per_warp<T, Op, MIN_VECTORS_PER_LANE<T>>(problem, device, vectors);
+      const bool takes = is_unaligned ? problem.count >= MIN_UNALIGNED_ELEMENTS
+                                      : problem.count > SHORT_ROW_ELEMENTS && many &&
+                                            vectors <= MAX_ALIGNED_VECTORS_PER_LANE;
+      return takes && launch_row_per_warp<T, Op, 1>(problem, device, vectors);
     }
     return false;
   }
 
   template <typename T, typename Op>
   static void run(const Problem& problem, const Device& device) {
-    if (is_short_row(problem)) return run_short_rows<T, Op>(problem, device);
     const RowLayout layout = row_layout_of<T>(problem);
     if (run_row_per_warp<T, Op>(problem, device, layout)) return;
+    if (is_short_row(problem)) return run_short_rows<T, Op>(problem, device);
     switch (layout) {
       case RowLayout::aligned:
         return launch_rows<T, Op, RowLayout::aligned>(problem, device);
