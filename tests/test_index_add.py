@@ -1,6 +1,10 @@
 """index_add of rows: in the order of the index, the same bits whatever other rows it names."""
 
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from torch import Tensor
 import torch_smem_gemm as smem
 from torch_smem_gemm.invariance import scatters
 
+ROOT = Path(__file__).resolve().parent.parent
 add_rows = torch.ops.smem._index_add_
 
 both_devices = pytest.mark.parametrize(
@@ -214,3 +219,30 @@ def test_in_a_cuda_graph() -> None:
     index.copy_(torch.randint(0, 8, (12,)))
     graph.replay()
     assert same_bits(result, in_order(x, index, source))
+
+
+IN_A_PROCESS = """
+import torch, torch_smem_gemm as smem
+x = torch.zeros(5, 8, device="cuda")
+with smem.batch_invariant():
+    print(x.index_add(0, torch.tensor({index}, device="cuda"), torch.ones(2, 8, device="cuda")))
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("index", "status", "text"),
+    [("[3, 3]", 0, "[2., 2., 2., 2., 2., 2., 2., 2.]"), ("[1, 5]", 1, "row < problem.rows")],
+    ids=["first call", "out of range"],
+)
+def test_in_a_fresh_process(index: str, status: int, text: str) -> None:
+    """An index out of range ends what the process may do with the GPU, as torch's kernels do."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_PROCESS.format(index=index)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == status, done.stderr
+    assert text in done.stdout + done.stderr
+    assert status == 0 or "device-side assert" in done.stderr
