@@ -1,6 +1,6 @@
 """Measure language models in smem.batch_invariant, and write docs/reproducibility.md's table.
 
-python bench/invariant_models.py --out bench/results/invariant-models-h200.json    # on a GPU
+python bench/invariant_models.py --out bench/results/invariant-models-h100.json    # on a GPU
 PYTHONPATH=. python bench/invariant_models.py            # rewrite the table
 PYTHONPATH=. python bench/invariant_models.py --check    # exit with 1 if it is stale
 
@@ -30,7 +30,7 @@ from torch_smem_gemm.bench.report import between
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "reproducibility.md"
 README = ROOT / "README.md"
-RESULTS = ROOT / "bench" / "results" / "invariant-models-h200.json"
+RESULTS = ROOT / "bench" / "results" / "invariant-models-h100.json"
 
 STEPS_CHECKED, STEPS_TIMED, RUNS = 64, 32, 2
 VOCABULARY = 32000

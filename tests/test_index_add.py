@@ -202,7 +202,8 @@ def test_gradients_and_a_new_thread() -> None:
     thread.join()
     assert same_bits(results[0], in_order(x.detach(), index, source.detach()))
     grad = torch.arange(128.0, device="cuda").view(8, 16)
-    assert x.grad is not None and source.grad is not None
+    assert x.grad is not None
+    assert source.grad is not None
     assert same_bits(x.grad, grad)
     assert same_bits(source.grad, grad[index])
 

@@ -154,14 +154,13 @@ struct TileMma {
 
   __device__ __forceinline__ void multiply_whole_stage(uint32_t a, uint32_t b, int stage, int col) {
     static_assert(STAGE_K_BLOCKS == 4, "the k blocks of a stage are written out");
-    const ColumnFragments cols[] = {
-        ColumnFragments(b), ColumnFragments(b + Producer::K_BLOCK_PITCH),
-        ColumnFragments(b + 2 * Producer::K_BLOCK_PITCH),
-        ColumnFragments(b + 3 * Producer::K_BLOCK_PITCH)};
-    const RowFragments rows[] = {
-        RowFragments(a, 0), RowFragments(a + Config::A_K_BLOCK_BYTES, 0),
-        RowFragments(a + 2 * Config::A_K_BLOCK_BYTES, 0),
-        RowFragments(a + 3 * Config::A_K_BLOCK_BYTES, 0)};
+    const ColumnFragments cols[] = {ColumnFragments(b),
+                                    ColumnFragments(b + Producer::K_BLOCK_PITCH),
+                                    ColumnFragments(b + 2 * Producer::K_BLOCK_PITCH),
+                                    ColumnFragments(b + 3 * Producer::K_BLOCK_PITCH)};
+    const RowFragments rows[] = {RowFragments(a, 0), RowFragments(a + Config::A_K_BLOCK_BYTES, 0),
+                                 RowFragments(a + 2 * Config::A_K_BLOCK_BYTES, 0),
+                                 RowFragments(a + 3 * Config::A_K_BLOCK_BYTES, 0)};
 #pragma unroll
     for (int i = 0; i < STAGE_K_BLOCKS; ++i) {
       multiply_fragments(cols[i], rows[i], 0);
