@@ -269,6 +269,21 @@ def test_a_row_has_the_same_bits_in_any_batch(
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_batch_invariant_ops_example(dtype: torch.dtype) -> None:
+    """The problem that batch_invariant_ops' own test_batch_invariance.py has."""
+    rows, size = 2048, 4096
+
+    def from_100_to_100(rows: int) -> Tensor:
+        numbers = torch.linspace(-100, 100, rows * size, dtype=dtype, device="cuda")
+        return numbers.view(rows, size)
+
+    a, b = from_100_to_100(rows), from_100_to_100(size)
+    with smem.batch_invariant():
+        assert same_bits(torch.mm(a[:1], b), torch.mm(a, b)[:1])
+
+
+@pytest.mark.gpu
 @every_operator
 @every_dtype
 def test_values_are_torchs(operator: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:

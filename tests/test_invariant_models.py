@@ -146,6 +146,25 @@ def test_loss_and_gradients_of_a_sequence() -> None:
         assert torch.equal(a[:1], b)
 
 
+def test_gradients_of_weights_add_over_micro_batches() -> None:
+    """In their order, each the gradient that it has without the others."""
+    model = on_gpu(lambda: models.llama(num_hidden_layers=1), torch.float32)
+    micro_batches = tokens(6, 60).split(2)
+
+    def gradients(*batches: Tensor) -> list[Tensor]:
+        model.zero_grad()
+        for ids in batches:
+            model(input_ids=ids, labels=ids).loss.backward()
+        return [x.grad.clone() for x in model.parameters() if x.grad is not None]
+
+    with smem.batch_invariant():
+        together = gradients(*micro_batches)
+        parts = [gradients(ids) for ids in micro_batches]
+    assert together
+    for whole, first, second, third in zip(together, *parts, strict=True):
+        assert torch.equal(whole, first + second + third)
+
+
 def test_compiled_model() -> None:
     model = on_gpu(llama)
     ids = tokens(7, 20)
