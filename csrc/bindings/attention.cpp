@@ -7,34 +7,25 @@ namespace {
 
 constexpr const char* OP = "_combine_parts";
 
-void expect(bool holds, const char* name, const Tensor& tensor, const std::string& expected) {
-  if (holds) return;
-  fail(OP, std::string(name) + " is " + shape_text(sizes_of(tensor)) + " of " +
-               dtype_text(tensor.scalar_type()) + ", expected " + expected);
-}
-
 void check(const Tensor& parts_out, const Tensor& logsumexp, const Tensor& lengths, int64_t parts,
            int64_t group) {
-  const ScalarType type = parts_out.scalar_type();
-  const bool is_served =
-      type == ScalarType::Float || type == ScalarType::Half || type == ScalarType::BFloat16;
   if (parts < 1 || group < 1) {
     fail(OP, "parts is " + std::to_string(parts) + " and group " + std::to_string(group) +
                  ", expected at least 1");
   }
-  expect(is_served && parts_out.dim() == 3 && parts_out.is_contiguous() &&
-             parts_out.size(0) % (parts * group) == 0,
-         "parts_out", parts_out,
+  expect(is_float_up_to_32_bits(parts_out.scalar_type()) && parts_out.dim() == 3 &&
+             parts_out.is_contiguous() && parts_out.size(0) % (parts * group) == 0,
+         OP, "parts_out", parts_out,
          "contiguous float32, float16 or bfloat16 of 3 dimensions, the first a multiple of parts "
          "* group");
   const int64_t rows = parts_out.size(0);
   expect(logsumexp.scalar_type() == ScalarType::Float && logsumexp.dim() == 2 &&
              logsumexp.size(0) == parts_out.size(1) && logsumexp.size(1) == rows &&
              logsumexp.stride(1) == 1,
-         "logsumexp", logsumexp, "float32 of (heads, rows of parts_out), its rows contiguous");
+         OP, "logsumexp", logsumexp, "float32 of (heads, rows of parts_out), its rows contiguous");
   expect(lengths.scalar_type() == ScalarType::Int && lengths.dim() == 1 &&
              lengths.is_contiguous() && lengths.size(0) * group == rows,
-         "lengths", lengths, "contiguous int32, one for each part of each sequence");
+         OP, "lengths", lengths, "contiguous int32, one for each part of each sequence");
   check_device(OP, "logsumexp", logsumexp, "parts_out", parts_out);
   check_device(OP, "lengths", lengths, "parts_out", parts_out);
 }

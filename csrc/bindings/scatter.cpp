@@ -7,29 +7,21 @@ namespace {
 
 constexpr const char* OP = "_index_add_";
 
-void expect(bool holds, const char* name, const Tensor& tensor, const std::string& expected) {
-  if (holds) return;
-  fail(OP, std::string(name) + " is " + shape_text(sizes_of(tensor)) + " of " +
-               dtype_text(tensor.scalar_type()) + ", expected " + expected);
-}
-
 void check_indices(const char* name, const Tensor& indices, const Tensor& source) {
   expect(indices.scalar_type() == ScalarType::Long && indices.dim() == 1 &&
              indices.is_contiguous() && indices.size(0) == source.size(0),
-         name, indices, "contiguous int64, one for each row of source");
+         OP, name, indices, "contiguous int64, one for each row of source");
   check_device(OP, name, indices, "source", source);
 }
 
 void check(const Tensor& x, const Tensor& index, const Tensor& source,
            const OptionalTensor& order) {
   const ScalarType type = x.scalar_type();
-  const bool is_served =
-      type == ScalarType::Float || type == ScalarType::Half || type == ScalarType::BFloat16;
-  expect(is_served && x.dim() == 2 && x.is_contiguous(), "x", x,
+  expect(is_float_up_to_32_bits(type) && x.dim() == 2 && x.is_contiguous(), OP, "x", x,
          "a contiguous matrix of float32, float16 or bfloat16");
   expect(source.scalar_type() == type && source.dim() == 2 && source.is_contiguous() &&
              source.size(1) == x.size(1),
-         "source", source, "a contiguous matrix with the dtype and the columns of x");
+         OP, "source", source, "a contiguous matrix with the dtype and the columns of x");
   check_device(OP, "source", source, "x", x);
   check_indices("index", index, source);
   if (order) check_indices("order", *order, source);

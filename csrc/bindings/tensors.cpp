@@ -168,6 +168,13 @@ void check_like(const char* op, const char* name, const Tensor& tensor, const ch
   check_device(op, name, tensor, like_name, like);
 }
 
+void expect(bool holds, const char* op, const char* name, const Tensor& tensor,
+            const char* expected) {
+  if (holds) return;
+  fail(op, std::string(name) + " is " + shape_text(sizes_of(tensor)) + " of " +
+               dtype_text(tensor.scalar_type()) + ", expected " + expected);
+}
+
 void check_device(const char* op, const char* name, const Tensor& tensor, const char* like_name,
                   const Tensor& like) {
   if (!same_device(tensor, like)) {

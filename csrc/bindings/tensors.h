@@ -60,6 +60,15 @@ void check_code(const char* op, const char* name, int64_t code, int64_t last);
 /// Throws unless gemm supports the dtype of the tensor.
 void check_gemm_dtype(const char* op, const char* name, const Tensor& tensor);
 
+/// Throws what `tensor` is, and what was expected, unless it `holds`.
+void expect(bool holds, const char* op, const char* name, const Tensor& tensor,
+            const char* expected);
+
+/// Whether kernels accumulate the dtype in float32.
+constexpr bool is_float_up_to_32_bits(ScalarType type) {
+  return type == ScalarType::Float || type == ScalarType::Half || type == ScalarType::BFloat16;
+}
+
 /// Throws unless `tensor` has the dtype and the device of `like`.
 void check_like(const char* op, const char* name, const Tensor& tensor, const char* like_name,
                 const Tensor& like);
