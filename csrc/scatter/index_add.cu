@@ -7,11 +7,11 @@
 //
 // The block of the first i that names a row of x adds all that belong to it, in ascending order, in
 // float32, and rounds once. So a row has the same bits whatever other rows the index names. torch
-// adds by atomics, in any order, or sorts first, which takes ten launches.
+// adds by atomics, in any order, or sorts first, which takes 115 us of the host's time.
 //
 // A block looks through the whole index, so the kernel's time grows with count^2. Callers sort a
-// long index (`order`): then the block looks at its neighbours only. Numbers of threads and
-// features may be tuned.
+// long index (`order`): then the block looks at its neighbours only. One block adds all that belong
+// to a row, one after the other. Numbers of threads and features may be tuned.
 #include "device/dispatch.h"
 #include "device/numeric_types.h"
 #include "device/symbol.h"
