@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import same_bits
 from torch import Tensor
 
 import torch_smem_gemm as smem
@@ -23,10 +24,6 @@ both_devices = pytest.mark.parametrize(
 every_dtype = pytest.mark.parametrize(
     "dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["float32", "bfloat16", "float16"]
 )
-
-
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    return a.dtype == b.dtype and torch.equal(*(x.contiguous().view(torch.uint8) for x in (a, b)))
 
 
 def in_order(x: Tensor, index: Tensor, source: Tensor) -> Tensor:

@@ -336,6 +336,15 @@ def test_two_loops_keep_the_order(inner: int, kernel: str, device: str) -> None:
 
 
 @pytest.mark.gpu
+def test_some_hundred_partials_of_two_rows_are_combined_in_order() -> None:
+    """The second row of partials begins inside a vector. The sign of 0 tells the order."""
+    x = torch.full((2, 40_000_000), -0.0, device="cuda")
+    x[:, -1] = 0.0
+    assert not smem.amax(x, 1).signbit().any()
+    assert not smem.amax(x[0], 0).signbit()
+
+
+@pytest.mark.gpu
 def test_two_loops_of_more_elements_than_31_bits_number() -> None:
     row = normal(2, 40_000, device="cuda")
     x = row.expand(60_000, 2, 40_000)  # the same memory 60,000 times
