@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import same_bits
+from helpers import FLOATS, same_bits, short
 from torch import Tensor
 
 import torch_smem_gemm as smem
@@ -18,12 +18,7 @@ from torch_smem_gemm.invariance import scatters
 ROOT = Path(__file__).resolve().parent.parent
 add_rows = torch.ops.smem._index_add_
 
-both_devices = pytest.mark.parametrize(
-    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-)
-every_dtype = pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["float32", "bfloat16", "float16"]
-)
+every_dtype = pytest.mark.parametrize("dtype", FLOATS[1:], ids=short)
 
 
 def in_order(x: Tensor, index: Tensor, source: Tensor) -> Tensor:
@@ -43,7 +38,6 @@ def operands(
     return x.to(device), index.to(device), source.to(device)
 
 
-@both_devices
 @every_dtype
 @pytest.mark.parametrize(
     ("rows", "count", "features"),
@@ -67,7 +61,6 @@ def sorted_index(index: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return index, source, order
 
 
-@both_devices
 def test_empty(device: str) -> None:
     x = torch.randn(3, 4, device=device)
     before = x.clone()

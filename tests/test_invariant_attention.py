@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers import FLOATS, short
 from torch import Tensor
 
 import torch_smem_gemm as smem
@@ -21,9 +22,7 @@ HEADS = {
 }
 # Queries, keys.
 LENGTHS = [(1, 1), (1, 5), (1, 700), (1, 3000), (16, 16), (130, 130), (64, 1000), (700, 700)]
-every_dtype = pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["float32", "bfloat16", "float16"]
-)
+every_dtype = pytest.mark.parametrize("dtype", FLOATS[1:], ids=short)
 every_heads = pytest.mark.parametrize("heads", HEADS.values(), ids=HEADS)
 every_length = pytest.mark.parametrize("lengths", LENGTHS, ids=lambda x: f"{x[0]}x{x[1]}")
 
@@ -310,12 +309,6 @@ def parts_of(
     )
 
 
-both_devices = pytest.mark.parametrize(
-    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-)
-
-
-@both_devices
 @every_dtype
 @pytest.mark.parametrize("shape", [(2, 3, 4, 1, 128), (3, 17, 1, 2, 200), (1, 1, 2, 1, 8)], ids=str)
 def test_parts_are_combined(device: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
@@ -331,7 +324,6 @@ def test_parts_are_combined(device: str, dtype: torch.dtype, shape: tuple[int, .
     check_values(combined, expected, dtype)
 
 
-@both_devices
 @every_dtype
 def test_parts_without_keys_change_nothing(device: str, dtype: torch.dtype) -> None:
     out, logsumexp, lengths = parts_of(2, 3, 2, 1, 64, device)

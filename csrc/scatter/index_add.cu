@@ -35,8 +35,7 @@ __global__ void __launch_bounds__(THREADS)
   using Acc = Accumulator<T>;
   __shared__ Tile<bool, 1, THREADS> names_row;
   const int64_t count = problem.count, features = problem.features;
-  const auto blocks_per_row =
-      static_cast<unsigned>((features + FEATURES_PER_BLOCK - 1) / FEATURES_PER_BLOCK);
+  const auto blocks_per_row = static_cast<unsigned>(ceil_div(features, FEATURES_PER_BLOCK));
   const int64_t first = blockIdx.x / blocks_per_row;
   const int64_t first_feature =
       int64_t{blockIdx.x % blocks_per_row} * FEATURES_PER_BLOCK + threadIdx.x;
