@@ -57,24 +57,35 @@ __device__ __forceinline__ void cp_async_16(void* shared, const void* global, in
 #endif
 }
 
-/// The same of whole vectors: reads all 16 bytes, or writes zeros (PTX's operand ignore-src). A
-/// number of bytes that is only known at run time takes five instructions more.
-__device__ __forceinline__ void cp_async_16_or_zero(void* shared, const void* global,
-                                                    bool is_read) {
+/// The same of BYTES bytes, 4, 8 or 16: reads all of them, or writes zeros (PTX's operand
+/// ignore-src). A number of bytes that is only known at run time takes five instructions more.
+template <int BYTES>
+__device__ __forceinline__ void cp_async_or_zero(void* shared, const void* global, bool is_read) {
 #if defined(__CUDA_ARCH__)
 #if __CUDA_ARCH__ >= 800
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  asm volatile(
-      "{\n"
-      ".reg .pred ignore_src;\n"
-      "setp.eq.u32 ignore_src, %2, 0;\n"
-      "cp.async.cg.shared.global [%0], [%1], 16, ignore_src;\n"
-      "}" ::"r"(to),
-      "l"(global), "r"(static_cast<unsigned>(is_read))
-      : "memory");
+  if constexpr (BYTES == 16) {
+    asm volatile(
+        "{\n"
+        ".reg .pred ignore_src;\n"
+        "setp.eq.u32 ignore_src, %2, 0;\n"
+        "cp.async.cg.shared.global [%0], [%1], 16, ignore_src;\n"
+        "}" ::"r"(to),
+        "l"(global), "r"(static_cast<unsigned>(is_read))
+        : "memory");
+  } else {
+    asm volatile(
+        "{\n"
+        ".reg .pred ignore_src;\n"
+        "setp.eq.u32 ignore_src, %2, 0;\n"
+        "cp.async.ca.shared.global [%0], [%1], %3, ignore_src;\n"
+        "}" ::"r"(to),
+        "l"(global), "r"(static_cast<unsigned>(is_read)), "n"(BYTES)
+        : "memory");
+  }
 #endif
 #elif !defined(__CUDACC__)
-  smem_cp_async(shared, global, 16, is_read ? 16 : 0);
+  smem_cp_async(shared, global, BYTES, is_read ? BYTES : 0);
 #endif
 }
 

@@ -26,8 +26,9 @@ constexpr int GROUP_COLS = 16;
 //   ELEMENTS               neighbours along K per thread, column and k block
 //   FIRST_XOR, LAST_XOR    the shuffle masks that reduce over the lanes that share columns
 //   column, k              the thread's first column in its group, and its first k in a k block
-//   k_of(vec)              a vector's k, less that of the first one
-//   offset_of(vec, stride) the same in memory
+//   k_of(vec, lane)        an element's k, less that of the first one
+//   offset_of(vec, lane, k_stride)
+//                          the same in memory
 //   element(vecs, c, b, e) element e of column c in k block b
 
 /// B is K-major. 8 lanes share a column, each with 4 elements of every k block.
@@ -45,8 +46,12 @@ struct KMajor {
   /// Two columns that are stored at the same time are four apart, so in different banks.
   __device__ __forceinline__ KMajor(int warp, int lane)
       : column(warp + lane / 8 * 4), k(lane % 8 * VEC_SIZE) {}
-  __device__ __forceinline__ static constexpr int k_of(int vec) { return vec * split::K_BLOCK; }
-  __device__ __forceinline__ static int64_t offset_of(int vec, int64_t) { return k_of(vec); }
+  __device__ __forceinline__ static constexpr int k_of(int vec, int lane) {
+    return vec * split::K_BLOCK + lane;
+  }
+  __device__ __forceinline__ static int64_t offset_of(int vec, int lane, int64_t) {
+    return k_of(vec, lane);
+  }
   template <typename Vecs>
   __device__ __forceinline__ static auto& element(Vecs& vecs, int, int k_block, int e) {
     return vecs[k_block].lane[e];
@@ -67,11 +72,11 @@ struct MnMajor {
 
   __device__ __forceinline__ MnMajor(int warp, int lane)
       : column(warp * 8 + lane % 2 * VEC_SIZE), k(lane / 2 * 2) {}
-  __device__ __forceinline__ static constexpr int k_of(int vec) {
+  __device__ __forceinline__ static constexpr int k_of(int vec, int) {
     return vec / 2 * split::K_BLOCK + vec % 2;
   }
-  __device__ __forceinline__ static int64_t offset_of(int vec, int64_t k_stride) {
-    return k_of(vec) * k_stride;
+  __device__ __forceinline__ static int64_t offset_of(int vec, int lane, int64_t k_stride) {
+    return k_of(vec, lane) * k_stride;
   }
   template <typename Vecs>
   __device__ __forceinline__ static auto& element(Vecs& vecs, int column, int k_block, int e) {
@@ -92,6 +97,33 @@ struct WithSplitK : BLayout {
 struct KMajorUnaligned : WithSplitK<KMajor> {
   static constexpr int COPY_ELEMENTS = 1;
   using WithSplitK<KMajor>::WithSplitK;
+};
+
+/// B has any other strides. Four lanes share a column, each with 8 elements of every k block; of an
+/// MN-major B eight lanes read 32 contiguous bytes. With split-K or without.
+struct AnyStrides {
+  static constexpr bool IS_MN_MAJOR = true, SPLIT_K = true;
+  static constexpr int COPY_ELEMENTS = 1;
+  static constexpr int WARPS = 2;
+  static constexpr int VECS = 2 * STAGE_K_BLOCKS;
+  static constexpr int COLS = 1;
+  static constexpr int ELEMENTS = 2 * VEC_SIZE;
+  static constexpr int FIRST_XOR = 8, LAST_XOR = 16;
+
+  int column, k;
+
+  __device__ __forceinline__ AnyStrides(int warp, int lane)
+      : column(warp * 8 + lane % 8), k(lane / 8 * ELEMENTS) {}
+  __device__ __forceinline__ static constexpr int k_of(int vec, int lane) {
+    return vec / 2 * split::K_BLOCK + vec % 2 * VEC_SIZE + lane;
+  }
+  __device__ __forceinline__ static int64_t offset_of(int vec, int lane, int64_t k_stride) {
+    return k_of(vec, lane) * k_stride;
+  }
+  template <typename Vecs>
+  __device__ __forceinline__ static auto& element(Vecs& vecs, int, int k_block, int e) {
+    return vecs[2 * k_block + e / VEC_SIZE].lane[e % VEC_SIZE];
+  }
 };
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -1,5 +1,5 @@
 // The dispatch of the skinny kernels by B's layout, and the kernels of skinny_m_kernel.h for a
-// K-major B and TMA. Those for an MN-major B are in skinny_m_mn_major.cu, those of split-K in
+// K-major B and TMA. Those for other strides are in skinny_m_mn_major.cu, those of split-K in
 // skinny_m_split_k.cu, and those without TMA in cp_async_skinny_m.cu.
 #include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/skinny_m_kernel.h"
@@ -9,11 +9,13 @@ namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 template LaunchSkinnyM launch_skinny_m_layout<KMajor, LoadA::TMA>;
 template LaunchSkinnyM launch_skinny_m_layout<KMajorUnaligned, LoadA::TMA>;
 extern template LaunchSkinnyM launch_skinny_m_layout<MnMajor, LoadA::TMA>;
+extern template LaunchSkinnyM launch_skinny_m_layout<AnyStrides, LoadA::TMA>;
 extern template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<KMajor>, LoadA::TMA>;
 extern template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<MnMajor>, LoadA::TMA>;
 extern template LaunchSkinnyM launch_skinny_m_layout<KMajor, LoadA::CP_ASYNC>;
 extern template LaunchSkinnyM launch_skinny_m_layout<KMajorUnaligned, LoadA::CP_ASYNC>;
 extern template LaunchSkinnyM launch_skinny_m_layout<MnMajor, LoadA::CP_ASYNC>;
+extern template LaunchSkinnyM launch_skinny_m_layout<AnyStrides, LoadA::CP_ASYNC>;
 extern template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<KMajor>, LoadA::CP_ASYNC>;
 extern template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<MnMajor>, LoadA::CP_ASYNC>;
 
@@ -38,7 +40,8 @@ LaunchSkinnyM* launch_of(const SplitOperand& b) {
     return split_k ? launch_skinny_m_layout<WithSplitK<MnMajor>, LOAD_A>
                    : launch_skinny_m_layout<MnMajor, LOAD_A>;
   }
-  return launch_skinny_m_layout<KMajorUnaligned, LOAD_A>;
+  return b.k_stride == 1 ? launch_skinny_m_layout<KMajorUnaligned, LOAD_A>
+                         : launch_skinny_m_layout<AnyStrides, LOAD_A>;
 }
 
 }  // namespace
@@ -48,7 +51,6 @@ bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b
   constexpr int64_t MAX_M = 64;
   // If the matrices of a batch share B, each of them would split it.
   return problem.M <= MAX_M && (b.batch_count > 1 || inner_batch_count(problem) == 1) &&
-         (b.k_stride == 1 || is_vectorized_mn_major(b)) &&
          (uses_tma || device.shared_bytes >= size_t{SM80_SHARED_BYTES});
 }
 

@@ -102,7 +102,7 @@ __device__ __forceinline__ void load_a_by_cp_async(const SkinnyMParams& params,
         if (pass * ROWS_PER_PASS + first_row >= params.rows) break;
 #pragma unroll
         for (int i = 0; i < STAGE_K_BLOCKS; ++i) {
-          cp_async_16_or_zero(
+          cp_async_or_zero<16>(
               to + i * Config::A_K_BLOCK_BYTES + pass * ROWS_PER_PASS * K_BLOCK_BYTES,
               from + pass * ROWS_PER_PASS * pitch + i * 2 * split::K_BLOCK,
               stage * STAGE_K_BLOCKS + i < slice.k_blocks);

@@ -233,11 +233,9 @@ struct SplitProducer {
       for (int v = 0; v < BLayout::VECS; ++v) {
 #pragma unroll
         for (int e = 0; e < VEC_SIZE; e += BLayout::COPY_ELEMENTS) {
-          const bool exists = BLayout::k_of(v) + e < load_k_left;
-          cp_async<BLayout::COPY_ELEMENTS>(
-              raw_vec(v)->lane + e,
-              exists ? load_src + BLayout::offset_of(v, b.k_stride) + e : b.src,
-              exists ? BLayout::COPY_ELEMENTS : 0);
+          cp_async_or_zero<BLayout::COPY_ELEMENTS * sizeof(float)>(
+              raw_vec(v)->lane + e, load_src + BLayout::offset_of(v, e, b.k_stride),
+              BLayout::k_of(v, e) < load_k_left);
         }
       }
       load_src += STAGE_K * b.k_stride;
@@ -347,8 +345,8 @@ struct SplitProducer {
       for (int e = 0; e < VEC_SIZE; e += BLayout::COPY_ELEMENTS) {
         using Loaded = Vector<float, BLayout::COPY_ELEMENTS>;
         *reinterpret_cast<Loaded*>(vecs[v].lane + e) =
-            BLayout::k_of(v) + e < k_left
-                ? load_vector<BLayout::COPY_ELEMENTS>(src + BLayout::offset_of(v, b.k_stride) + e)
+            BLayout::k_of(v, e) < k_left
+                ? load_vector<BLayout::COPY_ELEMENTS>(src + BLayout::offset_of(v, e, b.k_stride))
                 : Loaded{};
       }
     }

@@ -93,7 +93,7 @@ class AsyncLoader : public TileVectors<Layout, THREADS> {
       T* const to = first + pass * this->PASS_ELEMENTS;
       // NONE would gain nothing by it in mma, and tf32 lose 2%.
       if constexpr (EDGES == Edges::ROWS) {
-        cp_async_16_or_zero(to, from, bytes > 0);
+        cp_async_or_zero<16>(to, from, bytes > 0);
       } else {
         cp_async_16(to, from, bytes);
       }
