@@ -28,7 +28,7 @@ SKINNY_M = (1, 7, 8, 9, 16, 17, 32, 33, 64)  # the limits of its policies, and o
 LARGE_M = 70
 
 # N and K: whole tiles and stages, and others; columns that cannot be loaded by vectors; the last
-# three have more than 2^15 elements per column, or split-K.
+# five have more than 2^15 elements per column, or split-K.
 SIZES = [
     (1024, 512),
     (520, 1000),
@@ -37,9 +37,11 @@ SIZES = [
     (528, 132),
     (2048, 96),
     (545, 1001),
-    (544, 40_004),
+    (2056, 33_000),
     (64, 8192),
     (130, 5001),
+    (520, 9300),
+    (1030, 17_001),
 ]
 
 

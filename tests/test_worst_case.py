@@ -47,7 +47,7 @@ def test_bounds_are_those_of_the_document() -> None:
     assert [simt_additions(k) for k in (1, 64, 65, 1024, 2047, 2048, 4096, 65536)] == [
         *(1, 64, 65, 79, 80, 143, 144, 174)
     ]
-    assert [round(bound("fp16x3", 520, k)) for k in (64, 1024, 4096, 1 << 20)] == [
+    assert [round(bound("fp16x3", 3073, k)) for k in (64, 1024, 4096, 1 << 20)] == [
         64,
         79,
         144,
@@ -62,12 +62,16 @@ def test_bounds_are_ordered(k: int) -> None:
     """A chain of all of K, which is what SGEMM may be, has K; nothing is below one rounding."""
     assert 1 <= simt_additions(k) <= k
     assert bound("fp32", 64, k) == max(bound("ieee", 64, k), bound("fp16x3", 64, k))
-    assert bound("fp16x3:mma", 513, k) >= bound("fp16x3", 513, k) >= bound("ieee", 513, k)
+    assert bound("fp16x3:mma", 3073, k) >= bound("fp16x3", 3073, k) >= bound("ieee", 3073, k)
 
 
 @pytest.mark.parametrize(
     ("n", "k", "length"),
-    [(64, 2047, 2047), (64, 2048, 1024), (64, 262_144, 4096), (512, 8192, 4096), (513, 8192, 8192)],
+    [
+        *((64, 2047, 2047), (64, 2048, 1024), (64, 262_144, 4096), (512, 8192, 4096)),
+        *((513, 9215, 9215), (513, 9216, 4608), (1024, 128_256, 21_504), (3072, 50_257, 25_600)),
+        (3073, 10**6, 10**6),
+    ],
 )
 def test_slices_of_k(n: int, k: int, length: int) -> None:
     assert slice_of_k(n, k) == length

@@ -38,11 +38,12 @@ def simt_additions(k: int) -> int:
 
 def slice_of_k(n: int, k: int) -> int:
     """The length of K that `fp16x3` computes as one product: all of K, or a split-K slice."""
-    unit, narrowest, blocks = 512, 32, 128
+    unit, narrowest = 512, 32
+    tiles = 128 if n <= 512 else 192
     shortest = max(2 * unit, _ceil_div(8 * n, unit) * unit)
-    if n > 512 or k < 2 * shortest:
+    most = tiles // _ceil_div(n, narrowest)
+    if most <= 1 or k < 2 * shortest:
         return k
-    most = blocks // min(_ceil_div(n, narrowest), blocks)
     return max(shortest, _ceil_div(_ceil_div(k, most), unit) * unit)
 
 

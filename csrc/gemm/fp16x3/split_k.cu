@@ -1,4 +1,5 @@
-// The reduction of split-K. A block takes whole rows of out, a thread WIDTH neighbouring elements.
+// The reduction of split-K. A block takes whole rows of out or a part of one, a thread WIDTH
+// neighbouring elements.
 #include <algorithm>
 
 #include "device/pdl.h"
@@ -11,15 +12,15 @@
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {
 
-/// The widest out for which K is cut, and so the most threads per block, which has whole rows.
-constexpr int MAX_N = 512;
-/// Threads per block if rows are shorter than that.
-constexpr int MIN_BLOCK_THREADS = 128;
+/// Threads per block: rows of out that are shorter are taken together, and longer ones apart.
+constexpr int MIN_BLOCK_THREADS = 128, MAX_BLOCK_THREADS = 512;
 
 struct ReduceSplitKParams {
   const float* partials;
   int k_slices;
   uint32_t block_rows;    ///< rows of out per block
+  uint32_t row_blocks;    ///< blocks per row of out
+  uint32_t row_threads;   ///< threads per row and block
   uint32_t batch_blocks;  ///< blocks per matrix of the batch
   Epilogue<float> epilogue;
   BatchStrides strides;
@@ -34,16 +35,18 @@ __device__ __forceinline__ double power_of_two(int exponent) {
 /// The k slices are added in order, in double, each scaled by its own powers of two. So the error
 /// does not grow with their number, and none of them overflows.
 template <int WIDTH>
-__global__ void __launch_bounds__(MAX_N)
+__global__ void __launch_bounds__(MAX_BLOCK_THREADS)
     reduce_split_k_kernel(const __grid_constant__ ReduceSplitKParams params) {
   wait_on_dependent_grids();
   const int64_t rows = params.epilogue.out.rows;
   const auto cols = static_cast<uint32_t>(params.epilogue.out.cols);
   const uint32_t batch = blockIdx.x / params.batch_blocks, block = blockIdx.x % params.batch_blocks;
-  const uint32_t row_threads = cols / WIDTH, block_row = threadIdx.x / row_threads;
-  const uint32_t col = (threadIdx.x - block_row * row_threads) * WIDTH;
-  const int64_t row = int64_t{block} * params.block_rows + block_row;
-  if (row >= rows) return;
+  const uint32_t first_row = block / params.row_blocks * params.block_rows;
+  const uint32_t block_row = threadIdx.x / params.row_threads;
+  const uint32_t first_thread = block % params.row_blocks * MAX_BLOCK_THREADS;
+  const uint32_t col = (first_thread + threadIdx.x - block_row * params.row_threads) * WIDTH;
+  const int64_t row = int64_t{first_row} + block_row;
+  if (row >= rows || col >= cols) return;
 
   const SplitMetadata a = metadata_at(params.a, batch), b = metadata_at(params.b, batch);
   const float* const src =
@@ -82,13 +85,15 @@ static_assert((FALLBACK & ONE_OUTLIER) == 0, "statuses remain distinct when comb
 }  // namespace
 
 SplitKConfig::SplitKConfig(int64_t N, int64_t K) {
-  // One row of the narrowest tiles, 32 columns wide, makes MAX_TILES tiles, about one per SM. But a
-  // slice has at least 8 N elements, so that at the largest M, where K need not be cut, writing and
-  // reading the partials costs some 8%.
-  constexpr int64_t TILE_N = 32, MAX_TILES = 128, ALIGNMENT = 512;
+  // One row of tiles of TILE_N columns, the narrowest, makes about one tile per SM. The blocks of a
+  // skinny product have 16 columns, and three of them fit on an SM: for N > SMALL_N, whose slices
+  // are long, there are as many. But a slice has at least 8 N elements, so that at the largest M,
+  // where K need not be cut, writing and reading the partials costs some 5%, of short slices 8%.
+  constexpr int64_t TILE_N = 32, SMALL_N = 512, ALIGNMENT = 512;
+  const int64_t max_tiles = N <= SMALL_N ? 128 : 192;
   const int64_t min_length = std::max(2 * ALIGNMENT, round_up(8 * N, ALIGNMENT));
-  const int64_t max_slices = MAX_TILES / std::min(ceil_div(N, TILE_N), MAX_TILES);
-  const bool is_split = N <= MAX_N && K >= 2 * min_length;
+  const int64_t max_slices = std::max<int64_t>(max_tiles / ceil_div(N, TILE_N), 1);
+  const bool is_split = max_slices > 1 && K >= 2 * min_length;
   slice_length = is_split ? std::max(min_length, round_up(ceil_div(K, max_slices), ALIGNMENT)) : K;
   slices = ceil_div(K, slice_length);
 }
@@ -105,9 +110,11 @@ void reduce_split_k(const Problem& problem, const split::SplitOperand& a,
   constexpr int64_t MIN_VECTORIZED = 1 << 18;  // fewer elements are better spread over more threads
   const int64_t elements = inner_batch_count(problem) * problem.M * problem.N;
   const bool vectorized = problem.N % WIDTH == 0 && elements >= MIN_VECTORIZED;
-  const int64_t row_threads = vectorized ? problem.N / WIDTH : problem.N;
+  const int64_t threads_n = vectorized ? problem.N / WIDTH : problem.N;
+  const int64_t row_blocks = ceil_div(threads_n, MAX_BLOCK_THREADS);
+  const int64_t row_threads = std::min<int64_t>(threads_n, MAX_BLOCK_THREADS);
   const int64_t block_rows = std::max<int64_t>(MIN_BLOCK_THREADS / row_threads, 1);
-  const int64_t blocks = ceil_div(problem.M, block_rows);
+  const int64_t blocks = ceil_div(problem.M, block_rows) * row_blocks;
   const dim3 threads(static_cast<unsigned>(block_rows * row_threads));
   launch("fp16x3 reduce split-K",
          vectorized ? reduce_split_k_kernel<WIDTH> : reduce_split_k_kernel<1>,
@@ -116,6 +123,8 @@ void reduce_split_k(const Problem& problem, const split::SplitOperand& a,
              .partials = partials,
              .k_slices = static_cast<int>(a.k_slices),
              .block_rows = static_cast<uint32_t>(block_rows),
+             .row_blocks = static_cast<uint32_t>(row_blocks),
+             .row_threads = static_cast<uint32_t>(row_threads),
              .batch_blocks = static_cast<uint32_t>(blocks),
              .epilogue = epilogue_of<float>(problem),
              .strides = batch_strides(problem),
