@@ -13,27 +13,29 @@
 namespace smem::gemm::simt {
 namespace {
 
-/// The constants of the cost model, in nanoseconds, bytes and cycles. They and the tiles' speeds
-/// (TileConfig) were fitted to 430 times measured on an H200, of all tiles and splits of K on 75
-/// problems (bench/NOTES.md). Other GPUs have other times, but mostly the same best plan.
+/// The constants of the cost model, in nanoseconds, bytes and cycles. They and what TileConfig says
+/// of the tiles were fitted to 5,530 times in CUDA graphs on an H100, of all tiles on 395 random
+/// problems; the large tiles' speeds are those of 75 larger problems on an H200 (bench/NOTES.md).
+/// Other GPUs have other times, but mostly the same best plan.
 struct CostModel {
-  double clock = 1.98;          ///< cycles/ns
-  double dram = 3360;           ///< bytes/ns, for all SMs
-  double partials = 4200;       ///< bytes/ns of reading or writing partials, for all SMs
-  double first_wave = 5300;     ///< ns: launch, first loads and end
-  double next_wave = 3000;      ///< ns: first loads and end of a block that follows another
-  double reduce_launch = 5400;  ///< ns: the second launch, which reduces the partials
-  double pack_launch = 4300;    ///< ns: the launch that packs
-  double pack_traffic = 3.1;    ///< DRAM time of a packed operand, in times of reading it once
-  double reduce_block = 16;     ///< bytes/ns that a reducing block of 32 elements reads
-  double f64 = 1.6;             ///< factor of the cycles per k in tiles below 128x128
-  double store = 0.2;           ///< cycles of an SM per element of out
-  double store_via_registers = 0.25;  ///< cycles more per element, for LayoutPair::via_registers
-  double dynamic_mode = 1.12;         ///< factor of the cycles per k if B's load mode is dynamic
-  double k_major = 1.09;              ///< the same for each operand read by vec16_along_k
-  double scalar = 1.2;                ///< the same for each operand copied by single elements
-  double min_gain = 0.97;             ///< packing and split-K must predict less than this share
-  double dram_overlap = 0.14;         ///< share of the shorter of DRAM and SM time that adds
+  double clock = 1.98;               ///< cycles/ns
+  double dram = 3360;                ///< bytes/ns, for all SMs
+  double partials = 4200;            ///< bytes/ns of reading or writing partials, for all SMs
+  double first_wave = 2540;          ///< ns: launch, first loads and end
+  double next_wave = 1170;           ///< ns: first loads and end of a block that follows another
+  double reduce_launch = 2820;       ///< ns: the second launch, which reduces the partials
+  double pack_launch = 1660;         ///< ns: the launch that packs
+  double pack_traffic = 2.2;         ///< DRAM time of a packed operand, in times of reading it once
+  double reduce_block = 16;          ///< bytes/ns that a reducing block of 32 elements reads
+  double f64 = 1.6;                  ///< factor of the cycles per k in tiles below 128x128
+  double store_via_registers = 0.1;  ///< cycles more per element, for LayoutPair::via_registers
+  double store_edge = 0.52;          ///< the same where 128x128 stores by single elements
+  double store_edge_alone = 10'000;  ///< cycles more of one such tile
+  double dynamic_mode = 1.06;        ///< factor of the cycles per k if B's load mode is dynamic
+  double k_major = 1.09;             ///< the same for each operand read by vec16_along_k
+  double scalar = 1.18;              ///< the same for each operand copied by single elements
+  double min_gain = 0.97;            ///< packing and split-K must predict less than this share
+  double dram_overlap = 0.5;         ///< share of the shorter of DRAM and SM time that adds
   double full_k_via_registers = 100;  ///< k from which store_via_registers counts fully
 };
 
@@ -92,6 +94,16 @@ double bytes_of(const Problem& p) {
   return elements * static_cast<double>(size_of(p.dtype));
 }
 
+/// The share of the tiles that 128x128 stores by single elements (epilogue.h): those that reach
+/// beyond out's last column, or all if rows of a contiguous out are not whole vectors.
+double share_of_edge_tiles(const Problem& p, const SimtPlan& plan) {
+  if (plan.tile != TILE_128X128 || plan.layouts == LayoutPair::via_registers) return 0;
+  const auto width = static_cast<int64_t>(16 / size_of(p.dtype));
+  if (p.N % width != 0) return 1;
+  const int64_t cols = TILES[plan.tile].cols(size_of(p.dtype));
+  return p.N % cols == 0 ? 0 : 1 / static_cast<double>(ceil_div(p.N, cols));
+}
+
 /// The cost model: the predicted time of a plan for a problem of `bytes`.
 double nanoseconds(const Problem& problem, const Device& device, const SimtPlan& p, double bytes) {
   const CostModel model;
@@ -123,15 +135,17 @@ double nanoseconds(const Problem& problem, const Device& device, const SimtPlan&
   // K.
   const double k_share =
       p.tile == TILE_64X144 ? 1 : std::min(length / model.full_k_via_registers, 1.0);
-  const double store_cycles =
-      model.store +
-      (p.layouts == LayoutPair::via_registers ? model.store_via_registers * k_share : 0);
-  const double out = store_cycles * tile.rows() * tile.cols(size);
+  const double elements = static_cast<double>(tile.rows()) * tile.cols(size);
+  const double out =
+      tile.store +
+      (p.layouts == LayoutPair::via_registers ? model.store_via_registers * k_share * elements : 0);
+  const double edges = share_of_edge_tiles(problem, p);
   const TileSpeed speed = speed_of(p.tile, p.layouts);
   // Either the SMs are full and throughput counts, or each block is limited by its own latency.
-  const double cycles = std::max(blocks_in_turn * (length * speed.full * slowdown + out),
-                                 waves * (length * speed.alone * slowdown + out));
-  double others = model.first_wave + (waves - 1) * model.next_wave / per_sm;
+  const double cycles = std::max(
+      blocks_in_turn * (length * speed.full * slowdown + out + model.store_edge * edges * elements),
+      waves * (length * speed.alone * slowdown + out) + (edges > 0 ? model.store_edge_alone : 0));
+  double others = model.first_wave + tile.start + (waves - 1) * model.next_wave / per_sm;
   if (p.split_k.unit != PartialUnit::none) {
     const auto partials = static_cast<double>(workspace_of(problem, p).partials);
     const double reduce_blocks =

@@ -77,9 +77,8 @@ constexpr LayoutSet layouts(Pairs... pairs) {
   return {(0u | ... | (1u << static_cast<int>(pairs)))};
 }
 
-/// Cycles of an SM per value of k and tile. The FMA units' limit is rows * cols / 128. Fitted to
-/// measurements on an H200 together with CostModel (heuristics.cpp), for float32 and MN-major
-/// operands.
+/// Cycles of an SM per value of k and tile. The FMA units' limit is rows * cols / 128. Fitted
+/// together with CostModel (heuristics.cpp), for float32 and MN-major operands.
 struct TileSpeed {
   double full = 0;   ///< with as many blocks as the SM holds
   double alone = 0;  ///< with one block on the SM
@@ -97,7 +96,9 @@ struct TileConfig {
   int min_blocks_per_sm;  ///< launch bound
   LayoutSet f32, f64;     ///< layout pairs that have a kernel
   TileSpeed speed = {};
-  TileSpeed speed_via_registers = {};       ///< of LayoutPair::via_registers
+  TileSpeed speed_via_registers = {};  ///< of LayoutPair::via_registers
+  double start = 0;                    ///< ns that a launch takes longer than CostModel::first_wave
+  double store = 0;  ///< cycles of an SM per tile, to start a block and to store its part of out
   LayoutSet interval_accum_in_registers{};  ///< see has_interval_accum_in_registers
 
   constexpr int threads() const { return 32 * warps_m * warps_n; }
@@ -130,66 +131,68 @@ inline constexpr auto TILES = [] {
      .warps_m = 2, .warps_n = 2, .depth = 8, .stages = 5, .min_blocks_per_sm = 2,
      .f32 = layouts(L::both_mn_major, L::via_registers),
      .f64 = layouts(L::unknown, L::both_mn_major),
-     .speed = {.full = 167, .alone = 243}, .speed_via_registers = {.full = 184, .alone = 400}},
+     .speed = {.full = 167, .alone = 190}, .speed_via_registers = {.full = 184, .alone = 312},
+     .start = 0, .store = 2900},
     {.name = "64x64", .thread_rows = 4, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 2, .warps_n = 2, .depth = 16, .stages = 4, .min_blocks_per_sm = 4,
      .f32 = layouts(L::unknown, L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major),
      .f64 = layouts(L::unknown),
-     .speed = {.full = 48, .alone = 105},
+     .speed = {.full = 48, .alone = 85}, .start = 0, .store = 1200,
      .interval_accum_in_registers = layouts(L::both_mn_major, L::a_k_major_b_mn_major)},
     {.name = "32x32", .thread_rows = 4, .thread_cols = 4, .lanes_m = 8,
      .warps_m = 1, .warps_n = 2, .depth = 16, .stages = 4, .min_blocks_per_sm = 8,
      .f32 = layouts(L::unknown, L::a_k_major_b_mn_major), .f64 = layouts(L::unknown),
-     .speed = {.full = 17.3, .alone = 52}},
+     .speed = {.full = 15.2, .alone = 60}, .start = 0, .store = 500},
     {.name = "16x16", .thread_rows = 2, .thread_cols = 4, .lanes_m = 8,
      .warps_m = 1, .warps_n = 1, .depth = 16, .stages = 4, .min_blocks_per_sm = 16,
      .f32 = layouts(L::unknown), .f64 = layouts(L::unknown),
-     .speed = {.full = 10.3, .alone = 45}},
+     .speed = {.full = 7, .alone = 51}, .start = 590, .store = 260},
     {.name = "128x32", .thread_rows = 4, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 4, .warps_n = 1, .depth = 16, .stages = 4, .min_blocks_per_sm = 3,
      .f32 = layouts(L::unknown, L::a_k_major_b_unknown),
      .f64 = layouts(L::unknown, L::a_k_major_b_unknown),
-     .speed = {.full = 47.7, .alone = 110}},
+     .speed = {.full = 46.3, .alone = 80}, .start = 0, .store = 1350},
     {.name = "128x16", .thread_rows = 4, .thread_cols = 4, .lanes_m = 8,
      .warps_m = 4, .warps_n = 1, .depth = 16, .stages = 4, .min_blocks_per_sm = 4,
      .f32 = layouts(L::unknown, L::a_k_major_b_unknown),
      .f64 = layouts(L::unknown, L::a_k_major_b_unknown),
-     .speed = {.full = 38.8, .alone = 72}},
+     .speed = {.full = 29.1, .alone = 67}, .start = 80, .store = 1250},
     {.name = "128x8", .thread_rows = 1, .thread_cols = 8, .lanes_m = 32,
      .warps_m = 4, .warps_n = 1, .depth = 32, .stages = 3, .min_blocks_per_sm = 3,
      .f32 = layouts(L::unknown, L::a_k_major_b_unknown),
      .f64 = layouts(L::unknown, L::a_k_major_b_unknown),
-     .speed = {.full = 19.8, .alone = 58}},
+     .speed = {.full = 24.6, .alone = 49}, .start = 0, .store = 1700},
     {.name = "32x128", .thread_rows = 4, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 1, .warps_n = 4, .depth = 16, .stages = 4, .min_blocks_per_sm = 3,
      .f32 = layouts(L::unknown, L::both_k_major), .f64 = layouts(L::unknown, L::both_k_major),
-     .speed = {.full = 46.5, .alone = 106}},
+     .speed = {.full = 49.3, .alone = 83}, .start = -90, .store = 1250},
     {.name = "16x128", .thread_rows = 2, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 1, .warps_n = 4, .depth = 16, .stages = 4, .min_blocks_per_sm = 4,
      .f32 = layouts(L::unknown, L::both_k_major), .f64 = layouts(L::unknown, L::both_k_major),
-     .speed = {.full = 39.7, .alone = 72}},
+     .speed = {.full = 40.1, .alone = 68}, .start = -190, .store = 1000},
     {.name = "8x128", .thread_rows = 8, .thread_cols = 1, .lanes_m = 1,
      .warps_m = 1, .warps_n = 4, .depth = 32, .stages = 3, .min_blocks_per_sm = 3,
      .f32 = layouts(L::unknown, L::both_k_major), .f64 = layouts(L::unknown, L::both_k_major),
-     .speed = {.full = 21, .alone = 54}},
+     .speed = {.full = 29.4, .alone = 51}, .start = -230, .store = 1400},
     {.name = "64x128", .thread_rows = 8, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 1, .warps_n = 4, .depth = 16, .stages = 3, .min_blocks_per_sm = 3,
      .f32 = layouts(L::unknown, L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major),
      .f64 = layouts(),
-     .speed = {.full = 90, .alone = 120}},
+     .speed = {.full = 84, .alone = 125}, .start = 690, .store = 1900},
     {.name = "128x64", .thread_rows = 8, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 2, .warps_n = 2, .depth = 16, .stages = 3, .min_blocks_per_sm = 3,
      .f32 = layouts(L::unknown, L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major),
      .f64 = layouts(),
-     .speed = {.full = 90, .alone = 120}},
+     .speed = {.full = 90, .alone = 146}, .start = 820, .store = 2500},
     {.name = "4x128", .thread_rows = 4, .thread_cols = 1, .lanes_m = 1,
      .warps_m = 1, .warps_n = 4, .depth = 32, .stages = 3, .min_blocks_per_sm = 4,
      .f32 = layouts(L::unknown, L::both_k_major, L::a_k_major_b_mn_major), .f64 = layouts(),
-     .speed = {.full = 12, .alone = 42}},
+     .speed = {.full = 24, .alone = 42}, .start = -220, .store = 1100},
     {.name = "64x144", .thread_rows = 8, .thread_cols = 9, .lanes_m = 8,
      .warps_m = 1, .warps_n = 4, .depth = 8, .stages = 3, .min_blocks_per_sm = 3,
      .f32 = layouts(L::via_registers), .f64 = layouts(),
-     .speed_via_registers = {.full = 121, .alone = 300}},
+     .speed_via_registers = {.full = 121, .alone = 213},
+     .start = 0, .store = 1300},
   });
 }();
 // clang-format on
