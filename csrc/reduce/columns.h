@@ -203,11 +203,11 @@ bool prefer_per_thread(const Problem& problem, const Device& device, ColumnKerne
 /// `unaligned` if enough neighbouring outputs are contiguous and the stages fit shared memory (they
 /// do from sm_80 on), else `batched`.
 ColumnKernel layout_kernel_of(const Problem& problem, const Device& device) {
+  if (problem.reduced.rank > 1) return ColumnKernel::batched;
   const int inner = problem.outputs.rank - 1;
   const auto bytes = static_cast<int64_t>(size_of(problem.in_dtype));
   if (columns_are_vectors(problem, static_cast<int>(16 / bytes))) return ColumnKernel::aligned;
   const bool contiguous = inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
-                          problem.reduced.rank <= 1 &&
                           problem.outputs.size[inner] * bytes >= MIN_CONTIGUOUS_BYTES;
   return contiguous && unaligned_thread_map(problem, device).shared_bytes() <= device.shared_bytes
              ? ColumnKernel::unaligned
@@ -220,8 +220,7 @@ ColumnKernel layout_kernel_of(const Problem& problem, const Device& device) {
 ///   3. per_thread     prefer_per_thread finds it faster than the kernel of step 4
 ///   4. layout_kernel_of: aligned, unaligned or batched
 ColumnKernel column_kernel_of(const Problem& problem, const Device& device) {
-  if (problem.count <= IN_REGISTERS_MAX_ROWS && problem.reduced.rank <= 1)
-    return ColumnKernel::in_registers;
+  if (problem.count <= IN_REGISTERS_MAX_ROWS) return ColumnKernel::in_registers;
   if (columns_are_narrow(problem)) return ColumnKernel::narrow;
   const ColumnKernel alternative = layout_kernel_of(problem, device);
   return prefer_per_thread(problem, device, alternative) ? ColumnKernel::per_thread : alternative;

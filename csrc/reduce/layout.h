@@ -42,7 +42,7 @@ inline bool columns_are_vectors(const Problem& problem, int width) {
   const int inner = problem.outputs.rank - 1;
   return inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
          problem.outputs.size[inner] % width == 0 && is_aligned(problem, width) &&
-         strides_are_multiples(problem.outputs, inner, width) && problem.reduced.rank <= 1 &&
+         strides_are_multiples(problem.outputs, inner, width) &&
          strides_are_multiples(problem.reduced, problem.reduced.rank, width);
 }
 
