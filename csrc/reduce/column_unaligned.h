@@ -25,6 +25,9 @@ constexpr int SECTOR_BYTES = 32;
 /// Fewest lanes per panel: the two vectors per row that exceed the lanes' own ones are copied by
 /// two lanes for each row of a stage.
 constexpr int MIN_PANEL_LANES = 2 * ROWS_PER_STAGE;
+/// The cost model: what a panel's row takes beside its lanes' vectors, in vectors. Fitted together
+/// with MULTISTAGE_RAMP_STAGES.
+constexpr int PANEL_ROW_VECTORS = 7;
 
 /// The mapping of panels to the outputs and to threads.
 struct UnalignedThreadMap {
@@ -53,19 +56,33 @@ inline Span readable(const Problem& problem) {
   return {begin, begin + (last + 1) * static_cast<int64_t>(size_of(problem.in_dtype))};
 }
 
+/// The map with the lowest estimated time. Narrow panels leave more threads for the rows, which
+/// spares some problems a second launch.
 inline UnalignedThreadMap unaligned_thread_map(const Problem& problem, const Device& device) {
   const int64_t inner_outputs = problem.outputs.size[problem.outputs.rank - 1];
   const int64_t vectors =
       ceil_div(inner_outputs * static_cast<int64_t>(size_of(problem.in_dtype)), 16);
-  UnalignedThreadMap map{};
-  map.lanes =
+  const auto map_for = [&](int lanes) {
+    UnalignedThreadMap map{};
+    map.lanes = lanes;
+    map.readable = readable(problem);
+    map.panels_per_inner_loop = static_cast<unsigned>(ceil_div(vectors, lanes));
+    map.panels = problem.output_count / inner_outputs * map.panels_per_inner_loop;
+    map.block = multistage_thread_map(problem, device, map.panels * lanes, lanes, MAX_THREADS_X);
+    return map;
+  };
+  const auto cost = [&](const UnalignedThreadMap& map) {
+    return multistage_cost(problem, device, map.block) * (map.lanes + PANEL_ROW_VECTORS) /
+           map.lanes;
+  };
+  const auto max_lanes =
       static_cast<int>(std::clamp<int64_t>(next_power_of_two(vectors), MIN_PANEL_LANES, 32));
-  map.panels_per_inner_loop = static_cast<unsigned>(ceil_div(vectors, map.lanes));
-  map.panels = problem.output_count / inner_outputs * map.panels_per_inner_loop;
-  map.readable = readable(problem);
-  map.block = multistage_thread_map(problem, device, map.panels * map.lanes, map.lanes,
-                                    std::max(MAX_THREADS_X, map.lanes));
-  return map;
+  UnalignedThreadMap best = map_for(max_lanes);
+  for (int lanes = max_lanes / 2; lanes >= MIN_PANEL_LANES; lanes /= 2) {
+    const UnalignedThreadMap narrower = map_for(lanes);
+    if (cost(narrower) < cost(best)) best = narrower;
+  }
+  return best;
 }
 
 /// The rows of one lane of a panel.
