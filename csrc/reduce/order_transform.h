@@ -47,7 +47,11 @@ class OrderTransform {
     return flipped(to_thread_partial(element));
   }
 
+  /// The identity, which the blocks without elements store, becomes that of T first: with the low
+  /// bits flipped alone, the lowest integer would be the smallest of unsigned partials, not the
+  /// largest.
   __device__ __forceinline__ Partial<Op, T> invert(Partial<Op, T> partial) const {
+    if constexpr (ENABLED && std::is_unsigned_v<T>) partial = partial < 0 ? 0 : partial;
     return flipped(partial);
   }
 
