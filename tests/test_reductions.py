@@ -335,6 +335,23 @@ def test_two_loops_keep_the_order(inner: int, kernel: str, device: str) -> None:
     assert same_bits(smem.sum(between, (0, 2), kernel=kernel), expected)
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_few_rows_along_several_loops_keep_the_order(kernel: str, device: str) -> None:
+    for columns in (72, 35):  # whole vectors, and single elements
+        x = normal(2, 3, 4, 5, 3, columns, device=device)
+        flat = x.permute(1, 3, 5, 0, 2, 4).reshape(15 * columns, 24)
+        expected = smem.sum(flat, 1, kernel="rows").view(3, 5, columns)
+        assert same_bits(smem.sum(x, (0, 2, 4), kernel=kernel), expected)
+
+
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_blocks_without_elements_do_not_change_extrema(name: str, device: str) -> None:
+    """17 splits become 20, and the last three store identities."""
+    for dtype in (*INTEGERS, torch.float32):
+        x = torch.randint(3, 100, (17 * 64 * 1024 - 5,), device=device).to(dtype)
+        assert torch.equal(ours(name, "rows")(x, 0), torchs(name, x, 0)), dtype
+
+
 @pytest.mark.gpu
 def test_some_hundred_partials_of_two_rows_are_combined_in_order() -> None:
     """The second row of partials begins inside a vector. The sign of 0 tells the order."""
@@ -479,7 +496,10 @@ def test_trace_has_no_conflicts_and_no_faults(dtype: torch.dtype, shape: tuple, 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.uint8])
 def test_trace_of_columns_whose_rows_begin_anywhere(dtype: torch.dtype) -> None:
-    """Few vectors are read twice, and no read of a row is outside of its shared memory."""
+    """Few sectors are read twice, and no read of a row is outside of its shared memory.
+
+    A panel of 128 bytes that begins inside a sector reads five.
+    """
     for rows, first, columns, pitch in (
         *[(70, 0, 131, 131), (300, 0, 67, 67), (513, 0, 33, 33), (9, 3, 1031, 1040)],
         *[(256, 3, 512, 521), (256, 8, 512, 521)],  # of bytes, some begin 31 past a sector
@@ -487,7 +507,7 @@ def test_trace_of_columns_whose_rows_begin_anywhere(dtype: torch.dtype) -> None:
         x = (40 * torch.rand(rows, pitch)).to(dtype)[:, first : first + columns]
         report = smem.trace("sum", x, 0, kernel="columns")
         assert report.faults == (), (rows, first, columns)
-        assert report.times_read("x") <= (1.15 if columns * dtype.itemsize >= 512 else 2)
+        assert report.times_read("x") <= (1.3 if columns * dtype.itemsize >= 512 else 2)
 
 
 def test_trace_of_every_operator() -> None:
