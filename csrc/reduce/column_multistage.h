@@ -25,23 +25,29 @@ namespace smem::reduce::inline SMEM_BUILD {
 constexpr int STAGES = 4;
 constexpr int MULTISTAGE_MIN_BLOCKS_PER_SM = 2;
 /// The cost model: the cost of starting a block and of a second launch, in units of the time of one
-/// stage of a block on every SM. Fitted on an H100: the model's choice took 1.3% longer than the
-/// best of up to 22 maps, on average over 39 problems, and 10% at most.
+/// stage of a block on every SM. Fitted on an H100.
 constexpr int MULTISTAGE_RAMP_STAGES = 4, MULTISTAGE_SECOND_LAUNCH_STAGES = 7;
 /// Neighbouring threads that read one cache line of 128 bytes.
 constexpr int THREADS_PER_LINE = 8;
 
 /// The estimated time of a problem with a thread map, in stages. One block keeps enough bytes in
 /// flight for its SM, so two that share an SM take about twice as long. If every second SM has a
-/// block more than the others, the GPU is done half a wave later.
+/// block more than the others, the GPU is done half a wave later. Of more blocks than fit at once,
+/// a block starts while its neighbour works, which hides half of the ramp, and the last ones leave
+/// other SMs idle.
 inline double multistage_cost(const Problem& problem, const Device& device,
                               const ColumnThreadMap& map) {
   const int64_t rounds =
       std::min<int64_t>(problem.elements_per_partial, ceil_div(problem.count, PARTIALS_PER_TILE));
   const auto stages = static_cast<double>(map.partials_per_thread / ROWS_PER_STAGE * rounds);
+  const int64_t concurrent_blocks = int64_t{MULTISTAGE_MIN_BLOCKS_PER_SM} * device.sm_count;
+  const int64_t rounds_of_blocks = ceil_div(map.blocks(), concurrent_blocks);
   const auto half_waves = static_cast<double>(ceil_div(2 * map.blocks(), device.sm_count));
-  return std::max(1.0, half_waves / 2) * (stages + MULTISTAGE_RAMP_STAGES) +
-         (map.splits > 1 ? MULTISTAGE_SECOND_LAUNCH_STAGES : 0);
+  const double time = rounds_of_blocks > 1
+                          ? static_cast<double>(MULTISTAGE_MIN_BLOCKS_PER_SM * rounds_of_blocks) *
+                                (stages + MULTISTAGE_RAMP_STAGES / 2)
+                          : std::max(1.0, half_waves / 2) * (stages + MULTISTAGE_RAMP_STAGES);
+  return time + (map.splits > 1 ? MULTISTAGE_SECOND_LAUNCH_STAGES : 0);
 }
 
 /// The division of `vectors` vectors of columns and their thread partials over blocks: the map for

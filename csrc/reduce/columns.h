@@ -288,7 +288,7 @@ void launch_pairs(const Problem& problem, const Device& device) {
 template <typename T, typename Op, int W>
 void launch_in_registers(const Problem& problem, const Device& device) {
   launch_blocks("columns",
-                problem.count <= IN_REGISTERS_ROWS_PER_PASS
+                problem.count <= IN_REGISTERS_ROWS_PER_PASS && problem.reduced.rank <= 1
                     ? column_in_registers_kernel<T, Op, W, true>
                     : column_in_registers_kernel<T, Op, W, false>,
                 ceil_div(problem.output_count, THREADS * W), device,
