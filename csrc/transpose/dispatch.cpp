@@ -2,6 +2,7 @@
 #include "transpose/dispatch.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "transpose/copy_order.h"
 #include "transpose/tiling.h"
@@ -13,8 +14,7 @@ namespace {
 
 /// Up to this size a transpose ends before several vectors per thread pay off. 1 MiB of 1-byte
 /// elements takes 5.7 us by `swizzled`, which has one vector per thread, and 6.9 us by
-/// `vectorized`; if rows begin anywhere, 7.5 us by `padded`, which moves single elements, and 11.2
-/// us by `unaligned` (H200).
+/// `vectorized` (H200).
 constexpr int64_t SMALL_BYTES = 2 << 20;
 /// The bytes of a row and of a column in a tile of `swizzled`.
 constexpr int64_t SWIZZLED_SIDE_BYTES = 128;
@@ -44,24 +44,38 @@ std::string tile_text(const UnalignedTile& tile) {
   return tile_text(int64_t{1} << tile.log2_rows, int64_t{1} << tile.log2_cols);
 }
 
+/// "2 bytes per element"
+std::string bytes_text(const Problem& problem) {
+  const size_t bytes = problem.element_bytes;
+  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes") + " per element";
+}
+
 Choice make_choice(const char* kernel, const std::string& reason) {
   return {.kernel = index_of(host_kernels(), kernel), .reason = reason};
 }
 
-Choice copy_of_small_matrices(const Problem& problem) {
-  return make_choice("strided_copy", "matrices of " + std::to_string(problem.rows) + "x" +
-                                         std::to_string(problem.cols) + " are too small for tiles");
-}
+/// The constants of the cost model of the kernels for rows that begin anywhere. Fitted to the times
+/// of all of them on 254 random problems in CUDA graphs on an H100 (bench/NOTES.md).
+struct CostModel {
+  double padded_start = 2.0, copy_start = 2.0, unaligned_start = 2.4;  ///< us of a launch
+  double padded_block = 0.36;             ///< us of an SM, for elements of 1 and 2 bytes
+  double padded_wide_block = 0.5;         ///< the same for larger ones
+  double padded_bandwidth = 2.4e6;        ///< bytes/us that `padded` reads and writes at most
+  double copy_traffic = 0.25e-6;          ///< us per byte of copy_traffic
+  double copy_element = 1.0e-6;           ///< us per element, at least
+  double unaligned_block = 0.7;           ///< us of an SM per block of `unaligned`, ...
+  double flat_in_block = 0.3;             ///< ... or per block that reads one segment, and ...
+  double unaligned_smem = 0.075e-3;       ///< ... per byte of its shared memory, ...
+  double unaligned_wide_smem = 0.045e-3;  ///< ... for elements of more than 2 bytes
+  double unaligned_min_blocks = 1.5;      ///< that an SM has to itself: the time of a block alone
+};
 
-/// Times, as bytes that DRAM moves meanwhile: a block of a kernel with tiles takes at least as long
-/// as BLOCK_BYTES, if it is not one of the first of its SM; what is read several times costs
-/// L2_SHARE where L2 may hold the tensor; and a warp's access to a line takes LINE_BYTES. Fitted on
-/// an H100: of 126 random problems strided_copy is chosen for 14, and faster for all of these.
-constexpr double BLOCK_BYTES = 24 * 1024, L2_BYTES = 32 << 20, L2_SHARE = 0.5, LINE_BYTES = 5;
-constexpr int64_t FIRST_BLOCKS_PER_SM = 4, SECTOR = 32, LINE = 128, WARP = 32;
+/// What `strided_copy` moves, as bytes: what is read several times costs L2_SHARE where L2 may hold
+/// the tensor; and a warp's access to a line takes LINE_BYTES.
+constexpr double L2_BYTES = 32 << 20, L2_SHARE = 0.5, LINE_BYTES = 5;
+constexpr int64_t SECTOR = 32, LINE = 128, WARP = 32;
 
-/// The time that strided_copy takes, in these bytes.
-double copy_time(const Problem& problem) {
+double copy_traffic(const Problem& problem) {
   const CopyOrder order(problem);
   const auto bytes = static_cast<int64_t>(problem.element_bytes);
   const auto total = static_cast<double>(total_bytes(problem));
@@ -77,12 +91,55 @@ double copy_time(const Problem& problem) {
   return total * (2 + again) + elements * std::min(lines, 1.0) * LINE_BYTES;
 }
 
-/// Whether strided_copy is faster than a kernel with `blocks` tiles: rows and columns may be so
-/// short that starting the blocks of small tiles costs more than reading sectors several times.
-bool prefer_strided_copy(const Problem& problem, const Device& device, int64_t blocks) {
-  const auto bytes = static_cast<double>(total_bytes(problem));
-  const int64_t later = std::max<int64_t>(0, blocks - FIRST_BLOCKS_PER_SM * device.sm_count);
-  return copy_time(problem) < 0.75 * (2 * bytes + static_cast<double>(later) * BLOCK_BYTES);
+/// The predicted times in us.
+double copy_us(const Problem& problem) {
+  const CostModel model;
+  const double elements =
+      static_cast<double>(total_bytes(problem)) / static_cast<double>(problem.element_bytes);
+  return model.copy_start +
+         std::max(model.copy_traffic * copy_traffic(problem), model.copy_element * elements);
+}
+
+double padded_us(const Problem& problem, const Device& device) {
+  const CostModel model;
+  const auto blocks =
+      static_cast<double>(ceil_div(problem.rows, PADDED_SIDE) *
+                          ceil_div(problem.cols, PADDED_SIDE) * problem.batch.count());
+  const double block = problem.element_bytes <= 2 ? model.padded_block : model.padded_wide_block;
+  const double traffic = 2 * static_cast<double>(total_bytes(problem)) / model.padded_bandwidth;
+  return model.padded_start + std::max(block * blocks / device.sm_count, traffic);
+}
+
+double unaligned_us(const Problem& problem, const Device& device, const UnalignedTile& tile) {
+  const CostModel model;
+  const double per_sm = static_cast<double>(tile.blocks(problem)) / device.sm_count;
+  const double smem = problem.element_bytes <= 2 ? model.unaligned_smem : model.unaligned_wide_smem;
+  const bool reads_segment = tile.flat_in && !tile.flat_out;
+  const double block = (reads_segment ? model.flat_in_block : model.unaligned_block) +
+                       smem * static_cast<double>(tile.shared_bytes());
+  return model.unaligned_start + std::max(per_sm, model.unaligned_min_blocks) * block;
+}
+
+/// For rows of which one side, or both, cannot be accessed by aligned vectors: the kernel with the
+/// lowest predicted time.
+Choice choose_unaligned(const Problem& problem, const Device& device, AccessPattern read,
+                        AccessPattern write) {
+  const bool is_strided = read == STRIDED || write == STRIDED;
+  const double copy = copy_us(problem), padded = padded_us(problem, device);
+  const UnalignedTile tile = unaligned_tile(problem, device);
+  const double unaligned =
+      is_strided ? std::numeric_limits<double>::infinity() : unaligned_us(problem, device, tile);
+  if (copy <= std::min(padded, unaligned)) {
+    return make_choice("strided_copy", "matrices of " + std::to_string(problem.rows) + "x" +
+                                           std::to_string(problem.cols) +
+                                           " fill too little of the tiles");
+  }
+  if (is_strided) return make_choice("padded", "no 16 contiguous bytes on both sides");
+  std::string reason = padded <= unaligned ? tile_text(PADDED_SIDE, PADDED_SIDE) : tile_text(tile);
+  reason += ", " + bytes_text(problem);
+  if (read == UNALIGNED) reason += "; rows of x begin off multiples of 16 bytes";
+  if (write == UNALIGNED) reason += "; rows of the result begin off multiples of 16 bytes";
+  return make_choice(padded <= unaligned ? "padded" : "unaligned", reason);
 }
 
 }  // namespace
@@ -94,36 +151,20 @@ Choice choose(const Problem& problem, const Device& device) {
     return make_choice("strided_copy", "segments of " + segment + " bytes stay contiguous");
   }
   const AccessPattern read = read_access(problem), write = write_access(problem);
-  if (read == STRIDED || write == STRIDED) {
-    const int64_t blocks = ceil_div(problem.rows, PADDED_SIDE) *
-                           ceil_div(problem.cols, PADDED_SIDE) * problem.batch.count();
-    if (prefer_strided_copy(problem, device, blocks)) return copy_of_small_matrices(problem);
-    return make_choice("padded", "no 16 contiguous bytes on both sides");
+  if (read != ALIGNED || write != ALIGNED) {
+    return choose_unaligned(problem, device, read, write);
   }
-  const std::string size =
-      ", " + std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes") + " per element";
-  if (read == ALIGNED && write == ALIGNED) {
-    if (bytes <= 4 && is_small(problem)) {
-      return make_choice("swizzled", "no more than 2 MiB" + size);
-    }
-    if (use_register_transpose(problem)) {
-      return make_choice("vectorized", tile_text(register_transpose_tile_rows(bytes),
-                                                 register_transpose_tile_cols(bytes)) +
-                                           ", in registers" + size);
-    }
-    const VectorizedTile tile = vectorized_tile(problem, device);
-    return make_choice("vectorized", tile_text(tile.rows(bytes), tile.cols(bytes)) + size);
+  const std::string size = ", " + bytes_text(problem);
+  if (bytes <= 4 && is_small(problem)) {
+    return make_choice("swizzled", "no more than 2 MiB" + size);
   }
-  if (bytes <= 2 && is_small(problem)) {
-    return make_choice("padded", "no more than 2 MiB, in rows that begin anywhere" + size);
+  if (use_register_transpose(problem)) {
+    return make_choice("vectorized", tile_text(register_transpose_tile_rows(bytes),
+                                               register_transpose_tile_cols(bytes)) +
+                                         ", in registers" + size);
   }
-  const UnalignedTile tile = unaligned_tile(problem, device);
-  if (prefer_strided_copy(problem, device, tile.blocks(problem)))
-    return copy_of_small_matrices(problem);
-  std::string reason = tile_text(tile) + size;
-  if (read == UNALIGNED) reason += "; rows of x begin off multiples of 16 bytes";
-  if (write == UNALIGNED) reason += "; rows of the result begin off multiples of 16 bytes";
-  return make_choice("unaligned", reason);
+  const VectorizedTile tile = vectorized_tile(problem, device);
+  return make_choice("vectorized", tile_text(tile.rows(bytes), tile.cols(bytes)) + size);
 }
 
 }  // namespace smem::transpose
