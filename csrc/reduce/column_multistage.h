@@ -26,7 +26,8 @@ constexpr int STAGES = 4;
 constexpr int MULTISTAGE_MIN_BLOCKS_PER_SM = 2;
 /// The cost model: the cost of starting a block and of a second launch, in units of the time of one
 /// stage of a block on every SM. Fitted on an H100.
-constexpr int MULTISTAGE_RAMP_STAGES = 4, MULTISTAGE_SECOND_LAUNCH_STAGES = 7;
+constexpr int MULTISTAGE_RAMP_STAGES = 4, HIDDEN_RAMP_STAGES = 2,
+              MULTISTAGE_SECOND_LAUNCH_STAGES = 7;
 /// Neighbouring threads that read one cache line of 128 bytes.
 constexpr int THREADS_PER_LINE = 8;
 
@@ -39,14 +40,15 @@ inline double multistage_cost(const Problem& problem, const Device& device,
                               const ColumnThreadMap& map) {
   const int64_t rounds =
       std::min<int64_t>(problem.elements_per_partial, ceil_div(problem.count, PARTIALS_PER_TILE));
-  const auto stages = static_cast<double>(map.partials_per_thread / ROWS_PER_STAGE * rounds);
+  const int64_t stages = map.partials_per_thread / ROWS_PER_STAGE * rounds;
   const int64_t concurrent_blocks = int64_t{MULTISTAGE_MIN_BLOCKS_PER_SM} * device.sm_count;
   const int64_t rounds_of_blocks = ceil_div(map.blocks(), concurrent_blocks);
   const auto half_waves = static_cast<double>(ceil_div(2 * map.blocks(), device.sm_count));
-  const double time = rounds_of_blocks > 1
-                          ? static_cast<double>(MULTISTAGE_MIN_BLOCKS_PER_SM * rounds_of_blocks) *
-                                (stages + MULTISTAGE_RAMP_STAGES / 2)
-                          : std::max(1.0, half_waves / 2) * (stages + MULTISTAGE_RAMP_STAGES);
+  const double waves = rounds_of_blocks > 1
+                           ? static_cast<double>(MULTISTAGE_MIN_BLOCKS_PER_SM * rounds_of_blocks)
+                           : std::max(1.0, half_waves / 2);
+  const int ramp = rounds_of_blocks > 1 ? HIDDEN_RAMP_STAGES : MULTISTAGE_RAMP_STAGES;
+  const double time = waves * static_cast<double>(stages + ramp);
   return time + (map.splits > 1 ? MULTISTAGE_SECOND_LAUNCH_STAGES : 0);
 }
 
