@@ -39,6 +39,7 @@ SHAPES = (
 LONGER_SHAPES = (
     ((), 700, 520, 200, False, True),
     ((), 40, 24, 8200, False, False),
+    ((), 20, 31, 2100, False, False),
     ((3,), 70, 129, 77, False, True),
 )
 
