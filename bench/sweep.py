@@ -44,6 +44,18 @@ def variants(kernel: str) -> list[str]:
     raise ValueError(f"no GEMM kernel {kernel!r} that chooses among variants")
 
 
+def exists(name: str, dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether a variant is built for the dtype: some tiles of `simt` are not for float64."""
+    x = torch.ones(16, 16, dtype=dtype, device=device)
+    try:
+        smem.gemm(x, x, kernel=name)
+    except RuntimeError as error:
+        if "has no variant" not in str(error):
+            raise
+        return False
+    return True
+
+
 def is_float32(kernel: str) -> bool:
     """Whether a GEMM kernel computes float32 products, and not tf32."""
     gemms = {row.name: row for row in smem.kernels("gemm")}
@@ -112,7 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     dtype, device = getattr(torch, args.dtype), torch.device("cuda")
     if dtype == torch.float32 and not is_float32(args.kernel):
         torch.backends.cuda.matmul.fp32_precision = "tf32"
-    names = [args.kernel, *variants(args.kernel)]
+    names = [args.kernel]
+    names += [name for name in variants(args.kernel) if exists(name, dtype, device)]
     rows = []
     for set_name, shape in shapes(filter(None, args.sets.split(",")), args.random):
         rows.append(row_of(set_name, shape, args.kernel, time_one(shape, dtype, device, names)))

@@ -26,6 +26,13 @@ def test_a_wrong_kernel_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
         sweep.time_one(GemmShape(4, 4, 4), torch.float32, CPU, ["naive"])
 
 
+def test_only_variants_that_exist() -> None:
+    assert sweep.exists("simt:64x128", torch.float32, CPU)
+    assert not sweep.exists("simt:64x128", torch.float64, CPU)
+    with pytest.raises(ValueError, match="64x129"):
+        sweep.exists("simt:64x129", torch.float32, CPU)
+
+
 def test_the_choice_is_held_against_the_best_of_the_others() -> None:
     row = sweep.row_of("a set", GemmShape(1, 2, 3), "k", {"k": 3.0, "k:x": 2.0, "k:y": 4.0})
     assert (row["best"], row["regret"], row["shape"]) == ("k:x", 1.5, "1 2 3")
