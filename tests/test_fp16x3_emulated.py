@@ -284,7 +284,7 @@ def test_the_variants_give_the_same_bits(layout: str) -> None:
 @pytest.mark.sweep
 def test_mma_prefetches_over_the_ends_of_tiles() -> None:
     """Some blocks have two tiles, as 132 SMs have a block each; test_fp16x3_mutants.py has more."""
-    a, b = normal(140, 2, 70), normal(140, 70, 3)
+    a, b = normal(140, 65, 70), normal(140, 70, 3)
     launch = smem.trace("gemm", a, b, kernel="fp16x3:mma").launches[-1]
     assert launch.blocks == 132
     assert launch.faults == ()

@@ -33,6 +33,8 @@ def is_wide(row: dict[str, Any]) -> bool:
 @pytest.mark.one_in(3)
 def test_trace_counts_as_it_did(row: dict[str, Any]) -> None:
     """So that ncu's agreement, measured once, still holds."""
+    if why := row.get("plan_changed"):
+        pytest.skip(f"ncu measured another plan: {why}")
     given = trace_vs_ncu.arguments(row["op"], row["sizes"], row["dtype"], "cpu")
     # The tile that ran then, where the kernel would choose another now.
     kernel = ":".join(filter(None, (row["kernel"], row.get("variant"))))
