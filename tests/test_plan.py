@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable
 
 import pytest
@@ -409,14 +410,7 @@ TILES = [
     (37, 200003, torch.float64, 1, "unaligned", "tiles of 64x64"),
     (63, 65, torch.bfloat16, 4096, "unaligned", "4 matrices per block"),
     # Matrices that would fill little of a tile of `unaligned`
-    (
-        2338,
-        4,
-        torch.bfloat16,
-        271,
-        "strided_copy",
-        "matrices of 2338x4 fill too little of the tiles",
-    ),
+    (2338, 4, torch.bfloat16, 271, "strided_copy", "2338x4 fill too little of the tiles"),
 ]
 
 
@@ -428,4 +422,4 @@ def test_tiles_on_an_h200(
     numbers += [batch, rows * cols, rows * cols] if batch > 1 else []
     plan = json.loads(_C.plan_transpose(numbers, (90, 132, 227 * 1024, 90)))
     assert plan["kernel"] == kernel
-    assert tile in plan["reason"]
+    assert re.search(f"{tile}(,|$)", plan["reason"])

@@ -507,7 +507,9 @@ def test_trace_of_columns_whose_rows_begin_anywhere(dtype: torch.dtype) -> None:
         x = (40 * torch.rand(rows, pitch)).to(dtype)[:, first : first + columns]
         report = smem.trace("sum", x, 0, kernel="columns")
         assert report.faults == (), (rows, first, columns)
-        assert report.times_read("x") <= (1.3 if columns * dtype.itemsize >= 512 else 2)
+        row_bytes = columns * dtype.itemsize
+        most = 1.15 if row_bytes >= 2048 else 1.2 if row_bytes >= 512 else 2
+        assert report.times_read("x") <= most, (rows, first, columns)
 
 
 def test_trace_of_every_operator() -> None:

@@ -29,6 +29,13 @@ constexpr int MIN_PANEL_LANES = 2 * ROWS_PER_STAGE;
 /// with MULTISTAGE_RAMP_STAGES.
 constexpr int PANEL_ROW_VECTORS = 7;
 
+/// Bytes of shared memory per row of a panel: a sector more than the lanes' vectors.
+constexpr int panel_pitch(int lanes) { return 16 * lanes + SECTOR_BYTES; }
+/// Bytes of a block's stages; most with the fewest lanes.
+constexpr size_t panel_shared_bytes(int lanes) {
+  return size_t{STAGES} * ROWS_PER_STAGE * panel_pitch(lanes) * (THREADS / lanes);
+}
+
 /// The mapping of panels to the outputs and to threads.
 struct UnalignedThreadMap {
   ColumnThreadMap block;
@@ -37,11 +44,8 @@ struct UnalignedThreadMap {
   int64_t panels;
   Span readable;
 
-  /// Bytes of shared memory per row: a sector more than the lanes' vectors.
-  int pitch() const { return 16 * lanes + SECTOR_BYTES; }
-  size_t shared_bytes() const {
-    return size_t{STAGES} * ROWS_PER_STAGE * pitch() * (THREADS / lanes);
-  }
+  int pitch() const { return panel_pitch(lanes); }
+  size_t shared_bytes() const { return panel_shared_bytes(lanes); }
 };
 
 /// The memory from the first element of x to its last one.

@@ -215,7 +215,7 @@ ColumnKernel layout_kernel_of(const Problem& problem, const Device& device) {
   if (columns_are_vectors(problem, static_cast<int>(16 / bytes))) return ColumnKernel::aligned;
   const bool contiguous = inner >= 0 && problem.outputs.stride[IN][inner] == 1 &&
                           problem.outputs.size[inner] * bytes >= MIN_CONTIGUOUS_BYTES;
-  return contiguous && unaligned_thread_map(problem, device).shared_bytes() <= device.shared_bytes
+  return contiguous && panel_shared_bytes(MIN_PANEL_LANES) <= device.shared_bytes
              ? ColumnKernel::unaligned
              : ColumnKernel::batched;
 }

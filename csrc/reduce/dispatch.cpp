@@ -23,9 +23,9 @@ int64_t innermost_stride(const OffsetCalculator<TENSORS>& loop) {
 /// thread per row would mainly wait: 3,528 rows of 45 float32 take 2.1 us instead of 3.7, 10,000
 /// 3.4 instead of 4.4, but 100,000 would take 20.5 instead of 11.3. Up to 32 elements wait once.
 bool are_few_rows(const Problem& problem) {
-  constexpr int64_t MAX_ROWS = 8192, MIN_ELEMENTS = 33;
+  constexpr int64_t MAX_ROWS = 8192;
   const size_t bytes = size_of(problem.in_dtype);
-  return problem.output_count <= MAX_ROWS && problem.count >= MIN_ELEMENTS &&
+  return problem.output_count <= MAX_ROWS && problem.count >= MIN_UNALIGNED_ELEMENTS &&
          (bytes <= 2 || problem.in_dtype == DType::f32) && problem.outputs.rank == 1 &&
          rows_are_vectors(problem, 1) && problem.elements_per_partial > 1;
 }

@@ -28,10 +28,6 @@ template <typename T>
 constexpr int MAX_VECTORS_PER_LANE = std::is_same_v<T, float> || sizeof(T) == 2 ? 6
                                      : sizeof(T) == 1                           ? 4
                                                                                 : 0;
-/// Unaligned rows take this kernel from this many elements on, although some lanes idle: those of
-/// 33 to 250 bfloat16 elements take 0.19 ns each, by single elements (reduce/short_rows.h) 0.27 to
-/// 0.31.
-constexpr int MIN_UNALIGNED_ELEMENTS = 33;
 /// Aligned rows take this kernel from 257 elements up to this many vectors per lane, and from this
 /// many rows per SM on. Otherwise a tile per warp is as fast.
 constexpr int MAX_ALIGNED_VECTORS_PER_LANE = 3, MIN_ALIGNED_ROWS_PER_SM = 80;

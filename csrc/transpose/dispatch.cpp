@@ -2,7 +2,6 @@
 #include "transpose/dispatch.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "transpose/copy_order.h"
 #include "transpose/tiling.h"
@@ -21,9 +20,12 @@ constexpr int64_t SWIZZLED_SIDE_BYTES = 128;
 /// The side of a tile of `padded`, in elements: TILE of ladder/tile32.h.
 constexpr int64_t PADDED_SIDE = 32;
 
+int64_t element_count(const Problem& problem) {
+  return problem.rows * problem.cols * problem.batch.count();
+}
+
 int64_t total_bytes(const Problem& problem) {
-  return problem.rows * problem.cols * problem.batch.count() *
-         static_cast<int64_t>(problem.element_bytes);
+  return element_count(problem) * static_cast<int64_t>(problem.element_bytes);
 }
 
 bool is_small(const Problem& problem) {
@@ -54,6 +56,12 @@ Choice make_choice(const char* kernel, const std::string& reason) {
   return {.kernel = index_of(host_kernels(), kernel), .reason = reason};
 }
 
+Choice copy_of_small_matrices(const Problem& problem) {
+  return make_choice("strided_copy", "matrices of " + std::to_string(problem.rows) + "x" +
+                                         std::to_string(problem.cols) +
+                                         " fill too little of the tiles");
+}
+
 /// The constants of the cost model of the kernels for rows that begin anywhere. Fitted to the times
 /// of all of them on 254 random problems in CUDA graphs on an H100 (bench/NOTES.md).
 struct CostModel {
@@ -79,7 +87,7 @@ double copy_traffic(const Problem& problem) {
   const CopyOrder order(problem);
   const auto bytes = static_cast<int64_t>(problem.element_bytes);
   const auto total = static_cast<double>(total_bytes(problem));
-  const double elements = total / static_cast<double>(bytes);
+  const auto elements = static_cast<double>(element_count(problem));
   const auto of_block = order.segment(
       int64_t{STRIDED_COPY_THREADS} * strided_copy_elements(problem.element_bytes), SECTOR / bytes);
   const double read = static_cast<double>(of_block.spanned * bytes + SECTOR - bytes) /
@@ -94,8 +102,7 @@ double copy_traffic(const Problem& problem) {
 /// The predicted times in us.
 double copy_us(const Problem& problem) {
   const CostModel model;
-  const double elements =
-      static_cast<double>(total_bytes(problem)) / static_cast<double>(problem.element_bytes);
+  const auto elements = static_cast<double>(element_count(problem));
   return model.copy_start +
          std::max(model.copy_traffic * copy_traffic(problem), model.copy_element * elements);
 }
@@ -124,17 +131,14 @@ double unaligned_us(const Problem& problem, const Device& device, const Unaligne
 /// lowest predicted time.
 Choice choose_unaligned(const Problem& problem, const Device& device, AccessPattern read,
                         AccessPattern write) {
-  const bool is_strided = read == STRIDED || write == STRIDED;
   const double copy = copy_us(problem), padded = padded_us(problem, device);
-  const UnalignedTile tile = unaligned_tile(problem, device);
-  const double unaligned =
-      is_strided ? std::numeric_limits<double>::infinity() : unaligned_us(problem, device, tile);
-  if (copy <= std::min(padded, unaligned)) {
-    return make_choice("strided_copy", "matrices of " + std::to_string(problem.rows) + "x" +
-                                           std::to_string(problem.cols) +
-                                           " fill too little of the tiles");
+  if (read == STRIDED || write == STRIDED) {
+    if (copy <= padded) return copy_of_small_matrices(problem);
+    return make_choice("padded", "no 16 contiguous bytes on both sides");
   }
-  if (is_strided) return make_choice("padded", "no 16 contiguous bytes on both sides");
+  const UnalignedTile tile = unaligned_tile(problem, device);
+  const double unaligned = unaligned_us(problem, device, tile);
+  if (copy <= std::min(padded, unaligned)) return copy_of_small_matrices(problem);
   std::string reason = padded <= unaligned ? tile_text(PADDED_SIDE, PADDED_SIDE) : tile_text(tile);
   reason += ", " + bytes_text(problem);
   if (read == UNALIGNED) reason += "; rows of x begin off multiples of 16 bytes";
