@@ -80,6 +80,7 @@ documents: extension  ## write the figures of README and docs/: from bench/resul
 	PYTHONPATH=. $(PY) bench/worst_case.py
 	PYTHONPATH=. $(PY) bench/invariant_models.py
 	PYTHONPATH=. $(PY) bench/training.py
+	PYTHONPATH=. $(PY) bench/scaling.py
 	PYTHONPATH=. $(PY) bench/invariance.py
 	PYTHONPATH=. $(PY) bench/occupancy.py
 	PYTHONPATH=. $(PY) docs/write_api.py

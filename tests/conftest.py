@@ -147,6 +147,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for marker, runs, reason in (
         ("gpu", gpus >= 1, "needs a CUDA GPU"),
         ("gpu2", gpus >= 2, "needs two CUDA GPUs"),
+        ("gpu4", gpus >= 4, "needs four CUDA GPUs"),
     ):
         for item in items:
             if not runs and item.get_closest_marker(marker):

@@ -1,16 +1,21 @@
-"""Models trained by two processes: checks for each of those of distributed_worker.py."""
+"""Models trained by several processes: checks for each of those of distributed_worker.py."""
 
 import contextlib
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from unittest import mock
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 import torch.nn.functional as F
 from helpers import assert_accurate, normal
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DeviceMesh, DTensor
+from torch.distributed.tensor import DeviceMesh, DTensor, init_device_mesh
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -20,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 import torch_smem_gemm as smem
+from torch_smem_gemm.ops._autocast import autocast
 
 
 class Block(nn.Module):
@@ -55,72 +61,96 @@ class Model(nn.Module):
         return x
 
 
-def train(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Five steps; the losses, and the parameters after them."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
+    """The one that all of these trainings use."""
+    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
+def train(
+    model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, steps: int
+) -> Tensor:
+    """Train; returns the loss of each step."""
     losses = []
-    for _ in range(5):
+    for _ in range(steps):
         loss = F.mse_loss(model(x), y)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def outcome(losses: Tensor, model: nn.Module) -> Tensor:
+    """The losses, and the parameters after them."""
     parameters = [
         p.full_tensor() if isinstance(p, DTensor) else p
         for p in map(Tensor.detach, model.parameters())
     ]
-    return torch.cat([torch.stack(losses), *(p.flatten() for p in parameters)])
+    return torch.cat([losses, *(p.flatten() for p in parameters)])
 
 
 def alone(x: Tensor, y: Tensor, *state: Tensor) -> Tensor:
-    """What one process gets with torch's own layers."""
+    """What one process gets in five steps with torch's own layers."""
     model = Model().to(x)
     for parameter, value in zip(model.parameters(), state, strict=True):
         parameter.data = value.clone()
-    return train(model, x, y)
+    return outcome(train(model, optimizer_of(model), x, y, 5), model)
 
 
 @contextlib.contextmanager
-def linear_by_op() -> Iterator[None]:
-    """Let the layers call the op itself on CPU tensors too, where ATen would serve them."""
-    by_op = lambda x, weight, bias, **_: torch.ops.smem.linear(x, weight, bias)  # noqa: E731
-    with mock.patch("torch_smem_gemm.nn.linear", by_op):
+def linear_by_op(mesh: DeviceMesh) -> Iterator[None]:
+    """Let the layers call the op on CPU tensors too, where ATen would serve them."""
+
+    def by_op(x: Tensor, weight: Tensor, bias: Tensor, **_: object) -> Tensor:
+        return torch.ops.smem.linear(*autocast(x, weight, bias))
+
+    on_cpu = mesh.device_type == "cpu"
+    with mock.patch("torch_smem_gemm.nn.linear", by_op) if on_cpu else contextlib.nullcontext():
         yield
 
 
-def assert_trains_alike(mesh: DeviceMesh, wrap: Callable[[Model], nn.Module], split: bool) -> None:
-    """Assert that ``wrap(model)`` learns what one process learns.
+@dataclass(frozen=True)
+class Layout:
+    """How a model lies on the processes."""
 
-    Each process sees its half of the batch if ``split``, else all of it. On a grid those along its
-    dimension "data" have a half each.
-    """
+    wrap: Callable[[Model], nn.Module]
+    data: DeviceMesh | None = None  # its processes share the batch; None: each has all of it
+
+    def train(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, steps: int
+    ) -> Tensor:
+        """Train the wrapped ``model`` on this process's share; the losses of the whole batch."""
+        if self.data is None:
+            return train(model, optimizer, x, y, steps)
+        rank, parts = self.data.get_local_rank(), self.data.size()
+        losses = train(model, optimizer, x.chunk(parts)[rank], y.chunk(parts)[rank], steps)
+        dist.all_reduce(losses)
+        return losses / dist.get_world_size()
+
+
+def assert_trains_alike(mesh: DeviceMesh, layout: Layout) -> None:
+    """Assert that the wrapped model learns what one process learns."""
     device = mesh.device_type
-    data = mesh if mesh.ndim == 1 else mesh["data"]
     for recompute in (False, True):
         model = Model(recompute).to(device)
         assert len(smem.convert(model)) == 12
         state = [p.detach().clone() for p in model.parameters()]
         x, y = normal(8, 6, 16, device=device), normal(8, 6, 16, device=device)
-        mine = (t.chunk(data.size())[data.get_local_rank()] if split else t for t in (x, y))
-        with linear_by_op():
-            result = train(wrap(model), *mine)
-        if split:
-            dist.all_reduce(result[:5])
-            result[:5] /= dist.get_world_size()
-        assert_accurate(alone, (result, (x, y, *state)))
+        with linear_by_op(mesh):
+            wrapped = layout.wrap(model)
+            losses = layout.train(wrapped, optimizer_of(wrapped), x, y, 5)
+        assert_accurate(alone, (outcome(losses, wrapped), (x, y, *state)))
 
 
-def ddp(mesh: DeviceMesh) -> None:
-    assert_trains_alike(mesh, DistributedDataParallel, split=True)
+def _sharded(mesh: DeviceMesh) -> Layout:
+    """FSDP2 over all processes of ``mesh``."""
 
-
-def fsdp2(mesh: DeviceMesh) -> None:
     def wrap(model: Model) -> nn.Module:
         for block in model.blocks:
             fully_shard(block, mesh=mesh)
         return fully_shard(model, mesh=mesh)
 
-    assert_trains_alike(mesh, wrap, split=True)
+    return Layout(wrap, data=mesh)
 
 
 def _parallel(model: Model, mesh: DeviceMesh) -> Model:
@@ -134,8 +164,30 @@ def _parallel(model: Model, mesh: DeviceMesh) -> Model:
     return model
 
 
+def _sharded_parallel(mesh: DeviceMesh, backend: str | None = None) -> Layout:
+    """FSDP2 of tensor parallel; each block compiled by ``backend``."""
+
+    def wrap(model: Model) -> nn.Module:
+        _parallel(model, mesh["model"])
+        for block in model.blocks:
+            if backend:
+                block.compile(backend=backend, fullgraph=True)
+            fully_shard(block, mesh=mesh["data"])
+        return fully_shard(model, mesh=mesh["data"])
+
+    return Layout(wrap, data=mesh["data"])
+
+
+def ddp(mesh: DeviceMesh) -> None:
+    assert_trains_alike(mesh, Layout(DistributedDataParallel, data=mesh))
+
+
+def fsdp2(mesh: DeviceMesh) -> None:
+    assert_trains_alike(mesh, _sharded(mesh))
+
+
 def tensor_parallel(mesh: DeviceMesh) -> None:
-    assert_trains_alike(mesh, lambda model: _parallel(model, mesh), split=False)
+    assert_trains_alike(mesh, Layout(lambda model: _parallel(model, mesh)))
 
 
 def tensor_parallel_compiled(mesh: DeviceMesh) -> None:
@@ -144,7 +196,7 @@ def tensor_parallel_compiled(mesh: DeviceMesh) -> None:
     x = normal(2, 6, 16, device=mesh.device_type)
     expected = model(x)
     compiled = torch.compile(_parallel(model, mesh), backend="aot_eager", fullgraph=True)
-    with linear_by_op():
+    with linear_by_op(mesh):
         result = compiled(x)
         result.sum().backward()
     torch.testing.assert_close(result, expected)
@@ -152,13 +204,71 @@ def tensor_parallel_compiled(mesh: DeviceMesh) -> None:
 
 
 def fsdp2_of_tensor_parallel(mesh: DeviceMesh) -> None:
-    def wrap(model: Model) -> nn.Module:
-        _parallel(model, mesh["model"])
-        for block in model.blocks:
-            fully_shard(block, mesh=mesh["data"])
-        return fully_shard(model, mesh=mesh["data"])
+    assert_trains_alike(mesh, _sharded_parallel(mesh))
 
-    assert_trains_alike(mesh, wrap, split=True)
+
+def fsdp2_of_tensor_parallel_in_autocast(mesh: DeviceMesh) -> None:
+    with torch.autocast(mesh.device_type, torch.bfloat16):
+        assert_trains_alike(mesh, _sharded_parallel(mesh))
+
+
+def fsdp2_of_tensor_parallel_compiled(mesh: DeviceMesh) -> None:
+    backend = "inductor" if mesh.device_type == "cuda" else "aot_eager"
+    assert_trains_alike(mesh, _sharded_parallel(mesh, backend))
+
+
+def _shared_folder() -> str:
+    """A new folder whose name all processes have."""
+    name = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(name)
+    assert name[0]
+    return name[0]
+
+
+def states_go_from_layout_to_layout(mesh: DeviceMesh) -> None:
+    """Two steps in one layout, saved; three steps in another from what it loads: five alone."""
+    device = mesh.device_type
+    line = init_device_mesh(device, (dist.get_world_size(),))
+    layouts = {
+        "2-D": _sharded_parallel(mesh),
+        "tensor parallel": Layout(lambda model: _parallel(model, line)),
+        "FSDP2": _sharded(line),
+        "DDP": Layout(DistributedDataParallel, data=line),
+        "one process": Layout(lambda model: model),
+    }
+    torch.manual_seed(0)
+    start = [p.detach() for p in Model().to(device).parameters()]
+    x, y = normal(8, 6, 16, device=device), normal(8, 6, 16, device=device)
+    names = list(layouts)
+    for source, target in zip(names, (*names[1:], names[0]), strict=True):
+        folder = _shared_folder()
+        losses = []
+        for name, steps in ((source, 2), (target, 3)):
+            model = Model().to(device)
+            smem.convert(model)
+            for parameter, value in zip(model.parameters(), start, strict=True):
+                parameter.data = value.clone() if name is source else torch.zeros_like(value)
+            wrapped = layouts[name].wrap(model)
+            optimizer = optimizer_of(wrapped)
+            if name is target:
+                weights, moments = get_state_dict(wrapped, optimizer)
+                state = {"weights": weights, "moments": moments}
+                dcp.load(state, checkpoint_id=folder)
+                set_state_dict(
+                    wrapped,
+                    optimizer,
+                    model_state_dict=state["weights"],
+                    optim_state_dict=state["moments"],
+                )
+            with linear_by_op(mesh):
+                losses.append(layouts[name].train(wrapped, optimizer, x, y, steps))
+            if name is source:
+                weights, moments = get_state_dict(wrapped, optimizer)
+                dcp.save({"weights": weights, "moments": moments}, checkpoint_id=folder)
+        dist.barrier()
+        if dist.get_rank() == 0:
+            shutil.rmtree(folder)
+        assert_accurate(alone, (outcome(torch.cat(losses), wrapped), (x, y, *start)))
 
 
 CHECKS = (
@@ -167,4 +277,9 @@ CHECKS = (
     tensor_parallel,
     tensor_parallel_compiled,
 )
-GRID_CHECKS = (fsdp2_of_tensor_parallel,)
+GRID_CHECKS = (
+    fsdp2_of_tensor_parallel,
+    fsdp2_of_tensor_parallel_in_autocast,
+    fsdp2_of_tensor_parallel_compiled,
+    states_go_from_layout_to_layout,
+)

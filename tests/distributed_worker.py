@@ -25,6 +25,7 @@ LAYOUTS: dict[str, tuple[dict[str, int], Checks]] = {
     layout: (sizes, {check.__name__: check for check in checks})
     for layout, sizes, checks in (
         ("line", {"data": 2}, (*distributed_rules.CHECKS, *distributed_models.CHECKS)),
+        ("four", {"data": 4}, distributed_models.CHECKS),
         (
             "grid",
             {"data": 2, "model": 2},

@@ -1,4 +1,4 @@
-"""DTensors, DDP, FSDP2, tensor parallel: two and four processes by gloo, two GPUs by NCCL."""
+"""DTensors, DDP, FSDP2, tensor parallel: by gloo on the CPU, by NCCL on GPUs, two and four each."""
 
 import functools
 import json
@@ -71,8 +71,11 @@ def _outcomes(backend: str, layout: str) -> Outcomes:
         pytest.param(backend, layout, name, marks=marks)
         for backend, layout, marks in (
             ("gloo", "line", ()),
+            ("gloo", "four", pytest.mark.sweep),
             ("gloo", "grid", pytest.mark.sweep),
             ("nccl", "line", pytest.mark.gpu2),
+            ("nccl", "four", pytest.mark.gpu4),
+            ("nccl", "grid", pytest.mark.gpu4),
         )
         for name in LAYOUTS[layout][1]
     ],
@@ -90,14 +93,23 @@ def _losses(output: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"^step +\d+ +loss (\S+)", output, re.MULTILINE)]
 
 
-@pytest.mark.sweep
-def test_the_example_learns_the_same_on_one_process_and_on_two() -> None:
-    example = [str(ROOT / "examples" / "train_gpt.py")]
+@pytest.mark.parametrize(
+    ("device", "processes"),
+    [
+        pytest.param("cpu", 2, marks=pytest.mark.sweep),
+        pytest.param("cuda", 2, marks=pytest.mark.gpu2),
+        pytest.param("cuda", 4, marks=pytest.mark.gpu4),
+    ],
+)
+def test_the_example_learns_the_same_on_one_process_and_on_several(
+    device: str, processes: int
+) -> None:
+    example = [str(ROOT / "examples" / "train_gpt.py"), f"--device={device}"]
     options = ["--steps=8", "--every=1", "--batch=4", "--context=32", "--width=32", "--layers=1"]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    processes = [_run(*launch, *example, *options) for launch in ([], torchrun)]
-    outputs = [_output(process) for process in processes]
-    one, two = map(_losses, outputs)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    started = [_run(*launch, *example, *options) for launch in ([], torchrun)]
+    outputs = [_output(process) for process in started]
+    one, several = map(_losses, outputs)
     assert len(one) == 8, outputs[0]
-    assert two == pytest.approx(one, abs=2e-4), outputs[1]
+    assert several == pytest.approx(one, abs=2e-4), outputs[1]
     assert one[-1] < one[0]
