@@ -20,7 +20,9 @@ from tensor_core_model import product
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=short)
-every_kernel = pytest.mark.parametrize("kernel", ["tensor_core", "mma:64x64", "mma:16x32"])
+UNALIGNED = ("mma:64x64_unaligned", "mma:16x32_unaligned")
+KERNELS = ("tensor_core", "mma:64x64", "mma:16x32", *UNALIGNED)
+every_kernel = pytest.mark.parametrize("kernel", KERNELS)
 # Up to 16 rows a tile for few rows; ends within tiles, fragments and vectors; several stages.
 SHAPES = ((1, 1, 1), (9, 33, 70), (16, 32, 129), (65, 72, 40), (70, 130, 200))
 
@@ -107,7 +109,7 @@ def test_epilogue_batches_and_layouts(dtype: torch.dtype, kernel: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel", ["tensor_core", "mma", "mma:64x64", "mma:16x32", "mma:128x128_k32"]
+    "kernel", ["tensor_core", "mma", "mma:64x64", "mma:16x32", "mma:128x128_k32", *UNALIGNED]
 )
 def test_a_row_has_the_same_bits_at_every_number_of_rows(kernel: str) -> None:
     a, b = operand(200, 136, torch.bfloat16), operand(136, 40, torch.bfloat16)
@@ -116,7 +118,7 @@ def test_a_row_has_the_same_bits_at_every_number_of_rows(kernel: str) -> None:
         assert same_bits(mma(a[:m], b, kernel), whole[:m]), m
 
 
-@every_kernel
+@pytest.mark.parametrize("kernel", KERNELS[:-1])  # raw rows of 16 elements have conflicts
 @every_dtype
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_the_swizzle_leaves_no_conflict(dtype: torch.dtype, layout: str, kernel: str) -> None:
@@ -138,7 +140,7 @@ def test_the_swizzle_leaves_no_conflict(dtype: torch.dtype, layout: str, kernel:
 
 @pytest.mark.gpu
 @every_dtype
-@pytest.mark.parametrize("kernel", ["tensor_core", "mma:64x64", "mma:16x32", "wgmma"])
+@pytest.mark.parametrize("kernel", [*KERNELS, "wgmma"])
 def test_the_bits_of_the_gpu(dtype: torch.dtype, kernel: str, hopper: None) -> None:
     """The model is of compute capability 9.0."""
     for (m, n, k), transposed in itertools.product(SHAPES, (False, True)):
@@ -147,3 +149,65 @@ def test_the_bits_of_the_gpu(dtype: torch.dtype, kernel: str, hopper: None) -> N
             a, b = (x.mT.contiguous().mT for x in (a, b))
         found = mma(a.cuda(), b.cuda(), kernel, out_dtype=torch.float32).cpu()
         assert same_bits(mma(a, b, kernel, out_dtype=torch.float32), found), (m, n, k)
+
+
+def _among_nan(
+    rows: int, cols: int, dtype: torch.dtype, layout: str, begin: int, gap: int
+) -> Tensor:
+    """A matrix that begins ``begin`` elements into its storage; NaN lies around its rows."""
+    if layout == "t":
+        rows, cols = cols, rows
+    storage = torch.full((begin + rows * (cols + gap),), torch.nan, dtype=dtype)
+    x = storage[begin:].view(rows, cols + gap)[:, :cols]
+    x.copy_(operand(rows, cols, dtype))
+    return x if layout == "n" else x.mT
+
+
+@every_dtype
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_rows_that_begin_anywhere(dtype: torch.dtype, layout: str) -> None:
+    """The same bits as with packed operands; nothing beside a row reaches the product."""
+    for (m, n, k), (begin, gap) in itertools.product(
+        [*SHAPES, (3, 2, 300), (130, 5, 2), (40, 1, 33)], [(0, 0), (0, 1), (3, 5)]
+    ):
+        a = _among_nan(m, k, dtype, layout[0], begin, gap)
+        b = _among_nan(k, n, dtype, layout[1], begin, gap)
+        expected = mma(a.contiguous(), b.contiguous(), "mma:64x64")
+        for kernel in UNALIGNED:
+            assert same_bits(mma(a, b, kernel), expected), (m, n, k, begin, gap, kernel)
+
+
+def test_rows_that_begin_anywhere_are_not_packed() -> None:
+    """By unaligned tiles: one launch without faults, and the whole operands are read."""
+    a, b = operand(70, 131, torch.bfloat16)[1:, 1:], operand(131, 35, torch.bfloat16)[1:]
+    for kernel in UNALIGNED:
+        (launch,) = smem.trace("gemm", a, b, kernel=kernel).launches
+        assert launch.kernel == "mma"
+        assert launch.faults == ()
+
+
+@pytest.mark.gpu
+@every_dtype
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_unaligned_tiles_have_the_bits_of_wgmma(
+    dtype: torch.dtype, layout: str, hopper: None
+) -> None:
+    """With every epilogue: auto chooses between them by M, too."""
+    names = next(row for row in smem.kernels("gemm") if row.name == "mma").variants
+    tiles = [f"mma:{name}" for name in names if "unaligned" in name]
+    for m, n, k in ((1, 1, 1), (70, 131, 203), (200, 3, 1000), (5, 77, 9000), (300, 515, 2)):
+        a = _among_nan(m, k, dtype, layout[0], 1, 1).cuda()
+        b = _among_nan(k, n, dtype, layout[1], 1, 1).cuda()
+        bias, c = torch.randn(n).to(dtype).cuda(), torch.randn(m, n).to(dtype).cuda()
+        epilogues = [
+            {},
+            {"alpha": 0.5, "bias": bias},
+            {"c": c, "beta": 0.5},
+            *({"bias": bias, "activation": name} for name in ACTIVATIONS),
+        ]
+        if dtype != torch.float32:
+            epilogues += [{"out_dtype": torch.float32}]
+        for options in epilogues:
+            expected = mma(a, b, "wgmma", **options)
+            for tile in ("auto", *tiles):
+                assert same_bits(mma(a, b, tile, **options), expected), (m, n, k, tile, options)

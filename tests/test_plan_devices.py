@@ -229,7 +229,7 @@ def test_every_tile_of_mma_is_the_best_for_some_problem() -> None:
         .reason.split()[2]
         .rstrip(":,")
         for (capability, sms, kib) in gpus
-        for m, n, k in itertools.product(sizes, sizes, (64, 4096))
+        for m, n, k in itertools.product(sizes, sizes, (1, 63, 64, 4095, 4096))
     }
     assert chosen == set(tiles)
 

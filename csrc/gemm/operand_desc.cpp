@@ -16,7 +16,7 @@ bool batch_is_aligned(const Problem& problem, Tensor tensor) {
 }
 
 OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_mn_major,
-                             int64_t longest_stride) {
+                             int64_t longest_stride, bool may_be_unaligned) {
   const bool is_a = tensor == A;
   const Operand& operand = is_a ? problem.a : problem.b;
   const void* const data = operand.data;
@@ -25,15 +25,17 @@ OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_
   const int64_t k_stride = is_a ? operand.col_stride : operand.row_stride;
   const int64_t K = problem.K, vec = vec_elements(problem.dtype);
   const bool k_major = k_stride == 1 || K == 1, mn_major = mn_stride == 1 || mn_size == 1;
-  const bool aligned = is_aligned(data) && batch_is_aligned(problem, tensor);
+  const bool aligned = may_be_unaligned || (is_aligned(data) && batch_is_aligned(problem, tensor));
   const auto fits = [&](int64_t outer_size, int64_t outer_stride) {
-    return outer_size == 1 ||
-           (outer_stride % vec == 0 && outer_stride > 0 && outer_stride <= longest_stride);
+    return outer_size == 1 || ((may_be_unaligned || outer_stride % vec == 0) && outer_stride > 0 &&
+                               outer_stride <= longest_stride);
   };
   OperandDesc desc{};
   desc.batched = inner_batch_stride(problem, tensor) != 0;
   desc.batch_count = desc.batched ? inner_batch_count(problem) : 1;
-  const bool k_in_place = aligned && k_major && fits(mn_size, mn_stride);
+  // Rows of one element along K would take a vector each.
+  const bool is_column = may_be_unaligned && K == 1 && mn_stride == 1;
+  const bool k_in_place = aligned && k_major && !is_column && fits(mn_size, mn_stride);
   const bool mn_in_place = may_be_mn_major && aligned && mn_major && fits(K, k_stride);
   desc.packed = !k_in_place && !mn_in_place;
   const bool packs_along_k = k_major || !mn_major || problem.dtype == DType::f32;
@@ -53,6 +55,13 @@ OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_
     desc.batch_stride = desc.batched ? inner_batch_stride(problem, tensor) : vec;
   }
   return desc;
+}
+
+bool has_whole_rows(const Problem& problem) {
+  const int64_t vec = vec_elements(problem.out_dtype);
+  const Operand& out = problem.out;
+  return out.col_stride == 1 && is_aligned(out.data) && problem.N % vec == 0 &&
+         (problem.M == 1 || out.row_stride % vec == 0) && batch_is_aligned(problem, OUT);
 }
 
 std::string packed_text(const OperandDesc& a, const OperandDesc& b) {

@@ -37,9 +37,13 @@ struct OperandDesc {
 
 /// The operand A or B of the problem. An MN-major operand stays so if `may_be_mn_major`. wgmma
 /// reads only K-major tf32 from shared memory, so float32 operands that must be packed are packed
-/// along K. An operand whose outer stride is above `longest_stride` elements is packed, too.
+/// along K. An operand whose outer stride is above `longest_stride` elements is packed, too. With
+/// `may_be_unaligned` rows may begin anywhere.
 OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_mn_major = true,
-                             int64_t longest_stride = INT64_MAX);
+                             int64_t longest_stride = INT64_MAX, bool may_be_unaligned = false);
+
+/// Whether the rows of out are whole aligned vectors of 16 bytes.
+bool has_whole_rows(const Problem& problem);
 
 /// ", a and b packed first", or nothing, for the descriptions of plans.
 std::string packed_text(const OperandDesc& a, const OperandDesc& b);

@@ -32,14 +32,21 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
   const double mma =
       k_steps * tile.tile_m / 16 * tile.tile_n / 8 * rates.cycles_per_mma / std::min(warps, 4.0);
   const double fragments = k_steps * warps * (tile.warp_m() + tile.warp_n()) * 32;
-  const double shared =
-      (model.copy_factor * tile.stage_bytes() + fragments) / model.shared_bytes_per_cycle;
+  const double stage = tile.stage_bytes();
+  const double moved = tile.unaligned
+                           ? model.copy_factor * tile.raw_stage_bytes() + model.shift_factor * stage
+                           : model.copy_factor * stage;
+  const double shared = (moved + fragments) / model.shared_bytes_per_cycle;
   const double busy = std::max(mma, shared);
-  const double alone =
-      std::max({busy, model.cycles_latency / (tile.stages - 1), model.cycles_per_step * k_steps}) +
-      model.cycles_per_barrier;
+  const double shift =
+      tile.unaligned ? model.cycles_per_shift * stage / VEC_BYTES / tile.threads() : 0;
+  const double alone = std::max({busy, model.cycles_latency / (tile.stages - 1),
+                                 model.cycles_per_step * k_steps + shift}) +
+                       model.cycles_per_barrier;
 
-  const double store = model.cycles_per_element * tile.tile_m * tile.tile_n;
+  const bool is_odd = p.split_k_slices == 1 && !has_whole_rows(problem);
+  const double store = (is_odd ? model.cycles_per_odd_element : model.cycles_per_element) *
+                       tile.tile_m * tile.tile_n;
   const double shortest = k_tiles * alone + store + model.cycles_fill;
   const auto cycles_of = [&](double resident) {
     return std::max(resident * (k_tiles * busy + store), shortest);
@@ -55,7 +62,8 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
   const auto K = static_cast<double>(problem.K);
   const double bytes = size * (static_cast<double>(p.a.batch_count) * M * K +
                                static_cast<double>(p.b.batch_count) * N * K + matrices * M * N);
-  const double dram = bytes / rates.dram_bytes_per_ns;
+  const double dram =
+      bytes / rates.dram_bytes_per_ns * (tile.unaligned ? model.unaligned_dram_factor : 1);
   double others = 0;
   if (p.split_k_slices > 1) {
     const double partials = 8 * matrices * p.split_k_slices * M * N;  // written and read
@@ -63,7 +71,7 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
   }
   if (p.a.packed || p.b.packed) {
     const auto packed = static_cast<double>(packed_bytes(problem.dtype, p.a, p.b));
-    others += model.ns_next_launch + 2 * packed / rates.dram_bytes_per_ns;
+    others += model.ns_next_launch + 2 * packed * model.pack_factor / rates.dram_bytes_per_ns;
   }
   return model.ns_launch + std::max(compute, dram) + (1 - model.overlap) * std::min(compute, dram) +
          others;

@@ -11,16 +11,25 @@ namespace smem::gemm::sm80 {
 
 /// Times are in nanoseconds or cycles. "Factor" is a dimensionless multiplier of a time.
 struct CostModel {
-  double ns_launch = 3750;              ///< ns for launch and end of a kernel
-  double ns_next_launch = 3000;         ///< ns for each further launch
-  double cycles_fill = 3500;            ///< cycles until a block's first stage has landed
-  double cycles_latency = 1850;         ///< cycles of a load, which the stages in flight hide
-  double cycles_per_step = 58;          ///< cycles of a dependent mma along K
-  double cycles_per_barrier = 20;       ///< cycles of a k-tile's barrier
-  double cycles_per_element = 0.18;     ///< cycles of an SM to store one element of out
-  double shared_bytes_per_cycle = 128;  ///< of an SM
-  double copy_factor = 1.4;             ///< of the time that cp.async occupies shared memory
-  double overlap = 0.8;                 ///< fraction of a shorter task hidden behind a longer one
+  double ns_launch = 3750;               ///< ns for launch and end of a kernel
+  double ns_next_launch = 3000;          ///< ns for each further launch
+  double cycles_fill = 3500;             ///< cycles until a block's first stage has landed
+  double cycles_latency = 1850;          ///< cycles of a load, which the stages in flight hide
+  double cycles_per_step = 58;           ///< cycles of a dependent mma along K
+  double cycles_per_barrier = 20;        ///< cycles of a k-tile's barrier
+  double cycles_per_element = 0.18;      ///< cycles of an SM to store one element of out
+  double cycles_per_odd_element = 0.26;  ///< the same where rows of out are no whole vectors
+  double shared_bytes_per_cycle = 128;   ///< of an SM
+  double copy_factor = 1.4;              ///< of the time that cp.async occupies shared memory
+  double overlap = 0.8;                  ///< fraction of a shorter task hidden behind a longer one
+
+  double pack_factor = 2.1;  ///< of the time that DRAM would take to pack operands
+
+  // Tiles of unaligned operands: fitted to 910 problems with operands or outputs of odd rows in
+  // bfloat16 and tf32 on an H100 and an H200.
+  double cycles_per_shift = 134;       ///< cycles until a thread has shifted one vector
+  double shift_factor = 5.4;           ///< of the time to read a stage from shared memory
+  double unaligned_dram_factor = 2.0;  ///< of the time for whole rows
 };
 
 /// The blocks of a tile that an SM of the device holds.

@@ -1,9 +1,9 @@
 // The epilogue of a work tile: from a warp's accumulators to out, or to the partials of a split-K
 // slice.
 //
-// out = alpha A B + bias with rows of whole aligned vectors is rounded in registers, staged as
-// elements and stored by 16 bytes. Everything else is staged as float, and epilogue_any.h
-// stores it.
+// out = alpha A B + bias with contiguous rows is rounded in registers, staged as elements and
+// stored by 16 bytes, or by elements where its rows are no whole aligned vectors. Everything else
+// is staged as float, and epilogue_any.h stores it.
 #pragma once
 
 #include "gemm/sm80/epilogue_any.h"
@@ -14,10 +14,15 @@ namespace smem::gemm::sm80::inline SMEM_BUILD {
 /// Whether store_plain stores this out.
 template <typename T>
 __device__ __forceinline__ bool is_plain(const Epilogue<T>& epilogue) {
-  constexpr int VEC = VECTOR_WIDTH<T>;
   return !epilogue.c.data && !epilogue.pre.data && epilogue.activation == Activation::none &&
-         !(sizeof(T) == 2 && epilogue.out_unrounded) && rows_are_vectors<VEC>(epilogue.out) &&
-         epilogue.out.cols % VEC == 0;
+         !(sizeof(T) == 2 && epilogue.out_unrounded) && epilogue.out.col_stride == 1;
+}
+
+/// Whether rows of out can be stored by vectors of 16 bytes.
+template <typename T>
+__device__ __forceinline__ bool has_vectors(const Matrix<T>& out) {
+  constexpr int VEC = VECTOR_WIDTH<T>;
+  return rows_are_vectors<VEC>(out) && out.cols % VEC == 0;
 }
 
 /// Multiplies all accumulators by alpha and adds the bias. `col`: this lane's first column in out.
@@ -95,6 +100,33 @@ __device__ __forceinline__ void store_plain(const Mma& mma, const Matrix<T>& out
   }
 }
 
+/// The same by elements: a warp stores up to 32 neighbouring ones at once.
+template <int FRAGMENTS, typename T, typename Mma>
+__device__ __forceinline__ void store_plain_elements(const Mma& mma, const Matrix<T>& out,
+                                                     int64_t row0, int64_t col0, T* staging) {
+  using Layout = SmemLayout<T, false, Mma::WARP_N, 16 * FRAGMENTS>;
+  constexpr int COLS = Mma::WARP_N < 32 ? Mma::WARP_N : 32, ROWS_PER_PASS = 32 / COLS;
+  const int lane = threadIdx.x % 32, lane_col = lane % COLS, lane_row = lane / COLS;
+  const int rows = static_cast<int>(min(out.rows - row0 - lane_row, int64_t{16 * Mma::COUNT_M}));
+  const int cols = static_cast<int>(min(out.cols - col0 - lane_col, int64_t{Mma::WARP_N}));
+  T* to = out.at(row0 + lane_row, col0 + lane_col);
+#pragma unroll
+  for (int first = 0; first < Mma::COUNT_M; first += FRAGMENTS) {
+    stage_rows<Layout>(staging, mma, first);
+#pragma unroll 4
+    for (int row = 0; row < Layout::ROWS; row += ROWS_PER_PASS) {
+#pragma unroll
+      for (int j = 0; j < Mma::WARP_N; j += COLS) {
+        const int col = j + lane_col;
+        const T value =
+            staging[Layout::offset(row + lane_row, col / Layout::VEC) + col % Layout::VEC];
+        if (16 * first + row < rows && j < cols) to[j] = value;
+      }
+      to += ROWS_PER_PASS * out.row_stride;
+    }
+  }
+}
+
 /// Stores accumulators unchanged to the M x N matrix `partials`, whose rows are `pitch` apart;
 /// pitch is even. Each store of a warp writes eight rows of 32 bytes, which are whole sectors.
 template <typename Mma>
@@ -142,6 +174,9 @@ __device__ __forceinline__ void store_work_tile(Mma& mma, const MmaParams<T>& pa
     }
     const auto out = epilogue_at_batch(params.epilogue, params.strides, work.batch).out;
     auto* const staging = reinterpret_cast<T*>(shared) + warp * (16 * FRAGMENTS * Mma::WARP_N);
+    if (!has_vectors(out)) {
+      return store_plain_elements<FRAGMENTS>(mma, out, first_row, first_col, staging);
+    }
     return store_plain<FRAGMENTS>(mma, out, first_row, first_col, staging);
   }
   auto* const staging = reinterpret_cast<Acc*>(shared) + warp * AccLayout::ELEMENTS;

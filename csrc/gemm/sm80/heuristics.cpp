@@ -14,8 +14,31 @@
 namespace smem::gemm::sm80 {
 namespace {
 
+/// The operands as all tiles load them that are unaligned, or as all others do.
+struct Operands {
+  OperandDesc a, b;
+};
+
+/// Rows of a loaded operand are less than 4 GiB apart; in elements, and with room for the padding
+/// of packed rows.
+int64_t longest_pitch(DType dtype) {
+  return (int64_t{1} << 32) / static_cast<int64_t>(size_of(dtype)) - 1024;
+}
+
+Operands operands_of(const Problem& problem, bool unaligned) {
+  const auto describe = [&](Tensor tensor) {
+    return describe_operand(problem, tensor, true, longest_pitch(problem.dtype), unaligned);
+  };
+  return {describe(A), describe(B)};
+}
+
 Plan with_tile(const Problem& problem, const Device& device, Plan plan, int tile) {
   const TileConfig config = tile_config(tile, device.code_capability);
+  if (config.unaligned) {
+    const Operands operands = operands_of(problem, true);
+    plan.a = operands.a;
+    plan.b = operands.b;
+  }
   const int64_t at_once = int64_t{device.sm_count} * blocks_per_sm(config, rates_of(device));
   plan.tile = tile;
   plan.swizzle_size =
@@ -29,17 +52,12 @@ int64_t slice_length_of(const Problem& problem) {
   return accum_interval_of(problem) * line_elements(problem.dtype);
 }
 
-/// Rows of a loaded operand are less than 4 GiB apart; in elements, and with room for the padding
-/// of packed rows.
-int64_t longest_pitch(DType dtype) {
-  return (int64_t{1} << 32) / static_cast<int64_t>(size_of(dtype)) - 1024;
-}
-
 /// The parts of a plan that do not depend on the tile.
 Plan untiled_plan(const Problem& problem) {
   Plan plan{};
-  plan.a = describe_operand(problem, A, true, longest_pitch(problem.dtype));
-  plan.b = describe_operand(problem, B, true, longest_pitch(problem.dtype));
+  const Operands operands = operands_of(problem, false);
+  plan.a = operands.a;
+  plan.b = operands.b;
   plan.slice_length = slice_length_of(problem);
   plan.split_k_slices = static_cast<int>(ceil_div(problem.K, plan.slice_length));
   return plan;
@@ -73,6 +91,7 @@ Plan plan(const Problem& problem, const Device& device) {
   Plan best{};
   for (int tile = 0; tile < TILE_COUNT; ++tile) {
     if (!has_tile(tile, problem.dtype, device)) continue;
+    if (TILES[tile].config.unaligned && !untiled.a.packed && !untiled.b.packed) continue;
     const Plan next = with_tile(problem, device, untiled, tile);
     if (best.microseconds == 0 || next.microseconds < best.microseconds) best = next;
   }
@@ -81,13 +100,14 @@ Plan plan(const Problem& problem, const Device& device) {
 
 const Plan& cached_plan(const Problem& problem, const Device& device) {
   const Problem& p = problem;
-  PlanKey<16 + 4 * MAX_RANK> key;
+  PlanKey<17 + 4 * MAX_RANK> key;
   for (const int64_t number :
        {p.M, p.N, p.K, int64_t{p.variant}, int64_t{device.sm_count}, int64_t{device.capability},
         int64_t{device.code_capability}, int64_t{device.host},
         static_cast<int64_t>(device.shared_bytes), static_cast<int64_t>(size_of(p.dtype))}) {
     key.push(number);
   }
+  key.push(static_cast<int64_t>(has_whole_rows(p)));
   for (const Operand* operand : {&p.a, &p.b}) key.push(*operand);
   key.push(p.batch, {A, B});
   return cached(key, [&] { return plan(problem, device); });

@@ -8,6 +8,9 @@
 //                 --mma.sync--> accumulators in registers
 //                 --epilogue--> staged in shared memory, then out
 //
+// Tiles of unaligned operands add a step: rows land as they lie in memory, and are shifted into
+// swizzled stages (mainloop_unaligned.h).
+//
 // sm_75 multiplies float16 only and has no cp.async: there two stages are filled through registers
 // (load_multistage.h).
 //
@@ -21,6 +24,7 @@
 #include "device/target.h"
 #include "gemm/sm80/epilogue.h"
 #include "gemm/sm80/mainloop.h"
+#include "gemm/sm80/mainloop_unaligned.h"
 #include "gemm/sm80/tile_config.h"
 
 namespace smem::gemm::sm80::inline SMEM_BUILD {
@@ -34,6 +38,7 @@ struct TileShape {
   static constexpr int COPY_PARTS = C.copy_parts;
   static constexpr int WARPS_N = C.warps_n, WARP_M = C.warp_m(), WARP_N = C.warp_n();
   static constexpr int A_BYTES = C.a_bytes(), STAGE_BYTES = C.stage_bytes();
+  static constexpr int A_RAW_BYTES = C.a_raw_bytes(), RAW_STAGE_BYTES = C.raw_stage_bytes();
   template <typename T>
   static constexpr int TILE_K = C.tile_k(sizeof(T));
   template <typename T>
@@ -51,7 +56,9 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_MMA<T, TILE>, TileShap
     mma_kernel(const __grid_constant__ MmaParams<T> params) {
   if constexpr (TARGET_HAS_MMA<T, TILE>) {
     using Shape = TileShape<TILE>;
-    using Loop = Mainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>;
+    using Loop =
+        std::conditional_t<Shape::C.unaligned, UnalignedMainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>,
+                           Mainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>>;
     unsigned char* const shared = dynamic_shared<unsigned char>();
     const WorkTileInfo work = work_tile_at(params.scheduler, blockIdx.x);
     Loop loop(shared, params, work);

@@ -2,12 +2,13 @@
 // for float16). The kernel itself is in kernel.h.
 //
 // What it adds to tensor_core: tiles for every shape, chosen by a cost model of the GPU; copies
-// spread over the products; rows of any alignment, packed first where vectors cannot reach them; a
+// spread over the products; rows of any alignment, packed first or shifted in shared memory; a
 // long K in slices; and an order of the tiles whose rows and columns stay in L2.
 //
 //   kernel.h             the kernel
 //   mainloop.h           the mainloop, with a diagram of its pipeline
 //   load_multistage.h    copies of an operand into the stages
+//   mainloop_unaligned.h, load_unaligned.h   the same for rows that begin anywhere
 //   epilogue.h           how accumulators are stored; epilogue_any.h: with any epilogue
 //   tile_config.h        the table of tiles
 //   heuristics.h, cost_model.h   which tile a problem gets, and why
@@ -68,7 +69,7 @@ constexpr std::nullptr_t mma_function = nullptr;
 
 const Kernel mma_row = {
     .name = "mma",
-    .summary = "mma.sync from 3 to 16 stages of cp.async, seven tiles, split-K",
+    .summary = "mma.sync from 3 to 16 stages of cp.async, rows of any alignment, split-K",
     .requires_ =
         "16-bit floats or precision tf32, compute capability 8.0 or newer; 7.5 for float16",
     .launch = launch_mma,

@@ -24,6 +24,7 @@ struct TileConfig {
   int warps_m, warps_n;       ///< the block's grid of warps
   int copy_parts = 2;         ///< into which the copies of a k-tile are spread over its mma steps
   int min_blocks_per_sm = 1;  ///< launch bound: limits the registers of a thread
+  bool unaligned = false;     ///< loads rows that begin anywhere (load_unaligned.h)
 
   constexpr int threads() const { return 32 * warps_m * warps_n; }
   constexpr int warp_m() const { return tile_m / warps_m; }
@@ -31,7 +32,14 @@ struct TileConfig {
   constexpr int a_bytes() const { return tile_m * vecs_k * VEC_BYTES; }
   constexpr int b_bytes() const { return tile_n * vecs_k * VEC_BYTES; }
   constexpr int stage_bytes() const { return a_bytes() + b_bytes(); }
-  constexpr int shared_bytes() const { return stages * stage_bytes(); }
+  /// A stage of rows as they lie in memory: each has a vector more than in a swizzled stage.
+  constexpr int a_raw_bytes() const { return a_bytes() + raw_rows(tile_m) * VEC_BYTES; }
+  constexpr int raw_stage_bytes() const {
+    return a_raw_bytes() + b_bytes() + raw_rows(tile_n) * VEC_BYTES;
+  }
+  constexpr int shared_bytes() const {
+    return unaligned ? 2 * stage_bytes() + stages * raw_stage_bytes() : stages * stage_bytes();
+  }
   constexpr int tile_k(size_t element_bytes) const {
     return vecs_k * VEC_BYTES / static_cast<int>(element_bytes);
   }
@@ -52,6 +60,10 @@ struct TileConfig {
            warp_n() % 16 == 0 && vecs_k % (2 * copy_parts) == 0 && vecs_k % 4 == 0 &&
            staged_fragments(4) >= 1;
   }
+
+ private:
+  /// Rows of a stage: along K, or along M or N; of the smallest elements.
+  constexpr int raw_rows(int tile_mn) const { return tile_mn > tile_k(2) ? tile_mn : tile_k(2); }
 };
 
 /// The dtypes in which a tile's kernels are also built for the emulator. A kernel takes about 0.6 s
@@ -71,7 +83,8 @@ struct TileVariant {
 // quarter less from L2, the former computes in one block while the other stores. Small tiles have
 // many stages: what an SM has in flight must cover the latency of DRAM. All but 128x256 fit into
 // the 99 KB that a block has on the GPUs of 8.6 and 8.9; 128x128_k32 fits twice. The tiles of sm_75
-// fit its 64 KB twice with two stages each.
+// fit its 64 KB twice with two stages each. Those that load rows of any alignment are for thin or
+// short operands, whose packed copies would take longer than the product.
 // clang-format off
 inline constexpr TileVariant TILES[] = {
     {.name = "128x256",
@@ -101,6 +114,17 @@ inline constexpr TileVariant TILES[] = {
                 .min_blocks_per_sm = 2},
      .on_cpu = OnCpu::all,
      .is_for_sm75 = true},
+    {.name = "128x128_unaligned",
+     .config = {.tile_m = 128, .tile_n = 128, .vecs_k = 4, .stages = 3, .warps_m = 2, .warps_n = 2,
+                .min_blocks_per_sm = 2, .unaligned = true}},
+    {.name = "64x64_unaligned",
+     .config = {.tile_m = 64, .tile_n = 64, .vecs_k = 8, .stages = 3, .warps_m = 2, .warps_n = 2,
+                .min_blocks_per_sm = 2, .unaligned = true},
+     .on_cpu = OnCpu::all},
+    {.name = "16x32_unaligned",
+     .config = {.tile_m = 16, .tile_n = 32, .vecs_k = 8, .stages = 8, .warps_m = 1, .warps_n = 2,
+                .min_blocks_per_sm = 2, .unaligned = true},
+     .on_cpu = OnCpu::all},
 };
 // clang-format on
 inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
