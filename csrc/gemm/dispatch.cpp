@@ -169,7 +169,8 @@ Choice choose(const Problem& problem, const Device& device) {
   }
   const bool tf32 = problem.dtype == DType::f32 && problem.precision == Precision::tf32;
   if (tf32 && device.runs_sm90a() && is_faster_by_mma(problem, device)) {
-    return {index_of(host_kernels(), "mma"), "tf32 on tensor cores, for rows that are not whole vectors"};
+    return {index_of(host_kernels(), "mma"),
+            "tf32 on tensor cores, for rows that are not whole vectors"};
   }
   if ((size_of(problem.dtype) == 2 || tf32) && device.runs_sm90a()) {
     return {index_of(host_kernels(), "wgmma"),
