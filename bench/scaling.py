@@ -45,13 +45,10 @@ WARMUP, ROUNDS, STEPS = 3, 5, 4  # steps before; rounds of so many steps
 class BlockByHeads(Block):
     """A block with q, k and v of a head in adjacent columns, so that tensor parallel cuts heads."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply the block to ``x``; input and result are batch x length x width."""
-        columns = self.qkv(self.norm1(x)).unflatten(-1, (-1, 3, x.shape[-1] // self.heads))
-        q, k, v = columns.permute(3, 0, 2, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        x = x + self.out(mixed.transpose(1, 2).flatten(-2))
-        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+    def split_heads(self, qkv: Tensor) -> Tensor:
+        """Of the columns that this process has: their heads may be fewer than the model's."""
+        head = self.norm1.normalized_shape[0] // self.heads
+        return qkv.unflatten(-1, (-1, 3, head)).permute(3, 0, 2, 1, 4)
 
 
 Wrap = Callable[[nn.Sequential], nn.Module]
@@ -91,9 +88,7 @@ def layouts(device: str, world: int) -> dict[str, tuple[int, Wrap]]:
     return found
 
 
-def seconds_of(
-    device: str, rank: int, wrap: Wrap, x: Tensor, dtype: torch.dtype, sizes: Mapping[str, int]
-) -> tuple[dict[str, float], float]:
+def seconds_of(wrap: Wrap, x: Tensor, sizes: Mapping[str, int]) -> tuple[dict[str, float], float]:
     """The time of a step by torch and converted, and how far their last losses are apart.
 
     A step is forward, backward and AdamW on this process's rows ``x``. The times are medians of
@@ -103,7 +98,7 @@ def seconds_of(
     width = sizes["width"]
     torchs = nn.Sequential(
         *(BlockByHeads(width, max(width // HEAD, 4)) for _ in range(sizes["layers"]))
-    ).to(device, dtype)
+    ).to(x)
     ours = copy.deepcopy(torchs)
     smem.convert(ours)
 
@@ -127,7 +122,7 @@ def seconds_of(
         return step
 
     steppers = {"torch": stepper(torchs), "smem": stepper(ours)}
-    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    wait = torch.cuda.synchronize if x.is_cuda else lambda: None
     losses = {name: [step() for _ in range(WARMUP)][-1].item() for name, step in steppers.items()}
     times: dict[str, list[float]] = {name: [] for name in steppers}
     for _ in range(ROUNDS):
@@ -138,7 +133,7 @@ def seconds_of(
             for _ in range(STEPS):
                 losses[name] = step()
             wait()
-            slowest = torch.tensor((time.perf_counter() - start) / STEPS, device=device)
+            slowest = torch.tensor((time.perf_counter() - start) / STEPS, device=x.device)
             dist.all_reduce(slowest, dist.ReduceOp.MAX)
             times[name].append(slowest.item())
     apart = abs(float(losses["smem"]) / float(losses["torch"]) - 1)
@@ -150,7 +145,7 @@ def process(rank: int, world: int, device: str, sizes: Mapping[str, int], folder
     if device == "cuda":
         torch.cuda.set_device(rank)
     backend = "nccl" if device == "cuda" else "gloo"
-    store = f"file://{folder}/store{world}"
+    store = f"file://{folder}/store"
     dist.init_process_group(backend, init_method=store, rank=rank, world_size=world)
     rows = []
     for layout, (sharing, wrap) in layouts(device, world).items():
@@ -159,7 +154,7 @@ def process(rank: int, world: int, device: str, sizes: Mapping[str, int], folder
             rows_here = sizes["batch"] * world // sharing
             shape = (rows_here, sizes["length"], sizes["width"])
             x = torch.randn(shape, device=device, dtype=dtype)
-            seconds, apart = seconds_of(device, rank, wrap, x, dtype, sizes)
+            seconds, apart = seconds_of(wrap, x, sizes)
             tokens = sizes["batch"] * world * sizes["length"]
             rows.append(
                 {
@@ -173,7 +168,7 @@ def process(rank: int, world: int, device: str, sizes: Mapping[str, int], folder
             )
             torch.cuda.empty_cache()
     if rank == 0:
-        Path(folder, f"rows{world}.json").write_text(json.dumps(rows))
+        Path(folder, "rows.json").write_text(json.dumps(rows))
     dist.barrier()
     dist.destroy_process_group()
 
@@ -185,7 +180,7 @@ def rows_of(worlds: tuple[int, ...], device: str, sizes: Mapping[str, int]) -> l
         with tempfile.TemporaryDirectory() as folder:
             arguments = (world, device, dict(sizes), folder)
             torch.multiprocessing.spawn(process, arguments, nprocs=world)
-            rows += json.loads(Path(folder, f"rows{world}.json").read_text())
+            rows += json.loads(Path(folder, "rows.json").read_text())
     return rows
 
 

@@ -118,7 +118,8 @@ def test_a_row_has_the_same_bits_at_every_number_of_rows(kernel: str) -> None:
         assert same_bits(mma(a[:m], b, kernel), whole[:m]), m
 
 
-@pytest.mark.parametrize("kernel", KERNELS[:-1])  # raw rows of 16 elements have conflicts
+# Raw rows of 16 elements, along M, have conflicts.
+@pytest.mark.parametrize("kernel", [name for name in KERNELS if name != "mma:16x32_unaligned"])
 @every_dtype
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_the_swizzle_leaves_no_conflict(dtype: torch.dtype, layout: str, kernel: str) -> None:
@@ -178,7 +179,7 @@ def test_rows_that_begin_anywhere(dtype: torch.dtype, layout: str) -> None:
 
 
 def test_rows_that_begin_anywhere_are_not_packed() -> None:
-    """By unaligned tiles: one launch without faults, and the whole operands are read."""
+    """By unaligned tiles: one launch, which reads nothing beside the operands."""
     a, b = operand(70, 131, torch.bfloat16)[1:, 1:], operand(131, 35, torch.bfloat16)[1:]
     for kernel in UNALIGNED:
         (launch,) = smem.trace("gemm", a, b, kernel=kernel).launches

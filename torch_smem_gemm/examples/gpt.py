@@ -58,9 +58,13 @@ class Block(nn.Module):
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
+    def split_heads(self, qkv: Tensor) -> Tensor:
+        """Return 3 x batch x heads x length x head from batch x length x (3 * width)."""
+        return qkv.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+
     def forward(self, x: Tensor) -> Tensor:
         """Apply the block to ``x``; input and result are batch x length x width."""
-        q, k, v = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k, v = self.split_heads(self.qkv(self.norm1(x)))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.out(mixed.transpose(1, 2).flatten(-2))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
