@@ -62,7 +62,9 @@ class UnalignedLoader {
     valid_k_ = valid_k;
   }
 
-  /// Starts the copies of the next tile.
+  /// Starts the copies of the next tile. Only the first one's may begin before the operand: a test
+  /// for it in all copies made the kernel 7 to 18% slower.
+  template <bool FIRST>
   __device__ __forceinline__ void copy(unsigned char* raw_stage) {
     const int rows = Layout::K_MAJOR ? valid_mn_ : valid_k_;
     const int cols = min(Layout::K_MAJOR ? valid_k_ : valid_mn_, Layout::COLS);
@@ -71,7 +73,7 @@ class UnalignedLoader {
     for (int pass = 0; pass < PASSES; ++pass) {
       const int row = row_ + pass * STEP;
       // Only rows of the first 16 bytes of the operand, which are less than STEP.
-      if (pass == 0 && begin_ < operand_) {
+      if (FIRST && pass == 0 && begin_ < operand_) {
         copy_from_operand(raw_stage + raw_offset(row, vec_), row < rows ? bytes : 0);
         continue;
       }

@@ -38,8 +38,9 @@ class UnalignedMainloop {
 
   /// Adds the products of the work tile. Afterwards the stages are free for other uses.
   __device__ __forceinline__ void run(Mma& mma) {
+    copy_next<true>();
 #pragma unroll 1
-    for (int stage = 0; stage < STAGES - 1; ++stage) copy_next();
+    for (int stage = 1; stage < STAGES - 1; ++stage) copy_next();
     await_raw_stage();
     shift_next();
     copy_next();
@@ -71,10 +72,11 @@ class UnalignedMainloop {
     }
   }
 
+  template <bool FIRST = false>
   __device__ __forceinline__ void copy_next() {
     unsigned char* const stage = raw_stages_ + write_stage_ * Shape::RAW_STAGE_BYTES;
-    load_a_.copy(stage);
-    load_b_.copy(stage + Shape::A_RAW_BYTES);
+    load_a_.template copy<FIRST>(stage);
+    load_b_.template copy<FIRST>(stage + Shape::A_RAW_BYTES);
     cp_async_commit();
     write_stage_ = next(write_stage_);
   }
