@@ -162,12 +162,11 @@ struct CollectiveGemmTf32 : CollectiveGemm<float, A_MAJOR, Major::K, TILE, KIND>
                           first_y + static_cast<int>(threadIdx.x % 4 * 2), end_x,
                           min(first_y + params.tile_n, end_y)};
     unsigned char* const staging = shared.staging + threadIdx.x / WARP * STAGING_BYTES;
+    const BoxRows boxes{first_x + rows.boxes.first_x, first_x + rows.boxes.second_x,
+                        rows.boxes.smem_row, rows.boxes.next_smem_row};
     if (KIND == EpilogueKind::tma || (IS_ANY && params.store_mode == StoreMode::tma)) {
-      const BoxRows& boxes = rows.boxes;
-      Tf32Writer<NUM_ACCUM>{params.epilogue, staging, false}.store_tma(
-          accum, coord,
-          {first_x + boxes.first_x, first_x + boxes.second_x, boxes.smem_row, boxes.next_smem_row},
-          params.out, work.batch);
+      Tf32Writer<NUM_ACCUM>{params.epilogue, staging, false}.store_tma(accum, coord, boxes,
+                                                                       params.out, work.batch);
       return;
     }
     Epilogue<float> epilogue{};
@@ -179,7 +178,7 @@ struct CollectiveGemmTf32 : CollectiveGemm<float, A_MAJOR, Major::K, TILE, KIND>
     }
     const Tf32Writer<NUM_ACCUM> writer{epilogue, staging, transposed};
     if (!IS_ANY || params.store_mode == StoreMode::direct) {
-      writer.store_direct(accum, coord);
+      writer.store_direct(accum, coord, boxes);
     } else {
       writer.store_scalar(accum, coord);
     }
