@@ -14,6 +14,7 @@ from mutants import DEADLOCK, FENCE, IN_USE, TOO_EARLY, WRONG, Mutant
 KERNEL, PIPELINE = "gemm/sm90/kernel.h", "gemm/sm90/pipeline.h"
 STATE = "gemm/pipeline_state.h"
 PRODUCER, WGMMA = "gemm/sm90/producer.h", "device/wgmma.h"
+SCHEDULER = "gemm/dynamic_scheduler.h"
 STORE, TF32, STORE_TF32 = (
     f"gemm/sm90/{name}.h" for name in ("epilogue_tma", "mainloop_tf32_rs", "epilogue_tf32")
 )
@@ -32,7 +33,7 @@ MUTANTS = {
         KERNEL, "full[stage].wait(parity)", "full[stage].wait(parity ^ 1)", TOO_EARLY
     ),
     "parity not flipped after a round": Mutant(STATE, "parity ^= 1;", "", "mbarrier"),
-    "a stage too many": Mutant(STATE, "++stage == STAGES", "++stage == STAGES + 1", "mbarrier"),
+    "a stage too many": Mutant(STATE, "++stage == STAGES", "++stage == STAGES + 1", ""),
     "expects a row less": Mutant(
         KERNEL,
         "(a.bytes() + b.bytes())",
@@ -50,7 +51,7 @@ MUTANTS = {
     ),
     "full waits for two arrivals": Mutant(PIPELINE, "full[i].init(1)", "full[i].init(2)", DEADLOCK),
     "empty waits for one warp": Mutant(
-        PIPELINE, "TILE.cluster_m * TILE.consumer_warpgroups() * 4", "1", DEADLOCK
+        PIPELINE, "TILE.cluster_m * TILE.consumer_warpgroups() * 4", "1", ""
     ),
     "empty waits for its own block": Mutant(
         PIPELINE,
@@ -94,6 +95,17 @@ MUTANTS = {
     "both blocks load the same panel": Mutant(
         PRODUCER, "if (panel % MULTICAST != rank) return;", "if (panel != 0) return;", DEADLOCK
     ),
+    # The dynamic scheduler.
+    "work tile not waited for": Mutant(SCHEDULER, "slot.full.wait(state_.parity);", "", ""),
+    "two slots": Mutant(SCHEDULER, "return stages + 1;", "return 2;", ""),
+    "work tile sent to one block": Mutant(SCHEDULER, "block < CLUSTER_SIZE", "block < 1", DEADLOCK),
+    "no bytes of the work tile expected": Mutant(
+        SCHEDULER,
+        "slot.full.arrive_and_expect_tx(sizeof slot.work_tile);",
+        "slot.full.arrive();",
+        "",
+    ),
+    "counter not reset": Mutant(SCHEDULER, "*scheduler_.counter = 0;", "", "counter not reset"),
     # The boxes.
     "loads from another matrix": Mutant(
         PRODUCER, "{k, row + first, batch}", "{k, row + first, batch + 1}", "out of bounds"

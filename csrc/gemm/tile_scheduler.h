@@ -19,6 +19,7 @@ struct TileScheduler {
   uint32_t k_tiles, k_tiles_per_slice;
   FastDivmod by_tiles, by_band_tiles, by_slices;
   FastDivmod by_band_rows, by_last_band_rows;
+  uint32_t* counter = nullptr;  ///< of a dynamic scheduler (dynamic_scheduler.h)
 
   TileScheduler() = default;
   TileScheduler(uint32_t rows, uint32_t cols, uint32_t split_k_slices, uint32_t batch_count,

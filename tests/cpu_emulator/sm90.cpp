@@ -19,6 +19,9 @@ LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, con
   return {problem.a.data, problem.b.data};
 }
 void reduce_split_k(const Problem&, int64_t, int, const float*, const Device&) { std::abort(); }
+
+uint32_t counter = 0;
+uint32_t* tile_counter(const Device&) { return &counter; }
 }  // namespace smem::gemm::inline SMEM_BUILD
 
 namespace {
@@ -43,7 +46,7 @@ std::vector<T> numbers(int64_t count, unsigned seed) {
 
 /// What is wrong with out = A B + bias, or nothing.
 template <typename T>
-std::string run(const Case& c, DType dtype) {
+std::string run(const Case& c, DType dtype, bool dynamic_scheduler) {
   const std::vector<T> a = numbers<T>(c.M * c.K, 1), b = numbers<T>(c.K * c.N, 2);
   const std::vector<T> bias = numbers<T>(c.N, 3);
   std::vector<T> out(static_cast<size_t>(c.M * c.N), T(NAN));
@@ -62,8 +65,10 @@ std::string run(const Case& c, DType dtype) {
   // So few SMs that each block computes several tiles.
   Device device = HOST_DEVICE;
   device.sm_count = 2;
+  sm90::Plan plan = sm90::plan(problem, device);
+  plan.dynamic_scheduler = dynamic_scheduler;
   try {
-    sm90::launch(problem, sm90::plan(problem, device), nullptr, device);
+    sm90::launch(problem, plan, nullptr, device);
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -80,7 +85,7 @@ std::string run(const Case& c, DType dtype) {
       }
     }
   }
-  return "";
+  return counter == 0 ? "" : "counter not reset";
 }
 
 }  // namespace
@@ -91,6 +96,9 @@ int main() {
                              {"128x64", 136, 72, 1104, true, false},
                              {"64x128_cluster2", 250, 136, 1104, false, true}};
   const Case tf32_case{"64x64", 132, 72, 800, true, false};
+  // The producer is several work tiles ahead.
+  const Case short_cases[] = {{"64x64", 520, 136, 64, false, false},
+                              {"64x128_cluster2", 1000, 264, 64, false, true}};
   for (const char* timing : {"0", "1", "2", "late", "early"}) {
     setenv("SMEM_ASYNC_TIMING", timing, 1);
     const auto report = [&](const Case& c, const std::string& found) {
@@ -99,8 +107,11 @@ int main() {
                   found.c_str());
       std::exit(0);
     };
-    for (const Case& c : bf16_cases) report(c, run<bfloat16>(c, DType::bf16));
-    report(tf32_case, run<float>(tf32_case, DType::f32));
+    for (const bool dynamic : {false, true}) {
+      for (const Case& c : bf16_cases) report(c, run<bfloat16>(c, DType::bf16, dynamic));
+      report(tf32_case, run<float>(tf32_case, DType::f32, dynamic));
+    }
+    for (const Case& c : short_cases) report(c, run<bfloat16>(c, DType::bf16, true));
   }
   std::printf("{\"found\": \"\"}\n");
 }

@@ -6,6 +6,7 @@
 #include "cpu_emulator/cluster.h"
 #include "cpu_emulator/sm90/call.h"
 #include "cpu_emulator/sm90/fault.h"
+#include "cpu_emulator/sm90/store_async.h"
 
 using namespace smem::cpu_emulator;  // NOLINT(google-build-using-namespace)
 using sm90::Call;
@@ -51,6 +52,12 @@ const void* smem_map_shared_rank(const void* shared, uint32_t rank) {
     sm90::fail(call.block, "out of bounds", "the cluster has no such block", call.site);
   }
   return call.block.cluster().block(rank).sm90().window.at(call.offset(shared));
+}
+
+void smem_store_async_in(uint32_t rank, void* shared, uint32_t value, void* barrier) {
+  CALL;
+  sm90::store_async_in(call.block, rank, call.offset(shared), value, call.offset(barrier),
+                       call.site);
 }
 
 void smem_cluster_arrive() {

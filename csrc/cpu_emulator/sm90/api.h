@@ -14,6 +14,7 @@ SMEM_API void smem_speculative_load(const void* shared, void* value, size_t byte
 
 SMEM_THREAD_CONSTANT uint32_t smem_cluster_rank();
 SMEM_API const void* smem_map_shared_rank(const void* shared, uint32_t rank);
+SMEM_API void smem_store_async_in(uint32_t rank, void* shared, uint32_t value, void* barrier);
 SMEM_API void smem_cluster_arrive();
 SMEM_API void smem_cluster_wait();
 

@@ -20,7 +20,8 @@ struct Plan {
   int accum_interval;  ///< k-tiles after which a new accumulator begins: decides the bits, and is
                        ///< therefore a function of N, K and the dtype alone
   int clusters;        ///< that are launched
-  bool transposed;     ///< the transposed problem is computed: `a` is B
+  bool dynamic_scheduler;  ///< they take work tiles from a counter (dynamic_scheduler.h)
+  bool transposed;         ///< the transposed problem is computed: `a` is B
   OperandDesc a, b;
   StoreMode store_mode;
   EpilogueKind epilogue;  ///< the smallest that the problem needs

@@ -3,7 +3,8 @@
 // the mainloop and the stores.
 //
 // The kernel is persistent and warp-specialized. A block computes tiles of tile_m x tile_n, which
-// tile_scheduler.h assigns to its cluster one after the other.
+// tile_scheduler.h assigns to its cluster one after the other, or dynamic_scheduler.h if there are
+// more of them than clusters.
 //
 //   producer             one elected thread of one warp. It keeps the pipeline full by TMA, also
 //                        across the ends of tiles. Beside two consumer warpgroups it has a
@@ -69,12 +70,18 @@ struct CollectiveGemm {
   /// Only kernels with all epilogues read params.store_mode; for the others KIND implies it.
   static constexpr bool IS_ANY = KIND == EpilogueKind::any;
 
-  template <typename Visit>
-  __device__ __forceinline__ void for_each_work_tile(const Visit& visit) const {
-    const uint32_t first = blockIdx.x / TILE.cluster_m, clusters = gridDim.x / TILE.cluster_m;
-    for (uint32_t i = first; i < params.scheduler.work_tiles; i += clusters) {
+  template <typename Sequence, typename Visit>
+  __device__ __forceinline__ void for_each_work_tile_of(Sequence sequence,
+                                                        const Visit& visit) const {
+    for (uint32_t i = sequence.first(); i < params.scheduler.work_tiles; i = sequence.after(i)) {
       visit(work_tile_at(params.scheduler, i));
     }
+  }
+  /// Called by consumers.
+  template <typename Visit>
+  __device__ __forceinline__ void for_each_work_tile(const Visit& visit) const {
+    for_each_work_tile_of(
+        WorkTileSequence<TILE.stages, TILE.cluster_m>(params.scheduler, shared.slots), visit);
   }
   __device__ __forceinline__ int first_row(const WorkTileInfo& work) const {
     return (work.row * TILE.cluster_m + rank) * TILE.tile_m;
@@ -85,10 +92,12 @@ struct CollectiveGemm {
 
   // The producer.
 
+  using ProducerSequence = ProducerWorkTileSequence<TILE.stages, TILE.cluster_m>;
+
   /// Called by one thread.
-  __device__ __forceinline__ void run_producer() const {
+  __device__ __forceinline__ void run_producer(const ProducerSequence& sequence) const {
     PipelineState<TILE.stages> state;
-    for_each_work_tile([&](const WorkTileInfo& work) {
+    for_each_work_tile_of(sequence, [&](const WorkTileInfo& work) {
       const int row = first_row(work), col = first_col(work);
       const int a_batch = params.a_batched ? work.batch : 0;
       const int b_batch = params.b_batched ? work.batch : 0;
@@ -358,7 +367,11 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, TILES[INDEX].co
   const uint32_t warp = warp_uniform(threadIdx.x / WARP);
   constexpr int CONSUMER_WARPS = TILE.consumer_warpgroups() * 4;
   const bool is_producer = warp == CONSUMER_WARPS;
+  typename decltype(collective)::ProducerSequence work_tiles(
+      params.scheduler, collective.shared.slots, collective.rank);
   if (is_producer && elect_one()) {
+    // The kernel before packs at most (launch.cu): it has not got this counter.
+    work_tiles.begin();
     prefetch_tensor_map(params.a[0]);
     prefetch_tensor_map(params.b[0]);
     init_barriers(collective.shared);
@@ -370,7 +383,7 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, TILES[INDEX].co
     if constexpr (MOVES_REGISTERS) warpgroup_reg_dealloc<24>();
     if (is_producer && elect_one()) {
       wait_on_dependent_grids();  // a kernel before may have packed an operand
-      collective.run_producer();
+      collective.run_producer(work_tiles);
     }
   } else {
     sync_barrier_init<TILE>(false, true);

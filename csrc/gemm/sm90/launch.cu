@@ -10,6 +10,7 @@
 #include "gemm/sm90/instance_table.h"
 #include "gemm/sm90/params.h"
 #include "gemm/sm90/tensor_map.h"
+#include "gemm/tile_counter.h"
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
 namespace {
@@ -118,6 +119,7 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
                     static_cast<uint32_t>(plan.split_k_slices), batch_count,
                     static_cast<uint32_t>(plan.swizzle_size), k_tiles,
                     plan.split_k_slices > 1 ? static_cast<uint32_t>(plan.accum_interval) : k_tiles);
+  if (plan.dynamic_scheduler) params.scheduler.counter = tile_counter(device);
   params.accum_interval = plan.accum_interval;
   params.transposed = plan.transposed;
   params.epilogue = epilogue_of<T>(plan.transposed ? transposed(problem) : problem);

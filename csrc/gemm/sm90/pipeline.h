@@ -5,13 +5,14 @@
 #include "device/tile.h"
 #include "device/tma.h"
 #include "device/warpgroup.h"
+#include "gemm/dynamic_scheduler.h"
 #include "gemm/pipeline_state.h"
 #include "gemm/sm90/tile_config.h"
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
 
-/// A block's dynamic shared memory: the stages, the staging areas of the consumer warps, and two
-/// barriers per stage.
+/// A block's dynamic shared memory: the stages, the staging areas of the consumer warps, two
+/// barriers per stage, and the slots of a dynamic scheduler.
 template <TileConfig TILE>
 struct SharedStorage {
   unsigned char* stages;
@@ -19,6 +20,9 @@ struct SharedStorage {
   Barrier* full;   ///< completes when a stage's bytes have arrived
   Barrier* empty;  ///< completes when no consumer warp reads the stage any more, in all the blocks
                    ///< that receive it
+  WorkTileSlot* slots;
+  static constexpr int SLOTS = work_tile_slots(TILE.stages);
+  static_assert(sizeof(WorkTileSlot) == WORK_TILE_SLOT_BYTES, "TileConfig counts the slots' bytes");
 
   __device__ __forceinline__ SharedStorage() {
     auto* begin = dynamic_shared<unsigned char>();
@@ -26,6 +30,7 @@ struct SharedStorage {
     staging = stages + TILE.stages * TILE.stage_bytes();
     full = reinterpret_cast<Barrier*>(staging + TILE.staging_bytes());
     empty = full + TILE.stages;
+    slots = reinterpret_cast<WorkTileSlot*>(empty + TILE.stages);
   }
 
   __device__ __forceinline__ unsigned char* a(int stage, int k_tile) const {
@@ -45,6 +50,7 @@ __device__ __forceinline__ void init_barriers(const SharedStorage<TILE>& shared)
     // A stage is loaded for all blocks of the cluster: each of their consumer warps arrives.
     shared.empty[i].init(TILE.cluster_m * TILE.consumer_warpgroups() * 4);
   }
+  for (int i = 0; i < SharedStorage<TILE>::SLOTS; ++i) shared.slots[i].full.init(1);
   fence_barrier_init();
 }
 

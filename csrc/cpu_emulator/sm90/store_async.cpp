@@ -1,0 +1,32 @@
+#include "cpu_emulator/sm90/store_async.h"
+
+#include <cstring>
+
+#include "cpu_emulator/cluster.h"
+#include "cpu_emulator/sm90/block_state.h"
+#include "cpu_emulator/sm90/fault.h"
+
+namespace smem::cpu_emulator::sm90 {
+
+void store_async_in(Block& block, uint32_t rank, uint32_t shared, uint32_t value, uint32_t barrier,
+                    Site site) {
+  if (rank >= block.cluster().size()) {
+    fail(block, "out of bounds", "the cluster has no such block", site);
+  }
+  Block& target = block.cluster().block(rank);
+  if (target.alive() == 0) fail(block, "out of bounds", "st.async writes to an ended block", site);
+  BlockState& state = target.sm90();
+  const ByteRange bytes{shared, shared + static_cast<uint32_t>(sizeof value)};
+  const auto id = state.window.begin_write(bytes, "an st.async", site);
+  block.cluster().async().issue([&state, id, bytes, value, barrier, site] {
+    unsigned char* const to = state.window.at(bytes.begin);
+    if (Observer* const observer = state.block.observer()) {
+      observer->async_copy_lands(to, sizeof value);
+    }
+    std::memcpy(to, &value, sizeof value);
+    state.window.end(id);
+    state.barriers.complete_bytes(barrier, sizeof value, site);
+  });
+}
+
+}  // namespace smem::cpu_emulator::sm90
