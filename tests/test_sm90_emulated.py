@@ -128,6 +128,21 @@ def test_layouts(dtype: torch.dtype, tile: str) -> None:
         check_gaps()
 
 
+@pytest.mark.parametrize("transposed", itertools.product((False, True), (False, True)), ids=str)
+def test_large_float32_outputs_with_rows_that_begin_anywhere(transposed: tuple) -> None:
+    """They are stored by neighbouring lanes; smaller ones are not (epilogue_tf32.h)."""
+    m, n, k = 370, 363, 12
+    a, b, bias = operand(m, k, torch.float32), operand(k, n, torch.float32), torch.randn(n)
+    expected = wgmma(a, torch.nn.functional.pad(b, (0, 5)))[:, :n] + bias
+    a, b = in_layout(a, transposed[0]), in_layout(b, transposed[1])
+    out, check_gaps = poisoned_out((m, n), torch.float32, "cpu", "unaligned")
+    wgmma(a, b, bias=bias, activation="relu", out=out)
+    assert same_bits(out.contiguous(), expected.relu())
+    check_gaps()
+    report = smem.trace("gemm", a, b, kernel="wgmma", precision="tf32")
+    assert not any(launch.faults for launch in report.launches)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=short)
 def test_intervals_of_a_long_k(dtype: torch.dtype) -> None:
     """Split-K slices or one accumulator after the other: each interval is a chain of its own."""
