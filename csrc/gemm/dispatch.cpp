@@ -39,32 +39,41 @@ bool runs_fp16x3_by_mma(const Device& device) {
   return !device.host && device.code_capability >= 80 && mma_per_fma(rates_of(device)) >= MIN_RATIO;
 }
 
-/// Whether mma is much faster in tf32 than wgmma on Hopper, with the same bits: it loads rows that
-/// begin anywhere where wgmma packs them first, and a warp stores 32 neighbouring elements of an
-/// odd row where wgmma's stores few elements of eight rows.
+/// Times as the cost models expect them, less what a launch takes after an idle GPU alone: behind
+/// other kernels it is `MMA_LAUNCH` or `WGMMA_LAUNCH`, and `pack_launch` for one that packs, in us.
+/// An SM stores an element of an odd row in `ns_odd`, or in `ns_odd_small` where few warps store.
+struct HopperRates {
+  double min_gain, pack_launch, ns_odd, ns_odd_small;
+};
+constexpr HopperRates TF32_RATES{.85, 1.0, .5, 1.1}, RATES_16_BIT{.75, 1.5, .35, .35};
+constexpr double MMA_LAUNCH = 3.0, WGMMA_LAUNCH = 2.5;
+
+/// Whether mma is faster than wgmma on Hopper, with the same bits: it loads rows that begin
+/// anywhere where wgmma packs them first, and a warp stores 32 neighbouring elements of an odd row
+/// where wgmma's store fewer, of several rows.
 ///
-/// Of 384 problems on an H200 it is chosen for 34. Over all of them the choice takes 0.95 times as
-/// long as wgmma alone, and never 1.05 times. A MIN_GAIN of 0.8 would choose mma for 139, of which
-/// 26 take more than 1.1 times as long; in 16 bits no limit helps.
+/// Of 557 random problems in tf32 and 519 in bfloat16 that are packed or have odd rows, on an H100,
+/// it is chosen for 165 and 146. All of them together take 0.922 and 0.964 times as long as by
+/// wgmma (0.891 and 0.936 by the best tile of either); 13 and 13 take more than 1.1 times as long.
 bool is_faster_by_mma(const Problem& problem, const Device& device) {
   const bool packs = describe_operand(problem, A).packed || describe_operand(problem, B).packed;
   const bool is_odd = !has_whole_rows(problem);
   if (!packs && !is_odd) return false;
   if (!sm80::can_implement(problem, device) || !sm90::can_implement(problem, device)) return false;
-  // Plans count launches as after an idle GPU; behind other kernels they take less, in us: mma's,
-  // wgmma's, and one that packs.
-  constexpr double MMA_LAUNCH = 3.0, WGMMA_LAUNCH = 2.5, PACK_LAUNCH = 1.0, MIN_GAIN = 0.6;
-  constexpr double NS_ODD = 1.3;  // of an SM, for an element of an odd row that wgmma stores
-  double wgmma = sm90::cached_plan(problem, device).microseconds;
+  const HopperRates& rates = problem.dtype == DType::f32 ? TF32_RATES : RATES_16_BIT;
+  const double pack_launch = packs ? rates.pack_launch : 0;
+  double wgmma = sm90::cached_plan(problem, device).microseconds - WGMMA_LAUNCH - pack_launch;
   if (is_odd) {
+    constexpr int64_t NARROW = 16, SMALL = 1 << 17;  // epilogue_tf32.h
+    const bool is_small = std::min(problem.M, problem.N) <= NARROW || problem.M * problem.N < SMALL;
+    const double ns = is_small && problem.N % 2 != 0 ? rates.ns_odd_small : rates.ns_odd;
     const double elements = static_cast<double>(problem.M) * static_cast<double>(problem.N) *
                             static_cast<double>(problem.batch.count());
-    wgmma = std::max(wgmma, WGMMA_LAUNCH + NS_ODD / 1000 * elements / device.sm_count);
+    wgmma = std::max(wgmma, WGMMA_LAUNCH + ns / 1000 * elements / device.sm_count);
   }
   const sm80::Plan& plan = sm80::cached_plan(problem, device);
-  const double mma =
-      plan.microseconds - MMA_LAUNCH - (plan.a.packed || plan.b.packed ? PACK_LAUNCH : 0);
-  return mma < MIN_GAIN * (wgmma - WGMMA_LAUNCH - (packs ? PACK_LAUNCH : 0));
+  const double mma = plan.microseconds - MMA_LAUNCH - (plan.a.packed || plan.b.packed ? 1.0 : 0);
+  return mma < rates.min_gain * wgmma;
 }
 
 /// "fp16x3:mma"
@@ -168,13 +177,13 @@ Choice choose(const Problem& problem, const Device& device) {
                                 : "float32 by three float16 products on tensor cores"};
   }
   const bool tf32 = problem.dtype == DType::f32 && problem.precision == Precision::tf32;
-  if (tf32 && device.runs_sm90a() && is_faster_by_mma(problem, device)) {
-    return {index_of(host_kernels(), "mma"),
-            "tf32 on tensor cores, for rows that are not whole vectors"};
-  }
   if ((size_of(problem.dtype) == 2 || tf32) && device.runs_sm90a()) {
-    return {index_of(host_kernels(), "wgmma"),
-            (tf32 ? "tf32" : name_of(problem.dtype)) + std::string(" on Hopper's tensor cores")};
+    const std::string dtype = tf32 ? "tf32" : name_of(problem.dtype);
+    if (is_faster_by_mma(problem, device)) {
+      return {index_of(host_kernels(), "mma"),
+              dtype + " on tensor cores, for rows that are not whole vectors"};
+    }
+    return {index_of(host_kernels(), "wgmma"), dtype + " on Hopper's tensor cores"};
   }
   if ((size_of(problem.dtype) == 2 || tf32) && !device.host &&
       sm80::TENSOR_CORES.fit(device.code_capability, problem.dtype)) {
