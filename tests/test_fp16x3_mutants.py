@@ -32,6 +32,7 @@ from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant
         *("gemm_tiles.h", "gemm_sm80.cu", "gemm_sm80_params.h", "hi_lo_producer.h"),
     )
 )
+SCHEDULER = "gemm/dynamic_scheduler.h"
 
 MUTANTS = {
     # gemm.cu: the pipeline.
@@ -55,6 +56,14 @@ MUTANTS = {
     "a stage less than the ring has": Mutant(PARAMS, "full + STAGES;", "full + 1;", ""),
     "stages not aligned": Mutant(
         PARAMS, "(-shared_address(begin) & (sm90::SWIZZLE_ATOM - 1))", "0", "misaligned"
+    ),
+    "work tile not waited for": Mutant(SCHEDULER, "slot.full.wait(state_.parity);", "", ""),
+    "counter not reset": Mutant(SCHEDULER, "*scheduler_.counter = 0;", "", "counter not reset"),
+    "FALLBACK tile not kept": Mutant(
+        GEMM,
+        "atomicOr(&smem.fallback_tiles[work_tile / 32], 1u << work_tile % 32);",
+        "",
+        WRONG,
     ),
     # gemm.cu: the products.
     "no wgmma fence": Mutant(GEMM, "            warpgroup_arrive();", "", FENCE),
@@ -86,9 +95,7 @@ MUTANTS = {
     "outliers left out": Mutant(
         EPILOGUE, "if (has_outliers) add_outliers(accum, row, col);", "", WRONG
     ),
-    "fallback left out": Mutant(
-        GEMM, "compute_fallback(params, TILE_N, gemm.smem.stages);", "{}", WRONG
-    ),
+    "fallback left out": Mutant(GEMM, "gemm.compute_fallbacks();", "{}", WRONG),
     "fallback without a barrier": Mutant(
         GEMM, "if (__syncthreads_or(has_fallback))", "if (has_fallback)", ""
     ),

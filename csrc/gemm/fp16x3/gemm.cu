@@ -30,6 +30,9 @@
 // With split-K (split_k.h) each k slice is computed as if it were all of K, and its accumulators go
 // to memory. FALLBACK rows and columns are computed at the end, by FMAs (fp32_fallback.h).
 //
+// A long product takes its tiles from a counter (gemm/dynamic_scheduler.h): beside other kernels
+// the blocks' shares differ.
+//
 // What may be changed: STAGES, the raster's SWIZZLE_SIZE (gemm_tiles.h), the tile widths and
 // COSTS do not change the results. TILE_K and the order of the wgmmas and additions do:
 // they must agree with promotion.h, gemm_sm80.cu, skinny_m_mma.h and bench/fp16x3_model.py. Every
@@ -43,6 +46,7 @@
 #include "gemm/fp16x3/gemm_params.h"
 #include "gemm/fp16x3/gemm_tiles.h"
 #include "gemm/fp16x3/tensor_map.h"
+#include "gemm/tile_counter.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 namespace {
@@ -60,7 +64,9 @@ struct Fp16x3Gemm {
     // rows of the tile that are not stored.
     const uint32_t bytes = (params.a_box_rows + TILE_N) * ROW_BYTES;
     Pipeline pipeline;
-    for_each_work_tile(params, [&](const WorkTileInfo& tile) {
+    ProducerWorkTileSequence<STAGES, 1> sequence(params.scheduler, smem.slots, 0);
+    sequence.begin();
+    for_each_work_tile_of(sequence, [&](const WorkTileInfo& tile, uint32_t) {
       const int first_slice = tile.batch * static_cast<int>(params.scheduler.split_k_slices);
       const int a_slice = tile.k_slice + (params.a.batch_rows ? first_slice : 0);
       const int b_slice = tile.k_slice + (params.b.batch_rows ? first_slice : 0);
@@ -94,7 +100,8 @@ struct Fp16x3Gemm {
                                               accumulate);
     };
     Pipeline pipeline;
-    for_each_work_tile(params, [&](const WorkTileInfo& tile) {
+    const WorkTileSequence<STAGES, 1> sequence(params.scheduler, smem.slots);
+    for_each_work_tile_of(sequence, [&](const WorkTileInfo& tile, uint32_t work_tile) {
       float k_block_accum[ACCUMS], cross_accum[ACCUMS], accum[ACCUMS] = {};
       int previous_stage = -1;
       constexpr int INTERVAL = PROMOTION_INTERVAL;
@@ -142,9 +149,36 @@ struct Fp16x3Gemm {
             combine_accum<CONSUMER_THREADS>(i, totals, accum[i], cross_accum[i], tile.k_tiles);
       }
       const int row = tile.row * TILE_M + threadIdx.x / WARP * 16, col = tile.col * TILE_N;
-      store_rows<CONSUMER_THREADS>(accum, params, tile, row, col, totals, has_fallback);
+      bool tile_has_fallback = false;
+      store_rows<CONSUMER_THREADS>(accum, params, tile, row, col, totals, tile_has_fallback);
+      if (tile_has_fallback) {
+        has_fallback = true;
+        if (params.scheduler.counter && threadIdx.x % WARP == 0) {
+          atomicOr(&smem.fallback_tiles[work_tile / 32], 1u << work_tile % 32);
+        }
+      }
     });
     return has_fallback;
+  }
+
+  /// Called by all consumers when they have finished all their tiles.
+  __device__ __forceinline__ void compute_fallbacks() const {
+    const bool is_dynamic = params.scheduler.counter != nullptr;
+    const uint32_t step = is_dynamic ? 1 : gridDim.x;
+#pragma unroll 1
+    for (uint32_t i = is_dynamic ? 0 : blockIdx.x; i < params.scheduler.work_tiles; i += step) {
+      if (is_dynamic && (smem.fallback_tiles[i / 32] >> i % 32 & 1) == 0) continue;
+      compute_fallback(params, work_tile_at(params.scheduler, i), TILE_N, smem.stages);
+    }
+  }
+
+ private:
+  template <typename Sequence, typename Visit>
+  __device__ __forceinline__ void for_each_work_tile_of(Sequence sequence,
+                                                        const Visit& visit) const {
+    for (uint32_t i = sequence.first(); i < params.scheduler.work_tiles; i = sequence.after(i)) {
+      visit(work_tile_at(params.scheduler, i), i);
+    }
   }
 };
 
@@ -160,7 +194,11 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), 1)
       gemm.smem.full[i].init(1);
       gemm.smem.empty[i].init(CONSUMERS * 4);
     }
+    for (int i = 0; i < work_tile_slots(STAGES); ++i) gemm.smem.slots[i].full.init(1);
     fence_barrier_init();
+  }
+  if (params.scheduler.counter) {
+    for (int i = threadIdx.x; i < FALLBACK_WORDS; i += THREADS) gemm.smem.fallback_tiles[i] = 0;
   }
   launch_dependent_grids();
   wait_on_dependent_grids();
@@ -172,16 +210,17 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), 1)
     warpgroup_reg_alloc<240>();
     const bool has_fallback = gemm.multiply();
     // The barrier is among the consumers, since the other threads exit when the producer is done.
-    if (__syncthreads_or(has_fallback)) compute_fallback(params, TILE_N, gemm.smem.stages);
+    if (__syncthreads_or(has_fallback)) gemm.compute_fallbacks();
   }
 #endif
 }
 
+/// `expected_ns`: of the tensor cores.
 template <int TILE_N>
 void launch_tile_n(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
-                   float* partials, const Device& device) {
+                   float* partials, double expected_ns, const Device& device) {
   const int a_box_rows = static_cast<int>(std::min<int64_t>(problem.M, TILE_M));
-  const Fp16x3Params params{
+  Fp16x3Params params{
       .problem = problem,
       .a_map = hi_lo_tensor_map(a, a_box_rows),
       .b_map = hi_lo_tensor_map(b, TILE_N),
@@ -194,7 +233,13 @@ void launch_tile_n(const Problem& problem, const SplitOperand& a, const SplitOpe
       .a_box_rows = a_box_rows,
       .partials = a.k_slices > 1 ? partials : nullptr,
   };
-  const int64_t blocks = std::min<int64_t>(params.scheduler.work_tiles, device.sm_count);
+  const int64_t tiles = params.scheduler.work_tiles;
+  const int64_t blocks = std::min<int64_t>(tiles, device.sm_count);
+  constexpr double MIN_DYNAMIC_NS = 100'000;  // as for wgmma (sm90/heuristics.cpp)
+  if (tiles > blocks && tiles <= MAX_DYNAMIC_TILES &&
+      (device.host || expected_ns >= MIN_DYNAMIC_NS)) {
+    params.scheduler.counter = tile_counter(device);
+  }
   launch("fp16x3", fp16x3_gemm_kernel<TILE_N>,
          {blocks, {THREADS}, TileConfig<TILE_N>::SMEM_BYTES, true}, device, params);
 }
@@ -211,13 +256,17 @@ constexpr TileCost COSTS[] = {
 
 void launch_gemm(const Problem& problem, const split::SplitOperand& a, const split::SplitOperand& b,
                  float* partials, const Device& device) {
-  switch (choose_tile(COSTS, problem, a.k_slices, device).tile_n) {
+  constexpr double CYCLES_PER_NS = 1.755;
+  const TileChoice choice = choose_tile(COSTS, problem, a.k_slices, device);
+  const double expected_ns =
+      static_cast<double>(choice.cycles * ceil_div(a.k_slice_length, TILE_K)) / CYCLES_PER_NS;
+  switch (choice.tile_n) {
     case 32:
-      return launch_tile_n<32>(problem, a, b, partials, device);
+      return launch_tile_n<32>(problem, a, b, partials, expected_ns, device);
     case 64:
-      return launch_tile_n<64>(problem, a, b, partials, device);
+      return launch_tile_n<64>(problem, a, b, partials, expected_ns, device);
     default:
-      return launch_tile_n<128>(problem, a, b, partials, device);
+      return launch_tile_n<128>(problem, a, b, partials, expected_ns, device);
   }
 }
 

@@ -69,7 +69,7 @@ TileChoice choose_tile(const TileCosts& costs, const Problem& problem, int64_t k
   return best;
 }
 
-/// The tiles of the calling block.
+/// The tiles of the calling block, by a static scheduler.
 template <typename Params, typename Visit>
 __device__ __forceinline__ void for_each_work_tile(const Params& params, const Visit& visit) {
   for (uint32_t i = blockIdx.x; i < params.scheduler.work_tiles; i += gridDim.x) {
@@ -150,25 +150,31 @@ __device__ __forceinline__ void store_rows(float (&accum)[ACCUMS], const Params&
                                                                 (status & ONE_OUTLIER) != 0);
 }
 
-/// To be called by 256 threads when they have finished all their tiles of `tile_n` columns.
+/// To be called by 256 threads when they have finished the tile, which has `tile_n` columns.
 /// `shared`: as of compute_fallback_tile.
+template <typename Params>
+__device__ __forceinline__ void compute_fallback(const Params& params, const WorkTileInfo& tile,
+                                                 int tile_n, unsigned char* shared) {
+  const int64_t k_begin = tile.k_slice * params.k_slice_length;
+  const int64_t left = params.problem.K - k_begin;
+  const FallbackSlice slice{
+      .batch = static_cast<unsigned>(tile.batch),
+      .a = metadata_at(params.a, tile.batch, tile.k_slice),
+      .b = metadata_at(params.b, tile.batch, tile.k_slice),
+      .k_begin = k_begin,
+      .length = min(left, params.k_slice_length),
+      .partials = partials_of(params, tile),
+  };
+  compute_fallback_tile(params.problem, slice, int64_t{tile.row} * TILE_M,
+                        int64_t{tile.col} * tile_n, tile_n, shared);
+}
+
+/// The same for all tiles of the calling block.
 template <typename Params>
 __device__ __forceinline__ void compute_fallback(const Params& params, int tile_n,
                                                  unsigned char* shared) {
-  for_each_work_tile(params, [&](const WorkTileInfo& tile) {
-    const int64_t k_begin = tile.k_slice * params.k_slice_length;
-    const int64_t left = params.problem.K - k_begin;
-    const FallbackSlice slice{
-        .batch = static_cast<unsigned>(tile.batch),
-        .a = metadata_at(params.a, tile.batch, tile.k_slice),
-        .b = metadata_at(params.b, tile.batch, tile.k_slice),
-        .k_begin = k_begin,
-        .length = min(left, params.k_slice_length),
-        .partials = partials_of(params, tile),
-    };
-    compute_fallback_tile(params.problem, slice, int64_t{tile.row} * TILE_M,
-                          int64_t{tile.col} * tile_n, tile_n, shared);
-  });
+  for_each_work_tile(
+      params, [&](const WorkTileInfo& tile) { compute_fallback(params, tile, tile_n, shared); });
 }
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD
