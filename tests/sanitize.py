@@ -150,6 +150,28 @@ def outliers_and_fallback() -> int:
 
 
 @poisoned()
+def long_products() -> int:
+    """Products whose work tiles are so many, or take so long, that a counter gives them out."""
+    launches = 0
+    for kernel, dtype, m, n, k in (
+        ("wgmma:64x64", torch.bfloat16, 6500, 1001, 64),
+        ("wgmma:64x64", torch.float32, 6500, 1001, 40),
+        ("wgmma:64x128_cluster2", torch.float16, 13000, 1000, 64),
+        ("fp16x3:wgmma", torch.float32, 1030, 4100, 3700),
+    ):
+        row = next(row for row in smem.kernels("gemm") if row.name == kernel.split(":")[0])
+        if not has_variant(row, kernel.split(":")[1], dtype):
+            continue
+        a, b = matrix((), m, k, False, dtype), matrix((), k, n, True, dtype)
+        precision = row.float32_precision
+        for _ in range(2):  # the first one leaves the counter at zero
+            result = smem.gemm(a, b, kernel=kernel, precision=precision).double()
+            torch.testing.assert_close(result, a.double() @ b.double(), rtol=1e-1, atol=1e-1)
+            launches += 1
+    return launches
+
+
+@poisoned()
 def trainings() -> int:
     """Forward and backward of a layer: what gradients need is stored, and taken by one kernel."""
     steps = 0
@@ -262,6 +284,7 @@ def index_adds() -> int:
 PARTS: dict[str, Callable[[], int]] = {
     **{row.name: functools.partial(gemms_of, row) for row in smem.kernels("gemm")},
     "outliers": outliers_and_fallback,
+    "long_products": long_products,
     "training": trainings,
     "transpose": transposes,
     "sum": reductions,

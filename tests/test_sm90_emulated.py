@@ -128,7 +128,7 @@ def test_layouts(dtype: torch.dtype, tile: str) -> None:
         check_gaps()
 
 
-@pytest.mark.parametrize("transposed", itertools.product((False, True), (False, True)), ids=str)
+@pytest.mark.parametrize("transposed", list(itertools.product((False, True), repeat=2)), ids=str)
 def test_large_float32_outputs_with_rows_that_begin_anywhere(transposed: tuple) -> None:
     """They are stored by neighbouring lanes; smaller ones are not (epilogue_tf32.h)."""
     m, n, k = 370, 363, 12
