@@ -105,6 +105,12 @@ MUTANTS = {
         "slot.full.arrive();",
         "",
     ),
+    "st.async without a cluster": Mutant(
+        SCHEDULER,
+        "if constexpr (CLUSTER_SIZE == 1)",
+        "if constexpr (CLUSTER_SIZE == 0)",
+        "out of bounds: st.async in a launch without clusters",
+    ),
     "counter not reset": Mutant(SCHEDULER, "*scheduler_.counter = 0;", "", "counter not reset"),
     # The boxes.
     "loads from another matrix": Mutant(

@@ -10,6 +10,10 @@ namespace smem::cpu_emulator::sm90 {
 
 void store_async_in(Block& block, uint32_t rank, uint32_t shared, uint32_t value, uint32_t barrier,
                     Site site) {
+  if (block.cluster().size() == 1) {
+    fail(block, "out of bounds", "st.async in a launch without clusters, which a GPU refuses",
+         site);
+  }
   if (rank >= block.cluster().size()) {
     fail(block, "out of bounds", "the cluster has no such block", site);
   }

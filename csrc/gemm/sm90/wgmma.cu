@@ -17,6 +17,7 @@
 //   launch.cu            the launches: GEMM, packing before, split-K after
 //   ../tile_scheduler.h, ../pack.h, ../reduce_split_k.h   shared with mma: the order of the work
 //                        tiles, packing, and adding the slices of a split K
+//   ../dynamic_scheduler.h, ../tile_counter.h   shared with fp16x3: work tiles from a counter
 //
 // Bits: each element of out is one chain of products with K ascending by 16 (tf32: by 8), from
 // zero, as tensor_core's is. If N is narrow and K is long, there is a chain for each
