@@ -57,7 +57,6 @@ MUTANTS = {
     "stages not aligned": Mutant(
         PARAMS, "(-shared_address(begin) & (sm90::SWIZZLE_ATOM - 1))", "0", "misaligned"
     ),
-    "work tile not waited for": Mutant(SCHEDULER, "slot.full.wait(state_.parity);", "", ""),
     "counter not reset": Mutant(SCHEDULER, "*scheduler_.counter = 0;", "", "counter not reset"),
     "FALLBACK tile not kept": Mutant(
         GEMM,

@@ -77,7 +77,7 @@ def test_the_figures_of_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
         line = next(x for x in launch.lines if x.action == "mbarrier_wait" and "full" in x.text)
         assert launch.pipeline
         found.append((launch.pipeline.stages, line.requests, line.ready))
-    assert found == [(3, 128, 66), (8, 128, 128)]
+    assert found == [(3, 128, 82), (8, 128, 128)]
 
 
 def test_spans_and_depth() -> None:
