@@ -50,9 +50,9 @@ int swizzle_size_of(const Plan& p, int64_t rows) {
 }
 
 /// Whether a dynamic scheduler is worth its atomics, which take 0.3 to 1 us. The time of products
-/// from 100 us on is 1.001 times that of the static one (25 problems on an H100, alone on the GPU);
+/// from 100 us on is 1.002 times that of the static one (23 problems on an H100, alone on the GPU);
 /// those with many work tiles gain, up to 14%. With 8 of 132 SMs held by another kernel, 8192^3 in
-/// bfloat16 takes 1474 us instead of 2428.
+/// bfloat16 takes 1455 us instead of 2428.
 bool has_dynamic_scheduler(const Problem& problem, const Device& device, const Plan& p) {
   constexpr double MIN_MICROSECONDS = 100;
   constexpr int64_t MANY_ROUNDS = 12;
