@@ -33,7 +33,9 @@ MUTANTS = {
         KERNEL, "full[stage].wait(parity)", "full[stage].wait(parity ^ 1)", TOO_EARLY
     ),
     "parity not flipped after a round": Mutant(STATE, "parity ^= 1;", "", "mbarrier"),
-    "a stage too many": Mutant(STATE, "++stage == STAGES", "++stage == STAGES + 1", ""),
+    "a stage too many": Mutant(
+        STATE, "++stage == STAGES", "++stage == STAGES + 1", "out of bounds"
+    ),
     "expects a row less": Mutant(
         KERNEL,
         "(a.bytes() + b.bytes())",
@@ -51,7 +53,7 @@ MUTANTS = {
     ),
     "full waits for two arrivals": Mutant(PIPELINE, "full[i].init(1)", "full[i].init(2)", DEADLOCK),
     "empty waits for one warp": Mutant(
-        PIPELINE, "TILE.cluster_m * TILE.consumer_warpgroups() * 4", "1", ""
+        PIPELINE, "TILE.cluster_m * TILE.consumer_warpgroups() * 4", "1", IN_USE
     ),
     "empty waits for its own block": Mutant(
         PIPELINE,
@@ -96,14 +98,14 @@ MUTANTS = {
         PRODUCER, "if (panel % MULTICAST != rank) return;", "if (panel != 0) return;", DEADLOCK
     ),
     # The dynamic scheduler.
-    "work tile not waited for": Mutant(SCHEDULER, "slot.full.wait(state_.parity);", "", ""),
-    "two slots": Mutant(SCHEDULER, "return stages + 1;", "return 2;", ""),
+    "work tile not waited for": Mutant(SCHEDULER, "slot.full.wait(state_.parity);", "", TOO_EARLY),
+    "two slots": Mutant(SCHEDULER, "return stages + 1;", "return 2;", DEADLOCK),
     "work tile sent to one block": Mutant(SCHEDULER, "block < CLUSTER_SIZE", "block < 1", DEADLOCK),
     "no bytes of the work tile expected": Mutant(
         SCHEDULER,
         "slot.full.arrive_and_expect_tx(sizeof slot.work_tile);",
         "slot.full.arrive();",
-        "",
+        DEADLOCK,
     ),
     "st.async without a cluster": Mutant(
         SCHEDULER,
