@@ -39,14 +39,14 @@ bool runs_fp16x3_by_mma(const Device& device) {
   return !device.host && device.code_capability >= 80 && mma_per_fma(rates_of(device)) >= MIN_RATIO;
 }
 
-/// Times as the cost models expect them, less what a launch takes after an idle GPU alone: behind
-/// other kernels it is `MMA_LAUNCH` or `WGMMA_LAUNCH`, and `pack_launch` for one that packs, in us.
-/// An SM stores an element of an odd row in `ns_odd`, or in `ns_odd_small` where few warps store.
+/// What is_faster_by_mma reckons with, fitted together to the problems that it names.
 struct HopperRates {
-  double min_gain, pack_launch, ns_odd, ns_odd_small;
+  double limit;         ///< mma is taken if it takes at most so much of wgmma's time
+  double pack_launch;   ///< us of the cost model for packing that it does not take in a stream
+  double ns_odd;        ///< ns of an SM to store an element of an odd row
+  double ns_odd_small;  ///< the same where few warps store, one element after the other
 };
 constexpr HopperRates TF32_RATES{.85, 1.0, .5, 1.1}, RATES_16_BIT{.75, 1.5, .35, .35};
-constexpr double MMA_LAUNCH = 3.0, WGMMA_LAUNCH = 2.5;
 
 /// Whether mma is faster than wgmma on Hopper, with the same bits: it loads rows that begin
 /// anywhere where wgmma packs them first, and a warp stores 32 neighbouring elements of an odd row
@@ -60,6 +60,8 @@ bool is_faster_by_mma(const Problem& problem, const Device& device) {
   const bool is_odd = !has_whole_rows(problem);
   if (!packs && !is_odd) return false;
   if (!sm80::can_implement(problem, device) || !sm90::can_implement(problem, device)) return false;
+  // The plans' times are those after an idle GPU; behind other kernels they are so many us less.
+  constexpr double MMA_LAUNCH = 3.0, MMA_PACK_LAUNCH = 1.0, WGMMA_LAUNCH = 2.5;
   const HopperRates& rates = problem.dtype == DType::f32 ? TF32_RATES : RATES_16_BIT;
   const double pack_launch = packs ? rates.pack_launch : 0;
   double wgmma = sm90::cached_plan(problem, device).microseconds - WGMMA_LAUNCH - pack_launch;
@@ -72,8 +74,9 @@ bool is_faster_by_mma(const Problem& problem, const Device& device) {
     wgmma = std::max(wgmma, WGMMA_LAUNCH + ns / 1000 * elements / device.sm_count);
   }
   const sm80::Plan& plan = sm80::cached_plan(problem, device);
-  const double mma = plan.microseconds - MMA_LAUNCH - (plan.a.packed || plan.b.packed ? 1.0 : 0);
-  return mma < rates.min_gain * wgmma;
+  const double mma =
+      plan.microseconds - MMA_LAUNCH - (plan.a.packed || plan.b.packed ? MMA_PACK_LAUNCH : 0);
+  return mma < rates.limit * wgmma;
 }
 
 /// "fp16x3:mma"

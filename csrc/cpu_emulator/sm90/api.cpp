@@ -18,6 +18,13 @@ void tma_load(const Call& call, void* shared, const smem::CUtensorMap& map, sm90
   sm90::tma_load(call.block, call.offset(shared), map, at, call.offset(barrier), blocks, call.site);
 }
 
+Block& block_of_cluster(const Call& call, uint32_t rank) {
+  if (rank >= call.block.cluster().size()) {
+    sm90::fail(call.block, "out of bounds", "the cluster has no such block", call.site);
+  }
+  return call.block.cluster().block(rank);
+}
+
 }  // namespace
 
 uint32_t smem_shared_address(const void* shared) {
@@ -48,16 +55,13 @@ uint32_t smem_cluster_rank() {
 
 const void* smem_map_shared_rank(const void* shared, uint32_t rank) {
   CALL;
-  if (rank >= call.block.cluster().size()) {
-    sm90::fail(call.block, "out of bounds", "the cluster has no such block", call.site);
-  }
-  return call.block.cluster().block(rank).sm90().window.at(call.offset(shared));
+  return block_of_cluster(call, rank).sm90().window.at(call.offset(shared));
 }
 
 void smem_store_async_in(uint32_t rank, void* shared, uint32_t value, void* barrier) {
   CALL;
-  sm90::store_async_in(call.block, rank, call.offset(shared), value, call.offset(barrier),
-                       call.site);
+  sm90::store_async_in(call.block, block_of_cluster(call, rank), call.offset(shared), value,
+                       call.offset(barrier), call.site);
 }
 
 void smem_cluster_arrive() {
@@ -108,10 +112,7 @@ void smem_mbarrier_arrive_after_copies(void* barrier) {
 
 void smem_mbarrier_arrive_in(void* barrier, uint32_t rank) {
   CALL;
-  if (rank >= call.block.cluster().size()) {
-    sm90::fail(call.block, "out of bounds", "the cluster has no such block", call.site);
-  }
-  Block& target = call.block.cluster().block(rank);
+  Block& target = block_of_cluster(call, rank);
   target.sm90().barriers.arrive(call.offset(barrier), 0, &target != &call.block, call.site);
   call.let_others_run(call.async.turns_after_arrival());
 }

@@ -8,16 +8,12 @@
 
 namespace smem::cpu_emulator::sm90 {
 
-void store_async_in(Block& block, uint32_t rank, uint32_t shared, uint32_t value, uint32_t barrier,
+void store_async_in(Block& block, Block& target, uint32_t shared, uint32_t value, uint32_t barrier,
                     Site site) {
   if (block.cluster().size() == 1) {
     fail(block, "out of bounds", "st.async in a launch without clusters, which a GPU refuses",
          site);
   }
-  if (rank >= block.cluster().size()) {
-    fail(block, "out of bounds", "the cluster has no such block", site);
-  }
-  Block& target = block.cluster().block(rank);
   if (target.alive() == 0) fail(block, "out of bounds", "st.async writes to an ended block", site);
   BlockState& state = target.sm90();
   const ByteRange bytes{shared, shared + static_cast<uint32_t>(sizeof value)};

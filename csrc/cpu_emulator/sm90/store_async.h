@@ -5,9 +5,9 @@
 
 namespace smem::cpu_emulator::sm90 {
 
-/// Stores `value` at the address `shared` of block `rank`. There its bytes complete on the mbarrier
-/// at `barrier`.
-void store_async_in(Block& block, uint32_t rank, uint32_t shared, uint32_t value, uint32_t barrier,
+/// `block` stores `value` at the address `shared` of `target`. There its bytes complete on the
+/// mbarrier at `barrier`.
+void store_async_in(Block& block, Block& target, uint32_t shared, uint32_t value, uint32_t barrier,
                     Site site);
 
 }  // namespace smem::cpu_emulator::sm90

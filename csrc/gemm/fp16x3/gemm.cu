@@ -235,9 +235,8 @@ void launch_tile_n(const Problem& problem, const SplitOperand& a, const SplitOpe
   };
   const int64_t tiles = params.scheduler.work_tiles;
   const int64_t blocks = std::min<int64_t>(tiles, device.sm_count);
-  constexpr double MIN_DYNAMIC_NS = 100'000;  // as for wgmma (sm90/heuristics.cpp)
   if (tiles > blocks && tiles <= MAX_DYNAMIC_TILES &&
-      (device.host || expected_ns >= MIN_DYNAMIC_NS)) {
+      (device.host || expected_ns >= 1000 * MIN_DYNAMIC_MICROSECONDS)) {
     params.scheduler.counter = tile_counter(device);
   }
   launch("fp16x3", fp16x3_gemm_kernel<TILE_N>,

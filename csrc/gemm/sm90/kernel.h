@@ -3,8 +3,8 @@
 // the mainloop and the stores.
 //
 // The kernel is persistent and warp-specialized. A block computes tiles of tile_m x tile_n, which
-// tile_scheduler.h assigns to its cluster one after the other, or dynamic_scheduler.h if there are
-// more of them than clusters.
+// tile_scheduler.h assigns to its cluster one after the other, or dynamic_scheduler.h in long
+// products.
 //
 //   producer             one elected thread of one warp. It keeps the pipeline full by TMA, also
 //                        across the ends of tiles. Beside two consumer warpgroups it has a
