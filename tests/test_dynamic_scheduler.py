@@ -102,6 +102,25 @@ def test_graphs_beside_their_stream(problems: list) -> None:
                 assert torch.equal(result, expected)
 
 
+@pytest.mark.parametrize("side", ["rows", "columns"])
+def test_fallback_lines_in_a_long_product(side: str, hopper: None) -> None:
+    """A block notes which of its work tiles have FALLBACK lines, and computes those last."""
+    a, b = torch.randn(2500, 2700, device="cuda"), torch.randn(2700, 2600, device="cuda")
+    lines = torch.randperm(2500, device="cuda")[:40]
+    if side == "rows":
+        a[lines, 5], a[lines, 6] = 1e-12, 1e-13
+    else:
+        b[9, lines], b[8, lines] = 1e-12, 1e-13
+    simt = smem.gemm(a, b, kernel="double_buffered")
+    expected = torch.cat([smem.gemm(part, b, kernel="fp16x3:wgmma") for part in a.split(100)])
+    for _ in range(3):
+        result = smem.gemm(a, b, kernel="fp16x3:wgmma")
+        assert torch.equal(result, expected)
+        found, wanted = (x if side == "rows" else x.mT for x in (result, simt))
+        assert torch.equal(found[lines], wanted[lines])
+        assert not torch.equal(found, wanted)
+
+
 def test_beside_a_kernel_that_holds_sms(problems: list) -> None:
     """The clusters that start late find no work tiles left."""
     holder = torch.cuda.Stream()
