@@ -1,6 +1,6 @@
 """Time a GPT's training step on one, two and four GPUs, and write docs/integration.md's table.
 
-python bench/scaling.py --out bench/results/scaling-h200.json    # on four GPUs of one host
+python bench/scaling.py --out bench/results/scaling-h100.json    # on four GPUs of one host
 PYTHONPATH=. python bench/scaling.py                             # rewrite the table
 PYTHONPATH=. python bench/scaling.py --check                     # exit with 1 if it is stale
 """
@@ -34,7 +34,7 @@ from torch_smem_gemm.examples.gpt import Block
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "integration.md"
-RESULTS = ROOT / "bench" / "results" / "scaling-h200.json"
+RESULTS = ROOT / "bench" / "results" / "scaling-h100.json"
 
 HEAD = 128  # width of an attention head
 SIZES = {"width": 4096, "layers": 2, "batch": 2, "length": 2048}  # batch: rows a GPU
