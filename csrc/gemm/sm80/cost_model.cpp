@@ -13,57 +13,107 @@ int blocks_per_sm(const TileConfig& tile, const GpuRates& rates) {
   return std::clamp(fit, 1, tile.min_blocks_per_sm);
 }
 
-double expected_ns(const Problem& problem, const Plan& p, const Device& device) {
+namespace {
+
+/// What a tile's blocks take of their SM.
+struct BlockCost {
+  double busy;      ///< cycles that no other block can use
+  double shortest;  ///< cycles from its first instruction to its last, alone on the SM
+};
+
+double blocks_of(const Problem& problem, const Plan& p, const TileConfig& tile) {
+  return static_cast<double>(ceil_div(problem.M, tile.tile_m) * ceil_div(problem.N, tile.tile_n) *
+                             inner_batch_count(problem) * p.split_k_slices);
+}
+
+/// Cycles until an SM has computed its share of the blocks, as many at a time as it holds.
+double cycles_of(const BlockCost& block, double blocks, double resident, const Device& device) {
+  const auto cycles = [&](double at_once) {
+    return std::max(at_once * block.busy, block.shortest);
+  };
+  const double per_sm = std::ceil(blocks / std::max(1, device.sm_count));
+  const double full_rounds = std::ceil(per_sm / resident) - 1;
+  return full_rounds * cycles(resident) + cycles(per_sm - full_rounds * resident);
+}
+
+/// A block of a tile that loads through stages. Per k-tile, in cycles of the SM. Two vectors along
+/// K are one mma in any dtype; an mma of tf32 has half the products, at half the rate.
+BlockCost multistage_block(const Problem& problem, const Plan& p, const TileConfig& tile,
+                           const GpuRates& rates) {
   constexpr CostModel model;
-  const GpuRates& rates = rates_of(device);
-  const TileConfig tile = tile_config(p.tile, device.code_capability);
-  const auto size = static_cast<double>(size_of(problem.dtype));
-  const auto matrices = static_cast<double>(inner_batch_count(problem));
-  const double tiles =
-      static_cast<double>(ceil_div(problem.M, tile.tile_m) * ceil_div(problem.N, tile.tile_n)) *
-      matrices;
-  const double blocks = tiles * p.split_k_slices;
+  const bool is_unaligned = tile.load == LoadMode::unaligned;
   const auto k_tiles = static_cast<double>(
       ceil_div(std::min(problem.K, p.slice_length), tile.tile_k(size_of(problem.dtype))));
-
-  // Per k-tile of a block, in cycles of the SM. Two vectors along K are one mma in any dtype; an
-  // mma of tf32 has half the products, at half the rate.
   const double k_steps = tile.vecs_k / 2.0, warps = tile.warps_m * tile.warps_n;
   const double mma =
       k_steps * tile.tile_m / 16 * tile.tile_n / 8 * rates.cycles_per_mma / std::min(warps, 4.0);
   const double fragments = k_steps * warps * (tile.warp_m() + tile.warp_n()) * 32;
   const double stage = tile.stage_bytes();
-  const double moved = tile.unaligned
+  const double moved = is_unaligned
                            ? model.copy_factor * tile.raw_stage_bytes() + model.shift_factor * stage
                            : model.copy_factor * stage;
   const double shared = (moved + fragments) / model.shared_bytes_per_cycle;
   const double busy = std::max(mma, shared);
   const double shift =
-      tile.unaligned ? model.cycles_per_shift * stage / VEC_BYTES / tile.threads() : 0;
+      is_unaligned ? model.cycles_per_shift * stage / VEC_BYTES / tile.threads() : 0;
   const double alone = std::max({busy, model.cycles_latency / (tile.stages - 1),
                                  model.cycles_per_step * k_steps + shift}) +
                        model.cycles_per_barrier;
-
   const bool is_odd = p.split_k_slices == 1 && !has_whole_rows(problem);
   const double store = (is_odd ? model.cycles_per_odd_element : model.cycles_per_element) *
                        tile.tile_m * tile.tile_n;
-  const double shortest = k_tiles * alone + store + model.cycles_fill;
-  const auto cycles_of = [&](double resident) {
-    return std::max(resident * (k_tiles * busy + store), shortest);
-  };
-  const double resident = blocks_per_sm(tile, rates);
-  const double per_sm = std::ceil(blocks / std::max(1, device.sm_count));
-  const double full_rounds = std::ceil(per_sm / resident) - 1;
-  const double cycles =
-      full_rounds * cycles_of(resident) + cycles_of(per_sm - full_rounds * resident);
-  const double compute = cycles / rates.clock;
+  return {k_tiles * busy + store, k_tiles * alone + store + model.cycles_fill};
+}
 
+/// The loads of a warp for its fragments of an operand and one mma step, in loads of 32 lanes.
+double ldg_loads(const Problem& problem, Tensor tensor, const OperandDesc& desc, int warp_mn) {
+  const Operand& operand = tensor == A ? problem.a : problem.b;
+  const int64_t mn = tensor == A ? problem.M : problem.N;
+  const bool has_pairs = desc.major == Major::K && desc.outer_stride % 2 == 0 &&
+                         problem.K % 2 == 0 && reinterpret_cast<uintptr_t>(operand.data) % 4 == 0;
+  const double words = warp_mn / 4.0 * (size_of(problem.dtype) == 4 || has_pairs ? 1 : 2);
+  return words * std::min(1.0, static_cast<double>(std::max<int64_t>(mn, 8)) / warp_mn);
+}
+
+/// A block of a tile of LoadMode::ldg.
+BlockCost ldg_block(const Problem& problem, const Plan& p, const TileConfig& tile) {
+  constexpr CostModel model;
+  const int64_t mma_k = 2 * vec_elements(problem.dtype);
+  const int64_t steps = ceil_div(std::min(problem.K, p.slice_length), mma_k);
+  const double warps = tile.warps_m * tile.warps_n;
+  const double loads =
+      ldg_loads(problem, A, p.a, tile.warp_m()) + ldg_loads(problem, B, p.b, tile.warp_n());
+  const double mmas = tile.warp_m() / 16 * tile.warp_n() / 8;
+  const double step = warps * (loads * model.cycles_per_ldg + mmas * model.cycles_per_ldg_mma);
+  const double store = model.cycles_per_ldg_element * tile.tile_m * tile.tile_n;
+  const auto iterations = static_cast<double>(ceil_div(steps, tile.ldg_steps()));
+  return {static_cast<double>(steps) * step + store,
+          iterations * model.cycles_ldg_loads + store + model.cycles_ldg_fill};
+}
+
+}  // namespace
+
+double expected_ns(const Problem& problem, const Plan& p, const Device& device) {
+  constexpr CostModel model;
+  const GpuRates& rates = rates_of(device);
+  const TileConfig tile = tile_config(p.tile, device.code_capability);
+  const bool is_ldg = tile.load == LoadMode::ldg;
+  const BlockCost block =
+      is_ldg ? ldg_block(problem, p, tile) : multistage_block(problem, p, tile, rates);
+  const double compute =
+      cycles_of(block, blocks_of(problem, p, tile), blocks_per_sm(tile, rates), device) /
+      rates.clock;
+
+  const auto matrices = static_cast<double>(inner_batch_count(problem));
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
   const auto K = static_cast<double>(problem.K);
-  const double bytes = size * (static_cast<double>(p.a.batch_count) * M * K +
-                               static_cast<double>(p.b.batch_count) * N * K + matrices * M * N);
-  const double dram =
-      bytes / rates.dram_bytes_per_ns * (tile.unaligned ? model.unaligned_dram_factor : 1);
+  const double bytes = static_cast<double>(size_of(problem.dtype)) *
+                       (static_cast<double>(p.a.batch_count) * M * K +
+                        static_cast<double>(p.b.batch_count) * N * K + matrices * M * N);
+  const double dram_factor = is_ldg                             ? model.ldg_dram_factor
+                             : tile.load == LoadMode::unaligned ? model.unaligned_dram_factor
+                                                                : 1;
+  const double dram = bytes / rates.dram_bytes_per_ns * dram_factor;
   double others = 0;
   if (p.split_k_slices > 1) {
     const double partials = 8 * matrices * p.split_k_slices * M * N;  // written and read
@@ -73,8 +123,8 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
     const auto packed = static_cast<double>(packed_bytes(problem.dtype, p.a, p.b));
     others += model.ns_next_launch + 2 * packed * model.pack_factor / rates.dram_bytes_per_ns;
   }
-  return model.ns_launch + std::max(compute, dram) + (1 - model.overlap) * std::min(compute, dram) +
-         others;
+  return (is_ldg ? model.ns_ldg_launch : model.ns_launch) + std::max(compute, dram) +
+         (1 - model.overlap) * std::min(compute, dram) + others;
 }
 
 }  // namespace smem::gemm::sm80

@@ -127,6 +127,29 @@ __device__ __forceinline__ void store_plain_elements(const Mma& mma, const Matri
   }
 }
 
+/// The same of at most 8 columns: as many neighbouring lanes store a row as it needs.
+template <int FRAGMENTS, typename T, typename Mma>
+__device__ __forceinline__ void store_narrow(const Mma& mma, const Matrix<T>& out, int64_t row0,
+                                             int64_t col0, T* staging) {
+  using Layout = SmemLayout<T, false, Mma::WARP_N, 16 * FRAGMENTS>;
+  const int cols = static_cast<int>(out.cols - col0);
+  const int log2_lanes = (cols > 1) + (cols > 2) + (cols > 4), rows_per_pass = 32 >> log2_lanes;
+  const int lane = threadIdx.x % 32, lane_row = lane >> log2_lanes;
+  const int col = lane - (lane_row << log2_lanes);
+  if (cols <= 0) return;
+#pragma unroll
+  for (int first = 0; first < Mma::COUNT_M; first += FRAGMENTS) {
+    stage_rows<Layout>(staging, mma, first);
+    const int64_t first_row = row0 + 16 * first;
+    const int rows = static_cast<int>(min(out.rows - first_row, int64_t{Layout::ROWS}));
+#pragma unroll 1
+    for (int row = lane_row; row < rows && col < cols; row += rows_per_pass) {
+      *out.at(first_row + row, col0 + col) =
+          staging[Layout::offset(row, col / Layout::VEC) + col % Layout::VEC];
+    }
+  }
+}
+
 /// Stores accumulators unchanged to the M x N matrix `partials`, whose rows are `pitch` apart;
 /// pitch is even. Each store of a warp writes eight rows of 32 bytes, which are whole sectors.
 template <typename Mma>
@@ -174,6 +197,11 @@ __device__ __forceinline__ void store_work_tile(Mma& mma, const MmaParams<T>& pa
     }
     const auto out = epilogue_at_batch(params.epilogue, params.strides, work.batch).out;
     auto* const staging = reinterpret_cast<T*>(shared) + warp * (16 * FRAGMENTS * Mma::WARP_N);
+    if constexpr (Mma::WARP_N == 16) {
+      if (out.cols - first_col <= 8) {
+        return store_narrow<FRAGMENTS>(mma, out, first_row, first_col, staging);
+      }
+    }
     if (!has_vectors(out)) {
       return store_plain_elements<FRAGMENTS>(mma, out, first_row, first_col, staging);
     }

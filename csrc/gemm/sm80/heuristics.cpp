@@ -14,7 +14,7 @@
 namespace smem::gemm::sm80 {
 namespace {
 
-/// The operands as all tiles load them that are unaligned, or as all others do.
+/// The operands as the tiles load them that take rows from anywhere, or as all others do.
 struct Operands {
   OperandDesc a, b;
 };
@@ -34,7 +34,7 @@ Operands operands_of(const Problem& problem, bool unaligned) {
 
 Plan with_tile(const Problem& problem, const Device& device, Plan plan, int tile) {
   const TileConfig config = tile_config(tile, device.code_capability);
-  if (config.unaligned) {
+  if (config.load != LoadMode::multistage) {
     const Operands operands = operands_of(problem, true);
     plan.a = operands.a;
     plan.b = operands.b;
@@ -91,7 +91,8 @@ Plan plan(const Problem& problem, const Device& device) {
   Plan best{};
   for (int tile = 0; tile < TILE_COUNT; ++tile) {
     if (!has_tile(tile, problem.dtype, device)) continue;
-    if (TILES[tile].config.unaligned && !untiled.a.packed && !untiled.b.packed) continue;
+    const bool packs = untiled.a.packed || untiled.b.packed;
+    if (TILES[tile].config.load == LoadMode::unaligned && !packs) continue;
     const Plan next = with_tile(problem, device, untiled, tile);
     if (best.microseconds == 0 || next.microseconds < best.microseconds) best = next;
   }

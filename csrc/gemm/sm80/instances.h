@@ -15,11 +15,15 @@ constexpr DType DTYPE_OF = std::is_same_v<T, float>  ? DType::f32
 template <typename T, int TILE>
 MmaKernel<T> kernel_for_majors(Major a, Major b) {
   if constexpr (is_built(TILE, DTYPE_OF<T>)) {
-    const bool a_k_major = a == Major::K, b_k_major = b == Major::K;
-    return a_k_major
-               ? b_k_major ? mma_kernel<T, TILE, true, true> : mma_kernel<T, TILE, true, false>
-           : b_k_major ? mma_kernel<T, TILE, false, true>
-                       : mma_kernel<T, TILE, false, false>;
+    if constexpr (TILES[TILE].config.load == LoadMode::ldg) {
+      return mma_kernel<T, TILE, true, true>;  // reads the layouts from its parameters
+    } else {
+      const bool a_k_major = a == Major::K, b_k_major = b == Major::K;
+      return a_k_major
+                 ? b_k_major ? mma_kernel<T, TILE, true, true> : mma_kernel<T, TILE, true, false>
+             : b_k_major ? mma_kernel<T, TILE, false, true>
+                         : mma_kernel<T, TILE, false, false>;
+    }
   }
   return nullptr;
 }

@@ -9,7 +9,8 @@
 //                 --epilogue--> staged in shared memory, then out
 //
 // Tiles of unaligned operands add a step: rows land as they lie in memory, and are shifted into
-// swizzled stages (mainloop_unaligned.h).
+// swizzled stages (mainloop_unaligned.h). Tiles for narrow and small products have no stages: their
+// warps load fragments by ld.global (mainloop_ldg.h).
 //
 // sm_75 multiplies float16 only and has no cp.async: there two stages are filled through registers
 // (load_multistage.h).
@@ -24,6 +25,7 @@
 #include "device/target.h"
 #include "gemm/sm80/epilogue.h"
 #include "gemm/sm80/mainloop.h"
+#include "gemm/sm80/mainloop_ldg.h"
 #include "gemm/sm80/mainloop_unaligned.h"
 #include "gemm/sm80/tile_config.h"
 
@@ -50,15 +52,19 @@ template <typename T, int TILE>
 constexpr bool TARGET_HAS_MMA =
     TARGET_HAS_SM80 || (std::is_same_v<T, half> && TILES[TILE].is_for_sm75);
 
+template <typename T, typename Shape, bool A_K_MAJOR, bool B_K_MAJOR>
+using MainloopOf = std::conditional_t<
+    Shape::C.load == LoadMode::multistage, Mainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>,
+    std::conditional_t<Shape::C.load == LoadMode::unaligned,
+                       UnalignedMainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>, LdgMainloop<T, Shape>>>;
+
 template <typename T, int TILE, bool A_K_MAJOR, bool B_K_MAJOR>
 __global__ void __launch_bounds__(launch_bound(TARGET_HAS_MMA<T, TILE>, TileShape<TILE>::THREADS),
                                   TileShape<TILE>::MIN_BLOCKS_PER_SM)
     mma_kernel(const __grid_constant__ MmaParams<T> params) {
   if constexpr (TARGET_HAS_MMA<T, TILE>) {
     using Shape = TileShape<TILE>;
-    using Loop =
-        std::conditional_t<Shape::C.unaligned, UnalignedMainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>,
-                           Mainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>>;
+    using Loop = MainloopOf<T, Shape, A_K_MAJOR, B_K_MAJOR>;
     unsigned char* const shared = dynamic_shared<unsigned char>();
     const WorkTileInfo work = work_tile_at(params.scheduler, blockIdx.x);
     Loop loop(shared, params, work);

@@ -19,7 +19,7 @@ auto dispatch_element(DType dtype, const F& f) {
 template <typename T>
 LoadedOperand<T> loaded_operand(const void* data, const OperandDesc& desc) {
   return {static_cast<const T*>(data), desc.batched ? desc.batch_stride : 0,
-          static_cast<uint32_t>(desc.outer_stride * static_cast<int64_t>(sizeof(T)))};
+          static_cast<uint32_t>(desc.outer_stride * static_cast<int64_t>(sizeof(T))), desc.major};
 }
 
 /// Launches a problem with at most one batch dimension.

@@ -1,18 +1,20 @@
 // The parameters of an mma kernel.
 #pragma once
 
+#include "device/major.h"
 #include "gemm/epilogue_params.h"
 #include "gemm/tile_scheduler.h"
 
 namespace smem::gemm::sm80::inline SMEM_BUILD {
 
 /// An operand X(mn, k): A, or B transposed. Rows (K-major) or columns (MN-major) begin at multiples
-/// of 16 bytes and are `pitch` bytes apart.
+/// of 16 bytes, if the tile needs it, and are `pitch` bytes apart.
 template <typename T>
 struct LoadedOperand {
   const T* data;
   int64_t batch_stride;  ///< in elements
   uint32_t pitch;
+  Major major;  ///< read by tiles of LoadMode::ldg; other kernels are compiled for it
 
   /// The address of X(mn, k) in a matrix of the batch.
   template <bool K_MAJOR>

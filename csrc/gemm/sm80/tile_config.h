@@ -16,6 +16,13 @@ namespace smem::gemm::sm80 {
 
 constexpr int VEC_BYTES = 16;  ///< one cp.async, and one row of an ldmatrix
 
+/// How a tile's operands come into registers.
+enum class LoadMode {
+  multistage,  ///< aligned vectors through stages in shared memory (mainloop.h)
+  unaligned,   ///< the same with rows that begin anywhere (mainloop_unaligned.h)
+  ldg          ///< from global memory, in any layout (mainloop_ldg.h)
+};
+
 /// The sizes of a tile; a template argument of the kernel.
 struct TileConfig {
   int tile_m, tile_n;         ///< rows and columns of out that a block computes
@@ -24,7 +31,7 @@ struct TileConfig {
   int warps_m, warps_n;       ///< the block's grid of warps
   int copy_parts = 2;         ///< into which the copies of a k-tile are spread over its mma steps
   int min_blocks_per_sm = 1;  ///< launch bound: limits the registers of a thread
-  bool unaligned = false;     ///< loads rows that begin anywhere (load_unaligned.h)
+  LoadMode load = LoadMode::multistage;
 
   constexpr int threads() const { return 32 * warps_m * warps_n; }
   constexpr int warp_m() const { return tile_m / warps_m; }
@@ -38,10 +45,20 @@ struct TileConfig {
     return a_raw_bytes() + b_bytes() + raw_rows(tile_n) * VEC_BYTES;
   }
   constexpr int shared_bytes() const {
-    return unaligned ? 2 * stage_bytes() + stages * raw_stage_bytes() : stages * stage_bytes();
+    if (load == LoadMode::ldg) return 4 * tile_m * tile_n;  // for the epilogue
+    return load == LoadMode::unaligned ? 2 * stage_bytes() + stages * raw_stage_bytes()
+                                       : stages * stage_bytes();
   }
   constexpr int tile_k(size_t element_bytes) const {
     return vecs_k * VEC_BYTES / static_cast<int>(element_bytes);
+  }
+
+  /// The mma steps whose fragments a warp loads at once (LoadMode::ldg): as many as about 32
+  /// registers hold.
+  constexpr int ldg_steps() const {
+    constexpr int REGISTERS = 32;
+    const int words = (warp_m() + warp_n()) / 4;
+    return words < REGISTERS ? REGISTERS / words : 1;
   }
 
   /// Of a warp's rows of 16 accumulators, how many it stages at once for its stores, as elements of
@@ -84,7 +101,8 @@ struct TileVariant {
 // many stages: what an SM has in flight must cover the latency of DRAM. All but 128x256 fit into
 // the 99 KB that a block has on the GPUs of 8.6 and 8.9; 128x128_k32 fits twice. The tiles of sm_75
 // fit its 64 KB twice with two stages each. Those that load rows of any alignment are for thin or
-// short operands, whose packed copies would take longer than the product.
+// short operands, whose packed copies would take longer than the product. Those that load by
+// ld.global are for outputs of few rows or columns, and for small products.
 // clang-format off
 inline constexpr TileVariant TILES[] = {
     {.name = "128x256",
@@ -116,14 +134,26 @@ inline constexpr TileVariant TILES[] = {
      .is_for_sm75 = true},
     {.name = "128x128_unaligned",
      .config = {.tile_m = 128, .tile_n = 128, .vecs_k = 4, .stages = 3, .warps_m = 2, .warps_n = 2,
-                .min_blocks_per_sm = 2, .unaligned = true}},
+                .min_blocks_per_sm = 2, .load = LoadMode::unaligned}},
     {.name = "64x64_unaligned",
      .config = {.tile_m = 64, .tile_n = 64, .vecs_k = 8, .stages = 3, .warps_m = 2, .warps_n = 2,
-                .min_blocks_per_sm = 2, .unaligned = true},
+                .min_blocks_per_sm = 2, .load = LoadMode::unaligned},
      .on_cpu = OnCpu::all},
     {.name = "16x32_unaligned",
      .config = {.tile_m = 16, .tile_n = 32, .vecs_k = 8, .stages = 8, .warps_m = 1, .warps_n = 2,
-                .min_blocks_per_sm = 2, .unaligned = true},
+                .min_blocks_per_sm = 2, .load = LoadMode::unaligned},
+     .on_cpu = OnCpu::all},
+    {.name = "256x16_ldg",
+     .config = {.tile_m = 256, .tile_n = 16, .vecs_k = 8, .stages = 3, .warps_m = 4, .warps_n = 1,
+                .min_blocks_per_sm = 4, .load = LoadMode::ldg},
+     .on_cpu = OnCpu::bf16},
+    {.name = "16x256_ldg",
+     .config = {.tile_m = 16, .tile_n = 256, .vecs_k = 8, .stages = 3, .warps_m = 1, .warps_n = 4,
+                .min_blocks_per_sm = 4, .load = LoadMode::ldg},
+     .on_cpu = OnCpu::bf16},
+    {.name = "32x32_ldg",
+     .config = {.tile_m = 32, .tile_n = 32, .vecs_k = 8, .stages = 3, .warps_m = 2, .warps_n = 2,
+                .min_blocks_per_sm = 5, .load = LoadMode::ldg},
      .on_cpu = OnCpu::all},
 };
 // clang-format on
