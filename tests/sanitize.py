@@ -154,9 +154,9 @@ def long_products() -> int:
     """Products whose work tiles are so many, or take so long, that a counter gives them out."""
     launches = 0
     for kernel, dtype, m, n, k in (
-        ("wgmma:64x64", torch.bfloat16, 6500, 1001, 64),
-        ("wgmma:64x64", torch.float32, 6500, 1001, 40),
-        ("wgmma:64x128_cluster2", torch.float16, 13000, 1000, 64),
+        ("wgmma:64x64", torch.bfloat16, 6500, 1001, 400),
+        ("wgmma:64x64", torch.float32, 6500, 1001, 400),
+        ("wgmma:64x128_cluster2", torch.float16, 13000, 1000, 400),
         ("fp16x3:wgmma", torch.float32, 1030, 4100, 3700),
     ):
         row = next(row for row in smem.kernels("gemm") if row.name == kernel.split(":")[0])

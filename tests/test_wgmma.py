@@ -84,7 +84,8 @@ def test_every_tile_is_right_and_gives_the_same_bits(
 ) -> None:
     for m, n, k in shapes:
         a, b = exact(m, k, dtype=dtype), exact(k, n, dtype=dtype)
-        in_chunks = k >= (6144 if n <= 256 else 24 * n)
+        k_of_16_bits = -(-k * dtype.itemsize // 128) * 64  # csrc/gemm/accum_interval.cpp
+        in_chunks = k_of_16_bits >= max(3072, 12 * n) if n <= 512 else k >= 24 * n
         first = products(a, b, TILES[0] if in_chunks else "tensor_core")
         magnitude = a.double().abs() @ b.double().abs()
         error = ((first["float32"] - a.double() @ b.double()).abs() / magnitude).max()
