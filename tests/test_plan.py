@@ -195,7 +195,15 @@ PLANS = [
     (torch.float16, (64, 64, 262144, 1), "wgmma", "K in 64 chunks"),
     (torch.bfloat16, (64, 1024, 24576, 1), "wgmma", "K in 8 chunks"),
     (torch.bfloat16, (64, 1024, 24575, 1), "wgmma", "; tiles 64x64 by 16 blocks, a packed"),
+    (torch.bfloat16, (64, 256, 3072, 1), "wgmma", "K in 4 chunks"),
+    (torch.bfloat16, (64, 256, 3008, 1), "wgmma", "; tiles 64x64 by 4 blocks: "),
+    (torch.bfloat16, (64, 512, 6144, 1), "wgmma", "K in 8 chunks"),
+    (torch.bfloat16, (64, 512, 6080, 1), "wgmma", "; tiles 64x64 by 8 blocks: "),
     (torch.float16, (64, 64, 0, 1), "wgmma", "left to tensor_core"),
+    # Few rows, few columns, and few of both, without stages in shared memory.
+    (torch.bfloat16, (963092, 1, 4, 5), "mma", "; tiles 256x16_ldg: "),
+    (torch.bfloat16, (2, 506030, 22, 2), "mma", "; tiles 16x256_ldg: "),
+    (torch.bfloat16, (14, 3, 4, 1), "mma", "; tiles 32x32_ldg: "),
 ]
 
 

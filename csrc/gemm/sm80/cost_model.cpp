@@ -83,7 +83,7 @@ BlockCost ldg_block(const Problem& problem, const Plan& p, const TileConfig& til
   const double warps = tile.warps_m * tile.warps_n;
   const double loads =
       ldg_loads(problem, A, p.a, tile.warp_m()) + ldg_loads(problem, B, p.b, tile.warp_n());
-  const double mmas = tile.warp_m() / 16 * tile.warp_n() / 8;
+  const int mmas = tile.warp_m() / 16 * tile.warp_n() / 8;
   const double step = warps * (loads * model.cycles_per_ldg + mmas * model.cycles_per_ldg_mma);
   const double store = model.cycles_per_ldg_element * tile.tile_m * tile.tile_n;
   const auto iterations = static_cast<double>(ceil_div(steps, tile.ldg_steps()));
