@@ -20,7 +20,7 @@ from tensor_core_model import product
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=short)
-UNALIGNED = ("mma:64x64_unaligned", "mma:16x32_unaligned")
+UNALIGNED = ("mma:64x64_unaligned", "mma:16x32_unaligned", "mma:32x32_ldg")
 KERNELS = ("tensor_core", "mma:64x64", "mma:16x32", *UNALIGNED)
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
 # Up to 16 rows a tile for few rows; ends within tiles, fragments and vectors; several stages.
@@ -86,6 +86,24 @@ def test_a_tile_that_stages_its_accumulators_in_two_parts() -> None:
     assert not any(launch.faults for launch in launches)
     with pytest.raises(RuntimeError, match=r"no variant '128x128_k32' for float16 on the CPU"):
         mma(a.half(), b.half(), "mma:128x128_k32")
+
+
+@pytest.mark.parametrize("kernel", ["mma:256x16_ldg", "mma:16x256_ldg"])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_tiles_for_few_columns_and_for_few_rows(kernel: str, layout: str) -> None:
+    for m, n, k in ((1, 1, 1), (300, 5, 37), (5, 300, 18), (257, 17, 16), (18, 260, 130)):
+        a, b = operand(m, k, torch.bfloat16), operand(k, n, torch.bfloat16)
+        expected = product(a, b).to(torch.bfloat16)
+        a, b = (
+            x.mT.contiguous().mT if way == "t" else x for x, way in zip((a, b), layout, strict=True)
+        )
+        (launch,) = smem.trace("gemm", a, b, kernel=kernel).launches
+        assert launch.faults == ()
+        for col_stride in (1, 2):
+            out = torch.zeros(m, n, col_stride, dtype=torch.bfloat16)
+            mma(a, b, kernel, out=out[..., 0])
+            assert same_bits(out[..., 0].contiguous(), expected), (m, n, k)
+            assert not out[..., 1:].any()
 
 
 @every_kernel
@@ -179,7 +197,7 @@ def test_rows_that_begin_anywhere(dtype: torch.dtype, layout: str) -> None:
 
 
 def test_rows_that_begin_anywhere_are_not_packed() -> None:
-    """By unaligned tiles: one launch, which reads nothing beside the operands."""
+    """By tiles that load them: one launch, which reads nothing beside the operands."""
     a, b = operand(70, 131, torch.bfloat16)[1:, 1:], operand(131, 35, torch.bfloat16)[1:]
     for kernel in UNALIGNED:
         (launch,) = smem.trace("gemm", a, b, kernel=kernel).launches
@@ -190,12 +208,12 @@ def test_rows_that_begin_anywhere_are_not_packed() -> None:
 @pytest.mark.gpu
 @every_dtype
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_unaligned_tiles_have_the_bits_of_wgmma(
+def test_tiles_for_unaligned_rows_have_the_bits_of_wgmma(
     dtype: torch.dtype, layout: str, hopper: None
 ) -> None:
     """With every epilogue: auto chooses between them by M, too."""
     names = next(row for row in smem.kernels("gemm") if row.name == "mma").variants
-    tiles = [f"mma:{name}" for name in names if "unaligned" in name]
+    tiles = [f"mma:{name}" for name in names if name.endswith(("_unaligned", "_ldg"))]
     for m, n, k in ((1, 1, 1), (70, 131, 203), (200, 3, 1000), (5, 77, 9000), (300, 515, 2)):
         a = _among_nan(m, k, dtype, layout[0], 1, 1).cuda()
         b = _among_nan(k, n, dtype, layout[1], 1, 1).cuda()
