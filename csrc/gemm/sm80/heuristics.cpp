@@ -73,7 +73,7 @@ bool can_implement(const Problem& problem, const Device& device) {
   if (!TENSOR_CORES.fit(device.code_capability, problem.dtype)) return false;
   if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;
   if (problem.M >= largest || problem.N >= largest || problem.K >= largest) return false;
-  return ceil_div(problem.M, 16) * ceil_div(problem.N, 32) * inner_batch_count(problem) *
+  return ceil_div(problem.M, 16) * ceil_div(problem.N, 16) * inner_batch_count(problem) *
              ceil_div(problem.K, slice_length_of(problem)) <
          MOST_TILES;
 }
