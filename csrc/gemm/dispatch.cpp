@@ -77,8 +77,8 @@ bool is_faster_by_mma(const Problem& problem, const Device& device) {
   const double pack_launch = packs ? rates.pack_launch : 0;
   double wgmma = sm90::cached_plan(problem, device).microseconds - WGMMA_LAUNCH - pack_launch;
   if (is_odd) {
-    constexpr int64_t NARROW = 16, SMALL = 1 << 17;  // epilogue_tf32.h
-    const bool is_small = std::min(problem.M, problem.N) <= NARROW || problem.M * problem.N < SMALL;
+    const bool is_small = std::min(problem.M, problem.N) <= sm90::MOST_NARROW ||
+                          problem.M * problem.N < sm90::MIN_STAGED_ELEMENTS;
     const double ns = is_small && problem.N % 2 != 0 ? rates.ns_odd_small : rates.ns_odd;
     const double elements = static_cast<double>(problem.M) * static_cast<double>(problem.N) *
                             static_cast<double>(problem.batch.count());

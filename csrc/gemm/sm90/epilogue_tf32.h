@@ -41,7 +41,7 @@ struct Tf32Writer {
     const bool fits_pairs = out.row_stride % 2 == 0 && out.cols % 2 == 0 && is_aligned<2>(out.data);
     const bool fits_sectors = out.row_stride % 8 == 0 && is_aligned<8>(out.data);
     const bool is_small =
-        min(out.rows, out.cols) <= MOST_NARROW || out.rows * out.cols < MIN_STAGED;
+        min(out.rows, out.cols) <= MOST_NARROW || out.rows * out.cols < MIN_STAGED_ELEMENTS;
     if (!is_small && !(fits_pairs && (transposed || fits_sectors))) {
       transposed ? store_staged<true>(accum, coord, rows) : store_staged<false>(accum, coord, rows);
     } else if (fits_pairs) {
@@ -108,9 +108,6 @@ struct Tf32Writer {
   }
 
  private:
-  // Smaller outputs are not staged: few warps store them, and staging takes time.
-  static constexpr int64_t MOST_NARROW = 16, MIN_STAGED = 1 << 17;
-
   // A subtile is 16 x 32; its two boxes fill one of the two staging buffers.
   static constexpr int PER_SUBTILE = FLOAT_BOX_COLS / 2;  ///< accumulators of a lane
   static constexpr int BUFFER = 2 * FLOAT_BOX_ROWS * ROW_BYTES;

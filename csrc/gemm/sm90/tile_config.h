@@ -33,6 +33,10 @@ constexpr int WORK_TILE_SLOT_BYTES = 16;  ///< dynamic_scheduler.h
 /// The box of a TMA store of floats; its rows have 128 bytes.
 constexpr int FLOAT_BOX_ROWS = 8, FLOAT_BOX_COLS = 32;
 
+/// Outputs of so few rows or columns, or of fewer elements, are stored by few warps: in tf32
+/// straight from registers, for staging takes time.
+constexpr int64_t MOST_NARROW = 16, MIN_STAGED_ELEMENTS = 1 << 17;
+
 /// How one launch stores its results. The plan chooses it at run time.
 enum class StoreMode : int {
   tma,              ///< rounded, by TMA
