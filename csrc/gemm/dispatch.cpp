@@ -56,13 +56,10 @@ constexpr HopperRates TF32_RATES{.85, 1.0, .5, 1.1}, RATES_16_BIT{.75, 1.5, .35,
 /// Of 557 random problems in tf32 and 519 in bfloat16 that are packed or have odd rows, on an H100,
 /// it is chosen for 165 and 146. All of them together take 0.922 and 0.964 times as long as by
 /// wgmma (0.891 and 0.936 by the best tile of either); 13 and 13 take more than 1.1 times as long.
-/// Of 675 and 593 others LoadMode::ldg is chosen for 235 and 247: together they take 0.83 times as
+/// Of 675 and 593 others LoadMode::ldg is chosen for 236 and 248: together they take 0.83 times as
 /// long as by the tiles before it; 4 and 16 take more than 1.1 times as long.
 bool is_faster_by_mma(const Problem& problem, const Device& device) {
-  const OperandDesc a = describe_operand(problem, A), b = describe_operand(problem, B);
-  // In tf32 wgmma loads one MN-major operand at most (sm90/heuristics.cpp).
-  const bool packs = a.packed || b.packed ||
-                     (problem.dtype == DType::f32 && a.major == Major::MN && b.major == Major::MN);
+  const bool packs = sm90::packs_operands(problem);
   const bool is_odd = !has_whole_rows(problem);
   constexpr int64_t SHORT_K = 16;
   const bool is_plain = !packs && !is_odd;

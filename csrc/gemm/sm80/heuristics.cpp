@@ -14,31 +14,14 @@
 namespace smem::gemm::sm80 {
 namespace {
 
-/// The operands as the tiles load them that take rows from anywhere, or as all others do.
-struct Operands {
-  OperandDesc a, b;
-};
-
 /// Rows of a loaded operand are less than 4 GiB apart; in elements, and with room for the padding
 /// of packed rows.
 int64_t longest_pitch(DType dtype) {
   return (int64_t{1} << 32) / static_cast<int64_t>(size_of(dtype)) - 1024;
 }
 
-Operands operands_of(const Problem& problem, bool unaligned) {
-  const auto describe = [&](Tensor tensor) {
-    return describe_operand(problem, tensor, true, longest_pitch(problem.dtype), unaligned);
-  };
-  return {describe(A), describe(B)};
-}
-
 Plan with_tile(const Problem& problem, const Device& device, Plan plan, int tile) {
   const TileConfig config = tile_config(tile, device.code_capability);
-  if (config.load != LoadMode::multistage) {
-    const Operands operands = operands_of(problem, true);
-    plan.a = operands.a;
-    plan.b = operands.b;
-  }
   const int64_t at_once = int64_t{device.sm_count} * blocks_per_sm(config, rates_of(device));
   plan.tile = tile;
   plan.swizzle_size =
@@ -52,12 +35,15 @@ int64_t slice_length_of(const Problem& problem) {
   return accum_interval_of(problem) * line_elements(problem.dtype);
 }
 
-/// The parts of a plan that do not depend on the tile.
-Plan untiled_plan(const Problem& problem) {
+/// The parts of a plan that do not depend on the tile. `unaligned`: for tiles that load rows from
+/// anywhere.
+Plan untiled_plan(const Problem& problem, bool unaligned) {
+  const auto describe = [&](Tensor tensor) {
+    return describe_operand(problem, tensor, true, longest_pitch(problem.dtype), unaligned);
+  };
   Plan plan{};
-  const Operands operands = operands_of(problem, false);
-  plan.a = operands.a;
-  plan.b = operands.b;
+  plan.a = describe(A);
+  plan.b = describe(B);
   plan.slice_length = slice_length_of(problem);
   plan.split_k_slices = static_cast<int>(ceil_div(problem.K, plan.slice_length));
   return plan;
@@ -86,14 +72,19 @@ bool has_tile(int tile, DType dtype, const Device& device) {
 }
 
 Plan plan(const Problem& problem, const Device& device) {
-  const Plan untiled = untiled_plan(problem);
-  if (problem.variant >= 0) return with_tile(problem, device, untiled, problem.variant);
+  const auto is_unaligned = [](int tile) {
+    return TILES[tile].config.load != LoadMode::multistage;
+  };
+  if (const int tile = problem.variant; tile >= 0) {
+    return with_tile(problem, device, untiled_plan(problem, is_unaligned(tile)), tile);
+  }
+  const Plan aligned = untiled_plan(problem, false), unaligned = untiled_plan(problem, true);
+  const bool packs = aligned.a.packed || aligned.b.packed;
   Plan best{};
   for (int tile = 0; tile < TILE_COUNT; ++tile) {
     if (!has_tile(tile, problem.dtype, device)) continue;
-    const bool packs = untiled.a.packed || untiled.b.packed;
     if (TILES[tile].config.load == LoadMode::unaligned && !packs) continue;
-    const Plan next = with_tile(problem, device, untiled, tile);
+    const Plan next = with_tile(problem, device, is_unaligned(tile) ? unaligned : aligned, tile);
     if (best.microseconds == 0 || next.microseconds < best.microseconds) best = next;
   }
   return best;

@@ -75,20 +75,27 @@ EpilogueKind epilogue_kind_of(const Problem& problem, const Device& device, cons
                                           : EpilogueKind::direct;
 }
 
+/// The operands as the kernels load them. For tf32 one may be MN-major (mainloop_tf32_rs.h).
+struct Operands {
+  OperandDesc a, b;
+
+  explicit Operands(const Problem& problem)
+      : a(describe_operand(problem, A)), b(describe_operand(problem, B)) {
+    if (problem.dtype != DType::f32 || a.major != Major::MN || b.major != Major::MN) return;
+    const bool a_is_smaller = a.inner_size * a.batch_count <= b.inner_size * b.batch_count;
+    (a_is_smaller ? a : b) = describe_operand(problem, a_is_smaller ? A : B, false);
+  }
+};
+
 /// The parts of a plan that do not depend on the tile.
 Plan untiled_plan(const Problem& problem) {
+  const Operands operands(problem);
   Plan p{};
-  p.a = describe_operand(problem, A);
-  p.b = describe_operand(problem, B);
-  if (problem.dtype == DType::f32 && p.b.major == Major::MN) {
-    // For tf32, one operand may be MN-major, and it must be the first (mainloop_tf32_rs.h).
-    const bool a_is_smaller = p.a.inner_size * p.a.batch_count <= p.b.inner_size * p.b.batch_count;
-    if (p.a.major == Major::MN)
-      (a_is_smaller ? p.a = describe_operand(problem, A, false)
-                    : p.b = describe_operand(problem, B, false));
-    p.transposed = p.b.major == Major::MN;
-    if (p.transposed) std::swap(p.a, p.b);
-  }
+  p.a = operands.a;
+  p.b = operands.b;
+  // The operand that is MN-major must be the first.
+  p.transposed = problem.dtype == DType::f32 && p.b.major == Major::MN;
+  if (p.transposed) std::swap(p.a, p.b);
   p.accum_interval = static_cast<int>(accum_interval_of(problem));
   p.split_k_slices = 1;
   p.store_mode = store_mode_of(problem);
@@ -219,6 +226,11 @@ bool has_tile(int tile, DType dtype, const Device& device) {
     return variant.on_cpu == OnCpu::all || (variant.on_cpu == OnCpu::bf16 && dtype == DType::bf16);
   }
   return dtype != DType::f32 || variant.has_tf32;
+}
+
+bool packs_operands(const Problem& problem) {
+  const Operands operands(problem);
+  return operands.a.packed || operands.b.packed;
 }
 
 Plan plan(const Problem& original, const Device& device) {

@@ -34,6 +34,9 @@ bool can_implement(const Problem& problem, const Device& device);
 /// Whether TILES[tile] is built for a dtype, and for the CPU if that is the device.
 bool has_tile(int tile, DType dtype, const Device& device);
 
+/// Whether every plan packs an operand first.
+bool packs_operands(const Problem& problem);
+
 /// The best plan, or the best one with TILES[problem.variant].
 Plan plan(const Problem& original, const Device& device);
 
