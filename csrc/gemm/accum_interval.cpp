@@ -18,13 +18,15 @@ namespace smem::gemm {
 /// with nine intervals and 33 us with eight.
 ///
 /// The limits of narrow outputs are fitted to 1,120 problems in bfloat16 and tf32 with one, two,
-/// four and eight intervals on an H100 (bench/NOTES.md): together those with more than one take
-/// 0.69 times as long, and at most 1.19 times.
+/// four and eight intervals on an H100 (bench/NOTES.md): those of more than one interval take
+/// 0.68 times as long (geometric mean), and at most 1.19 times.
 int64_t accum_interval_of(const Problem& problem) {
   constexpr int64_t NARROW_N = 512, NARROW_K = 3072, NARROW_K_PER_N = 12;
   constexpr int64_t WIDE_N = 2048, WIDE_K_PER_N = 24;
   constexpr int64_t SMALLEST_INTERVAL = 560;
-  constexpr int64_t MOST_INTERVALS = 128, MOST_COLUMNS = 8192;  // of all intervals together
+  constexpr int64_t MOST_INTERVALS = 128;
+  constexpr int64_t FEW_COLUMNS = 256,
+                    MOST_COLUMNS = 8192;  // beyond few: of all intervals together
   const int64_t N = problem.N, K = problem.K, k_tiles = ceil_div(K, line_elements(problem.dtype));
   // What a k-tile takes depends on its bytes.
   const int64_t k_of_16_bits = k_tiles * line_elements(DType::bf16);
@@ -34,7 +36,7 @@ int64_t accum_interval_of(const Problem& problem) {
   // Fitted to a sweep of 433 narrow problems over the number of intervals.
   const auto fitted = static_cast<int64_t>(3.3 * std::pow(double(K) / double(N), 0.4));
   // 64 columns for each of 128 SMs fill them.
-  const int64_t filling = N <= 256 ? MOST_INTERVALS : MOST_COLUMNS / N;
+  const int64_t filling = N <= FEW_COLUMNS ? MOST_INTERVALS : MOST_COLUMNS / N;
   const auto most = static_cast<uint64_t>(
       std::min({MOST_INTERVALS, k_of_16_bits / SMALLEST_INTERVAL, fitted, filling}));
   return round_up(ceil_div(k_tiles, static_cast<int64_t>(std::bit_floor(most))), 2);

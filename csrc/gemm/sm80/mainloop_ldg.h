@@ -1,5 +1,5 @@
-// The mainloop of a work tile whose fragments come from global memory, in any layout, without
-// stages in shared memory.
+// The mainloop of a work tile whose fragments come from global memory without stages in shared
+// memory: from operands that are K-major or MN-major, with rows that begin anywhere.
 //
 //   global memory --ld.global--> fragments of STEPS mma steps in registers
 //                 --mma.sync---> accumulators

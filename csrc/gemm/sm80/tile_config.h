@@ -20,14 +20,14 @@ constexpr int VEC_BYTES = 16;  ///< one cp.async, and one row of an ldmatrix
 enum class LoadMode {
   multistage,  ///< aligned vectors through stages in shared memory (mainloop.h)
   unaligned,   ///< the same with rows that begin anywhere (mainloop_unaligned.h)
-  ldg          ///< from global memory, in any layout (mainloop_ldg.h)
+  ldg          ///< by ld.global, with rows that begin anywhere (mainloop_ldg.h)
 };
 
 /// The sizes of a tile; a template argument of the kernel.
 struct TileConfig {
   int tile_m, tile_n;         ///< rows and columns of out that a block computes
   int vecs_k;                 ///< vectors of 16 bytes along K per stage: 8 are 64 16-bit elements
-  int stages;                 ///< depth of the shared memory pipeline
+  int stages = 0;             ///< depth of the shared memory pipeline; LoadMode::ldg has none
   int warps_m, warps_n;       ///< the block's grid of warps
   int copy_parts = 2;         ///< into which the copies of a k-tile are spread over its mma steps
   int min_blocks_per_sm = 1;  ///< launch bound: limits the registers of a thread
@@ -144,15 +144,15 @@ inline constexpr TileVariant TILES[] = {
                 .min_blocks_per_sm = 2, .load = LoadMode::unaligned},
      .on_cpu = OnCpu::all},
     {.name = "256x16_ldg",
-     .config = {.tile_m = 256, .tile_n = 16, .vecs_k = 8, .stages = 3, .warps_m = 4, .warps_n = 1,
+     .config = {.tile_m = 256, .tile_n = 16, .vecs_k = 8, .warps_m = 4, .warps_n = 1,
                 .min_blocks_per_sm = 4, .load = LoadMode::ldg},
      .on_cpu = OnCpu::bf16},
     {.name = "16x256_ldg",
-     .config = {.tile_m = 16, .tile_n = 256, .vecs_k = 8, .stages = 3, .warps_m = 1, .warps_n = 4,
+     .config = {.tile_m = 16, .tile_n = 256, .vecs_k = 8, .warps_m = 1, .warps_n = 4,
                 .min_blocks_per_sm = 4, .load = LoadMode::ldg},
      .on_cpu = OnCpu::bf16},
     {.name = "32x32_ldg",
-     .config = {.tile_m = 32, .tile_n = 32, .vecs_k = 8, .stages = 3, .warps_m = 2, .warps_n = 2,
+     .config = {.tile_m = 32, .tile_n = 32, .vecs_k = 8, .warps_m = 2, .warps_n = 2,
                 .min_blocks_per_sm = 5, .load = LoadMode::ldg},
      .on_cpu = OnCpu::all},
 };
@@ -179,7 +179,8 @@ constexpr bool is_on_cpu(int tile, DType dtype) {
 
 constexpr bool tiles_are_valid() {
   for (int tile = 0; tile < TILE_COUNT; ++tile) {
-    if (!TILES[tile].config.is_valid() || TILES[tile].config.stages < 3) return false;
+    const TileConfig& config = TILES[tile].config;
+    if (!config.is_valid() || (config.load != LoadMode::ldg && config.stages < 3)) return false;
     if (TILES[tile].is_for_sm75 && !tile_config(tile, 75).is_valid()) return false;
   }
   return true;
