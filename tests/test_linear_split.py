@@ -89,6 +89,7 @@ def test_it_takes_as_many_bytes_as_the_weight_and_17_per_row() -> None:
 
 @every_variant
 @pytest.mark.parametrize("size", SIZES, ids=short)
+@pytest.mark.one_in(3)
 def test_bits_are_those_without_a_kept_split(size: tuple[int, int], kernel: str) -> None:
     n, k = size
     x, w = normal(max(ROWS), k), special(n, k) if n > 8 else normal(n, k)

@@ -46,6 +46,7 @@ def turned(x: Tensor, way: str) -> Tensor:
 @every_kernel
 @every_dtype
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.one_in(5)
 def test_bits_are_those_of_the_model(dtype: torch.dtype, layout: str, kernel: str) -> None:
     for m, n, k in SHAPES:
         a, b = operand(m, k, dtype), operand(k, n, dtype)
@@ -185,6 +186,7 @@ def _among_nan(
 
 @every_dtype
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.one_in(5)
 def test_rows_that_begin_anywhere(dtype: torch.dtype, layout: str) -> None:
     """The same bits as with packed operands; nothing beside a row reaches the product."""
     for (m, n, k), (begin, gap) in itertools.product(

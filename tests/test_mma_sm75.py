@@ -15,6 +15,8 @@ from compile_kernels import (
     trace_program,
 )
 
+pytestmark = pytest.mark.sweep  # the program takes 14 s to compile
+
 MAINLOOP, LOADER = "gemm/sm80/mainloop.h", "gemm/sm80/load_multistage.h"
 # What is changed: (file, text, what it becomes, what is found).
 MUTANTS = {
@@ -71,7 +73,6 @@ def test_one_tile_by_8_of_k_and_without_bank_conflicts() -> None:
     assert launch.count("conflicts", memory="shared") == 0
 
 
-@pytest.mark.sweep
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutant_is_found(mutant: str) -> None:
     found = set()

@@ -20,6 +20,7 @@ def test_losses_agree_with_torchs() -> None:
     assert all(row["losses_apart"] < 1e-5 for row in FOUND["rows"] if row["dtype"] == "float32")
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="needs torch.distributed")
 def test_measures_every_layout_of_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")

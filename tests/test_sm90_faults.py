@@ -14,6 +14,8 @@ from compile_kernels import trace_program as traced
 
 SOURCE = PROGRAMS / "async_faults.cpp"
 
+pytestmark = pytest.mark.sweep  # the program takes half a minute to compile
+
 # The kind of each fault, and a part of its text. {name} is the line of another fault's name.
 FAULTS = {
     "no_wait_for_bytes": ("reads before the wait", "a TMA load at {load_outside} still writes"),
