@@ -36,6 +36,8 @@ class WorkTileSequence {
   __device__ __forceinline__ WorkTileSequence(const TileScheduler& scheduler, WorkTileSlot* slots)
       : scheduler_(scheduler), slots_(slots) {}
 
+  __device__ __forceinline__ const TileScheduler& scheduler() const { return scheduler_; }
+
   __device__ __forceinline__ uint32_t first() {
     return scheduler_.counter ? await() : blockIdx.x / CLUSTER_SIZE;
   }
@@ -71,6 +73,8 @@ class ProducerWorkTileSequence : WorkTileSequence<STAGES, CLUSTER_SIZE> {
   using Base::clusters, Base::scheduler_, Base::slots_, Base::state_;
 
  public:
+  using Base::scheduler;
+
   __device__ __forceinline__ ProducerWorkTileSequence(const TileScheduler& scheduler,
                                                       WorkTileSlot* slots, uint32_t rank)
       : Base(scheduler, slots), rank_(rank) {}
@@ -115,5 +119,14 @@ class ProducerWorkTileSequence : WorkTileSequence<STAGES, CLUSTER_SIZE> {
 
   uint32_t rank_, first_ = 0;
 };
+
+/// Calls visit(work, index) for each work tile of a consumer warp's sequence, or a producer's.
+template <typename Sequence, typename Visit>
+__device__ __forceinline__ void for_each_work_tile_of(Sequence sequence, const Visit& visit) {
+  const TileScheduler& scheduler = sequence.scheduler();
+  for (uint32_t i = sequence.first(); i < scheduler.work_tiles; i = sequence.after(i)) {
+    visit(work_tile_at(scheduler, i), i);
+  }
+}
 
 }  // namespace smem::gemm::inline SMEM_BUILD

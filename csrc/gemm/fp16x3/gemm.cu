@@ -171,15 +171,6 @@ struct Fp16x3Gemm {
       compute_fallback(params, work_tile_at(params.scheduler, i), TILE_N, smem.stages);
     }
   }
-
- private:
-  template <typename Sequence, typename Visit>
-  __device__ __forceinline__ void for_each_work_tile_of(Sequence sequence,
-                                                        const Visit& visit) const {
-    for (uint32_t i = sequence.first(); i < params.scheduler.work_tiles; i = sequence.after(i)) {
-      visit(work_tile_at(params.scheduler, i), i);
-    }
-  }
 };
 
 template <int TILE_N>

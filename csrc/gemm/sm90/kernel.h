@@ -70,13 +70,6 @@ struct CollectiveGemm {
   /// Only kernels with all epilogues read params.store_mode; for the others KIND implies it.
   static constexpr bool IS_ANY = KIND == EpilogueKind::any;
 
-  template <typename Sequence, typename Visit>
-  __device__ __forceinline__ void for_each_work_tile_of(Sequence sequence,
-                                                        const Visit& visit) const {
-    for (uint32_t i = sequence.first(); i < params.scheduler.work_tiles; i = sequence.after(i)) {
-      visit(work_tile_at(params.scheduler, i));
-    }
-  }
   /// Called by consumers.
   template <typename Visit>
   __device__ __forceinline__ void for_each_work_tile(const Visit& visit) const {
@@ -97,7 +90,7 @@ struct CollectiveGemm {
   /// Called by one thread.
   __device__ __forceinline__ void run_producer(const ProducerSequence& sequence) const {
     PipelineState<TILE.stages> state;
-    for_each_work_tile_of(sequence, [&](const WorkTileInfo& work) {
+    for_each_work_tile_of(sequence, [&](const WorkTileInfo& work, uint32_t) {
       const int row = first_row(work), col = first_col(work);
       const int a_batch = params.a_batched ? work.batch : 0;
       const int b_batch = params.b_batched ? work.batch : 0;
@@ -197,7 +190,7 @@ struct CollectiveGemm {
     WarpTileCoord pending_coord{};
     bool is_pending = false;
     PipelineState<TILE.stages> state;
-    for_each_work_tile([&](const WorkTileInfo& work) {
+    for_each_work_tile([&](const WorkTileInfo& work, uint32_t) {
       Accum accum;
       accumulate_k(accum, work.k_tiles, [&](int k_tiles) {
         issue_wgmmas(accum, a_desc0, b_desc0, state.stage, state.parity, true);

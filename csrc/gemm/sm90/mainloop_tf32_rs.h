@@ -113,7 +113,7 @@ struct CollectiveGemmTf32 : CollectiveGemm<float, A_MAJOR, Major::K, TILE, KIND>
     const uint32_t b_desc0 = warp_uniform(descriptor_at(shared_address(shared.b(0, 0))));
     const LaneRows rows = lane_rows();
     PipelineState<TILE.stages> state;
-    this->for_each_work_tile([&](const WorkTileInfo& work) {
+    this->for_each_work_tile([&](const WorkTileInfo& work, uint32_t) {
       Accum accum;
       Fragments fragments[2];
       int previous = 0;
