@@ -24,8 +24,7 @@ struct alignas(16) WorkTileSlot {
   Barrier full;  ///< one arrival, of the block's producer, and the bytes of an st.async
   uint32_t work_tile;
 };
-
-constexpr int work_tile_slots(int stages) { return stages + 1; }
+static_assert(sizeof(WorkTileSlot) == WORK_TILE_SLOT_BYTES, "the tiles count the slots' bytes");
 
 /// A consumer warp's way through the work tiles of its cluster. It has reached the end when the
 /// number that it gets is no work tile's. Without a counter the scheduler is static

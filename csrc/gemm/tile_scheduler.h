@@ -38,6 +38,11 @@ struct TileScheduler {
         by_last_band_rows((rows - 1) % swizzle_size + 1) {}
 };
 
+/// The slots of a dynamic scheduler beside so many stages, and the bytes of one
+/// (dynamic_scheduler.h).
+constexpr int work_tile_slots(int stages) { return stages + 1; }
+constexpr int WORK_TILE_SLOT_BYTES = 16;
+
 /// Cluster tile (row, col) of matrix `batch`, over k_tiles k-tiles from first_k_tile on.
 struct WorkTileInfo {
   int row, col, first_k_tile, k_tiles, k_slice, batch;

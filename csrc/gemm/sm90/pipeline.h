@@ -22,8 +22,6 @@ struct SharedStorage {
                    ///< that receive it
   WorkTileSlot* slots;
   static constexpr int SLOTS = work_tile_slots(TILE.stages);
-  static_assert(sizeof(WorkTileSlot) == WORK_TILE_SLOT_BYTES && SLOTS <= TILE.stages + 1,
-                "TileConfig counts the bytes of stages + 1 slots");
 
   __device__ __forceinline__ SharedStorage() {
     auto* begin = dynamic_shared<unsigned char>();

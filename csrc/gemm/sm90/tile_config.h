@@ -11,6 +11,7 @@
 
 #include "device/dtype.h"
 #include "device/launch.h"
+#include "gemm/tile_scheduler.h"
 
 namespace smem::gemm::sm90 {
 
@@ -27,8 +28,6 @@ constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
 /// elements, or one buffer of floats.
 constexpr int STAGING_ROWS = 16, STAGING_COLS = 64, STAGING_BUFFER_BYTES = 2048,
               STAGING_BYTES = 4096;
-
-constexpr int WORK_TILE_SLOT_BYTES = 16;  ///< dynamic_scheduler.h
 
 /// The box of a TMA store of floats; its rows have 128 bytes.
 constexpr int FLOAT_BOX_ROWS = 8, FLOAT_BOX_COLS = 32;
@@ -74,7 +73,7 @@ struct TileConfig {
   constexpr size_t shared_bytes() const {
     // Dynamic shared memory is aligned to 16 bytes only; one atom is for aligning the stages.
     return SWIZZLE_ATOM + size_t(stages) * stage_bytes() + staging_bytes() +
-           2 * stages * sizeof(uint64_t) + (stages + 1) * WORK_TILE_SLOT_BYTES;
+           2 * stages * sizeof(uint64_t) + work_tile_slots(stages) * WORK_TILE_SLOT_BYTES;
   }
   constexpr bool is_valid() const {
     // CUDA reserves 1 KiB per block; SHARED_BYTES leaves out that of one block.
