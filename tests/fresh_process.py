@@ -27,6 +27,8 @@ MATRICES: Shapes = ((M, K), (K, N))
 # launch finds by calls of the runtime that others do not make (csrc/gemm/tile_counter.cu).
 LONG: Shapes = ((3584, 3584), (3584, 3584))
 LONG_FLOAT32: Shapes = ((2560, 2560), (2560, 2560))
+SMALL: Shapes = ((14, 3), (3, 4))  # by tiles whose loads go straight to registers
+LONG_K: Shapes = ((3, 3000), (3000, 5))  # by warps that divide K
 OPS = torch.ops.smem
 _LAYER = smem.Linear(K, N, bias=False, activation="gelu", device="meta", dtype=torch.bfloat16)
 
@@ -86,6 +88,10 @@ CALLS = {
     "gemm-long-bfloat16": _gemm(smem.gemm, torch.bfloat16, 2e-2, LONG),
     "gemm-long-tf32": _gemm(smem.gemm, torch.float32, 4e-3, LONG, precision="tf32"),
     "gemm-long-float32": _gemm(smem.gemm, torch.float32, 1e-6, LONG_FLOAT32),
+    "gemm-small-bfloat16": _gemm(smem.gemm, torch.bfloat16, 2e-2, SMALL),
+    "gemm-small-tf32": _gemm(smem.gemm, torch.float32, 4e-3, SMALL, precision="tf32"),
+    "gemm-small-float32": _gemm(smem.gemm, torch.float32, 1e-6, SMALL),
+    "gemm-long-k-float32": _gemm(smem.gemm, torch.float32, 1e-6, LONG_K, kernel="simt:8x8"),
     "ops.gemm": _gemm(OPS.gemm, torch.bfloat16, 2e-2),
     "linear": _linear(lambda x, weight: smem.linear(x, weight, activation="gelu")),
     "ops.linear": _linear(lambda x, weight: OPS.linear(x, weight, activation=2)),

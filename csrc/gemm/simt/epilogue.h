@@ -34,23 +34,42 @@ __device__ __forceinline__ void for_each_vector(const Slots& slots, int rows, in
   }
 }
 
-/// Calls visit(row, col, accum) for single elements, one warp per row. Neighbouring lanes have
-/// neighbouring elements, which suits rows of out that begin at any alignment.
+/// Calls visit(row, col, accum) for single elements, one warp per row, or through all rows if they
+/// are shorter than a warp. Neighbouring lanes have neighbouring elements, which suits rows of out
+/// that begin at any alignment.
 template <typename T, int TILE, typename Slots, typename Visit>
 __device__ __forceinline__ void for_each_element(const Slots& slots, int rows, int cols,
                                                  const Visit& visit) {
   using Map = ThreadMap<T, TILE>;
   const int lane = threadIdx.x % 32;
+  const auto visit_at = [&](int row, int col) {
+    const int slot_of_row = Map::accum_slot(row, 0);
+    const T accum = slots(slot_of_row + Map::accum_slot(0, col), col % Map::ACCUM_VEC);
+    visit(row, col, to_accumulator(accum));
+  };
   __syncthreads();
+  if constexpr (Map::COLS < 32) {
+    int row = static_cast<int>(threadIdx.x) / cols, col = static_cast<int>(threadIdx.x) % cols;
+    const int row_step = Map::THREADS / cols, col_step = Map::THREADS % cols;
 #pragma unroll 2
-  for (int row = threadIdx.x / 32; row < rows; row += Map::THREADS / 32) {
+    while (row < rows) {
+      visit_at(row, col);
+      row += row_step;
+      col += col_step;
+      if (col >= cols) {
+        col -= cols;
+        ++row;
+      }
+    }
+  } else {
+#pragma unroll 2
+    for (int row = threadIdx.x / 32; row < rows; row += Map::THREADS / 32) {
 #pragma unroll
-    for (int first = 0; first < Map::COLS; first += 32) {
-      const int col = first + lane;
-      if (col >= cols) continue;
-      const int slot_of_row = Map::accum_slot(row, 0);
-      const T accum = slots(slot_of_row + Map::accum_slot(0, col), col % Map::ACCUM_VEC);
-      visit(row, col, to_accumulator(accum));
+      for (int first = 0; first < Map::COLS; first += 32) {
+        const int col = first + lane;
+        if (col >= cols) continue;
+        visit_at(row, col);
+      }
     }
   }
 }

@@ -14,9 +14,9 @@ namespace smem::gemm::simt {
 namespace {
 
 /// The constants of the cost model, in nanoseconds, bytes and cycles. They and what TileConfig says
-/// of the tiles were fitted to 5,530 times in CUDA graphs on an H100, of all tiles on 395 random
-/// problems; the large tiles' speeds are those of 75 larger problems on an H200 (bench/NOTES.md).
-/// Other GPUs have other times, but mostly the same best plan.
+/// of the tiles were fitted to 12,000 times in CUDA graphs on an H100, of all tiles on 707 random
+/// problems; 128x128's speeds are those of 75 larger problems on an H200 (bench/NOTES.md). Other
+/// GPUs have other times, but mostly the same best plan.
 struct CostModel {
   double clock = 1.98;               ///< cycles/ns
   double dram = 3360;                ///< bytes/ns, for all SMs
@@ -37,6 +37,8 @@ struct CostModel {
   double min_gain = 0.97;            ///< packing and split-K must predict less than this share
   double dram_overlap = 0.5;         ///< share of the shorter of DRAM and SM time that adds
   double full_k_via_registers = 100;  ///< k from which store_via_registers counts fully
+  double line = 0.39;                 ///< cycles of an SM for a cache line that a load touches, for
+                                      ///< kernels whose loads go straight to registers
 };
 
 /// Cycles per value of k; see TileSpeed.
@@ -44,10 +46,18 @@ TileSpeed speed_of(int tile, LayoutPair pair) {
   return pair == LayoutPair::via_registers ? TILES[tile].speed_via_registers : TILES[tile].speed;
 }
 
+/// Kernels of one launch over all of K, which load any layout straight to registers.
+bool is_direct(LayoutPair pair) { return pair == LayoutPair::ldg || pair == LayoutPair::by_warp; }
+
 /// Tried in this order: the first that the tile has and the operands match.
 constexpr LayoutPair FASTEST_FIRST[] = {
-    LayoutPair::both_mn_major,       LayoutPair::both_k_major,  LayoutPair::a_k_major_b_mn_major,
-    LayoutPair::a_k_major_b_unknown, LayoutPair::via_registers,
+    LayoutPair::both_mn_major,
+    LayoutPair::both_k_major,
+    LayoutPair::a_k_major_b_mn_major,
+    LayoutPair::a_k_major_b_unknown,
+    LayoutPair::via_registers,
+    LayoutPair::ldg,
+    LayoutPair::by_warp,
 };
 
 static_assert(TILES[TILE_16X16].shared_bytes(8) <= DEFAULT_SHARED_BYTES, "16x16 fits every GPU");
@@ -69,7 +79,7 @@ OperandDesc operand_b(const Problem& p) {
 
 /// Whether all matrices of the operand can be loaded in this mode.
 bool supports(const Problem& problem, const OperandDesc& operand, LoadMode mode) {
-  if (mode == LoadMode::dynamic) return true;
+  if (mode == LoadMode::dynamic || mode == LoadMode::ldg || mode == LoadMode::by_warp) return true;
   if (mode == LoadMode::scalar_via_registers) {
     return std::max({operand.mn_stride, operand.k_stride, problem.K}) <= MAX_STRIDE_VIA_REGISTERS;
   }
@@ -104,6 +114,57 @@ double share_of_edge_tiles(const Problem& p, const SimtPlan& plan) {
   return p.N % cols == 0 ? 0 : 1 / static_cast<double>(ceil_div(p.N, cols));
 }
 
+/// Cache lines that the lanes of a warp touch by one load, neighbouring lanes along mn.
+double lines_of_load(const OperandDesc& operand, int lanes, int64_t stride) {
+  const auto used = static_cast<double>(std::min<int64_t>(lanes, operand.extent));
+  return std::min(used, std::max(1.0, std::ceil(used * static_cast<double>(stride) * 4 / 128)));
+}
+
+/// Cache lines that a block touches per value of k, for the kernels that load directly.
+double lines_per_k(const Problem& problem, const TileConfig& tile, LayoutPair pair) {
+  const OperandDesc a = operand_a(problem), b = operand_b(problem);
+  if (pair == LayoutPair::ldg) {
+    return tile.warps_m * tile.warps_n *
+           (tile.thread_rows * lines_of_load(a, tile.lanes_m, a.mn_stride) +
+            tile.thread_cols * lines_of_load(b, 32 / tile.lanes_m, b.mn_stride));
+  }
+  const auto lines = [](const OperandDesc& operand, int rows) {
+    if (operand.k_stride >= operand.mn_stride)
+      return lines_of_load(operand, rows, operand.mn_stride);
+    const double along_k = std::min(32.0, std::max(1.0, static_cast<double>(operand.k_stride)));
+    return rows * along_k / 32;
+  };
+  return lines(a, tile.rows()) + lines(b, tile.cols(4));
+}
+
+/// What the main loop of a plan multiplies.
+struct MainLoop {
+  double length, length_alone;  ///< values of k: of all warps, and one after the other
+  double full;                  ///< cycles of an SM per value of k, if it is full
+  double blocks_per_sm;
+};
+MainLoop main_loop_of(const Problem& problem, const SimtPlan& p) {
+  const TileConfig& tile = TILES[p.tile];
+  const auto length = static_cast<double>(std::min(problem.K, p.split_k.slice_length));
+  MainLoop loop{length, length, speed_of(p.tile, p.layouts).full,
+                static_cast<double>(min_blocks_per_sm(p.tile, p.layouts))};
+  if (!is_direct(p.layouts)) return loop;
+  const int64_t K = problem.K, interval = accum_interval(K);
+  int64_t all = round_up(K, int64_t{tile.depth}), alone = all;
+  if (p.layouts == LayoutPair::by_warp) {
+    const int warps = warps_for(tile, K);
+    all = round_up(K, interval);
+    alone = ceil_div(ceil_div(K, interval), int64_t{warps}) * interval;
+    const int blocks = tile.warps_k / warps;  // for which the registers suffice
+    loop.blocks_per_sm *= blocks;
+  }
+  loop.length = static_cast<double>(all);
+  loop.length_alone = static_cast<double>(alone);
+  const double lines = lines_per_k(problem, tile, p.layouts) * length / std::max(loop.length, 1.0);
+  loop.full = std::max(loop.full, CostModel().line * lines);
+  return loop;
+}
+
 /// The cost model: the predicted time of a plan for a problem of `bytes`.
 double nanoseconds(const Problem& problem, const Device& device, const SimtPlan& p, double bytes) {
   const CostModel model;
@@ -115,15 +176,15 @@ double nanoseconds(const Problem& problem, const Device& device, const SimtPlan&
   const double SMs = std::max(1, device.sm_count);
   // Blocks of the last wave start on the SMs whose blocks end first, so about half of the wave's
   // blocks share an SM.
-  const double per_sm = min_blocks_per_sm(p.tile, p.layouts);
+  const MainLoop loop = main_loop_of(problem, p);
+  const double per_sm = loop.blocks_per_sm;
   const double waves = std::ceil(blocks / SMs / per_sm), even = std::ceil(blocks / SMs);
   const double blocks_in_turn = waves > 1 ? (even + waves * per_sm) / 2 : even;
-  const auto length = static_cast<double>(std::min(problem.K, p.split_k.slice_length));
   const LayoutPairRow modes = load_modes(p.layouts);
   double slowdown = modes.b == LoadMode::dynamic ? model.dynamic_mode : 1;
   for (const auto& [operand, mode, packs] : {std::tuple{operand_a(problem), modes.a, p.pack_a},
                                              std::tuple{operand_b(problem), modes.b, p.pack_b}}) {
-    if (mode == LoadMode::scalar_via_registers) continue;
+    if (mode == LoadMode::scalar_via_registers || is_direct(p.layouts)) continue;
     if (mode == LoadMode::vec16_along_k) {
       slowdown *= model.k_major;
     } else if (!packs && !supports(problem, operand, LoadMode::vec16_along_mn)) {
@@ -134,17 +195,18 @@ double nanoseconds(const Problem& problem, const Device& device, const SimtPlan&
   // With a short K there is little to load, but a kernel that stores single elements is slow at any
   // K.
   const double k_share =
-      p.tile == TILE_64X144 ? 1 : std::min(length / model.full_k_via_registers, 1.0);
+      p.tile == TILE_64X144 ? 1 : std::min(loop.length / model.full_k_via_registers, 1.0);
   const double elements = static_cast<double>(tile.rows()) * tile.cols(size);
   const double out =
       tile.store +
       (p.layouts == LayoutPair::via_registers ? model.store_via_registers * k_share * elements : 0);
   const double edges = share_of_edge_tiles(problem, p);
-  const TileSpeed speed = speed_of(p.tile, p.layouts);
   // Either the SMs are full and throughput counts, or each block is limited by its own latency.
-  const double cycles = std::max(
-      blocks_in_turn * (length * speed.full * slowdown + out + model.store_edge * edges * elements),
-      waves * (length * speed.alone * slowdown + out) + (edges > 0 ? model.store_edge_alone : 0));
+  const double cycles =
+      std::max(blocks_in_turn *
+                   (loop.length * loop.full * slowdown + out + model.store_edge * edges * elements),
+               waves * (loop.length_alone * speed_of(p.tile, p.layouts).alone * slowdown + out) +
+                   (edges > 0 ? model.store_edge_alone : 0));
   double others = model.first_wave + tile.start + (waves - 1) * model.next_wave / per_sm;
   if (p.split_k.unit != PartialUnit::none) {
     const auto partials = static_cast<double>(workspace_of(problem, p).partials);
@@ -199,13 +261,18 @@ SimtPlan plan_with_tile(const Problem& problem, const Device& device, int index,
     if (next.microseconds < model.min_gain * best.microseconds) best = next;
   };
 
+  if (is_direct(unsplit.layouts)) return unsplit;
+
   SimtPlan packed = unsplit;
   if (has(LayoutPair::both_mn_major) && unsplit.layouts != LayoutPair::both_mn_major &&
       problem.batch.rank <= 1 && problem.K > 0) {
     packed.pack_a = !supports_a(LayoutPair::both_mn_major);
     packed.pack_b = !supports_b(LayoutPair::both_mn_major);
     packed.layouts = LayoutPair::both_mn_major;
-    consider(packed);
+    // Of a narrow output A is nearly all of the traffic, and packing it writes and reads it again.
+    const bool is_narrow = tile.rows() > 2 * tile.cols(size_of(problem.dtype));
+    if (packed.pack_a && is_narrow) packed = unsplit;
+    if (packed.pack_a || packed.pack_b) consider(packed);
   }
   constexpr double MAX_PARTIALS = 1 << 26;  // elements
   const double elements = static_cast<double>(batch_count_of(problem)) *
@@ -236,9 +303,10 @@ bool has_tile_for(const Problem& problem, int tile) {
          supports(problem, operand_b(problem), modes.b);
 }
 
-/// The thinnest tiles read the long operand once per tile along their short dimension, which may
-/// happen at most twice.
+/// The thinnest tiles with stages read the long operand once per tile along their short dimension,
+/// which may happen at most twice.
 bool is_too_thin(const Problem& problem, int tile) {
+  if (is_direct(fallback_layout(tile, size_of(problem.dtype)))) return false;
   const int rows = TILES[tile].rows(), cols = TILES[tile].cols(4);
   return (rows < 16 && problem.M > 2 * rows) || (cols < 16 && problem.N > 2 * cols);
 }

@@ -258,8 +258,7 @@ __global__ void __launch_bounds__(ThreadMap<T, TILE>::THREADS, min_blocks_per_sm
         split_k.unit == PartialUnit::interval ? interval : interval * INTERVALS_PER_SUPERBLOCK;
     write_partial((k_begin + length - 1) / unit);
   } else {
-    constexpr bool HAS_WARP_ROWS = Map::COLS >= 32;  // a warp can store a row of the tile
-    if constexpr (HAS_WARP_ROWS && (TILE != TILE_128X128 || Storage::VIA_REGISTERS)) {
+    if constexpr (TILE != TILE_128X128 || Storage::VIA_REGISTERS) {
       store_unaligned_tile<T, TILE>(block, storage.accum_slots, valid_rows);
     } else {
       store_tile<T, TILE>(block, storage.accum_slots, valid_rows);

@@ -1,10 +1,13 @@
 // Launches a plan for one element type.
 #pragma once
 
+#include <cstddef>
 #include <utility>
 
 #include "gemm/simt/heuristics.h"
 #include "gemm/simt/kernel.h"
+#include "gemm/simt/kernel_ldg.h"
+#include "gemm/simt/kernel_warps_k.h"
 #include "gemm/simt/pack.h"
 #include "gemm/simt/reduce_split_k.h"
 
@@ -12,13 +15,29 @@ namespace smem::gemm::simt::inline SMEM_BUILD {
 
 template <typename T, int TILE, LayoutPair LAYOUTS>
 void launch_kernel(const SimtParams& params, const Device& device) {
-  using Storage = SharedStorage<T, TILE, LAYOUTS>;
-  static_assert(sizeof(Storage) <= TILES[TILE].shared_bytes(sizeof(T)),
-                "the heuristics know what fits");
   const int64_t blocks =
       int64_t{params.tiles_m} * params.tiles_n * params.batch_count * params.split_k.slices;
-  launch("simt", simt_kernel<T, TILE, LAYOUTS>,
-         Geometry{blocks, dim3(ThreadMap<T, TILE>::THREADS), sizeof(Storage)}, device, params);
+  const auto launch_with = [&](auto* kernel, int threads, size_t shared_bytes) {
+    launch("simt", kernel, Geometry{blocks, dim3(static_cast<unsigned>(threads)), shared_bytes},
+           device, params);
+  };
+  constexpr size_t MAX_BYTES =
+      TILES[TILE].shared_bytes(sizeof(T));  // that the heuristics reckon with
+  if constexpr (LAYOUTS == LayoutPair::ldg) {
+    using Storage = LdgStorage<T, TILE>;
+    static_assert(sizeof(Storage) <= MAX_BYTES, "the heuristics know what fits");
+    launch_with(simt_ldg_kernel<T, TILE>, TILES[TILE].threads(), sizeof(Storage));
+  } else if constexpr (LAYOUTS == LayoutPair::by_warp) {
+    using Storage = WarpsKStorage<T, TILE>;
+    static_assert(sizeof(Storage) <= MAX_BYTES, "the heuristics know what fits");
+    const int warps = warps_for(TILES[TILE], params.problem.K);
+    launch_with(simt_warps_k_kernel<T, TILE>, 32 * warps,
+                offsetof(Storage, stages) + warps * sizeof(typename Storage::Stage));
+  } else {
+    using Storage = SharedStorage<T, TILE, LAYOUTS>;
+    static_assert(sizeof(Storage) <= MAX_BYTES, "the heuristics know what fits");
+    launch_with(simt_kernel<T, TILE, LAYOUTS>, TILES[TILE].threads(), sizeof(Storage));
+  }
 }
 
 /// Launches the kernel of the plan's tile and layouts: searches the kernels from TILE and PAIR on.

@@ -21,9 +21,11 @@ struct ThreadMap {
   static constexpr int WARPS_M = TILES[TILE].warps_m, WARPS_N = TILES[TILE].warps_n;
   static constexpr int THREADS = 32 * WARPS_M * WARPS_N;
   static constexpr int ROWS = WARPS_M * LANES_M * TM, COLS = WARPS_N * LANES_N * TN;
-  static constexpr int VEC_M = TM < VECTOR_WIDTH<T> ? TM : VECTOR_WIDTH<T>;
+  /// Without stages a warp's neighbouring lanes load neighbouring elements.
+  static constexpr int MAX_VEC = has_kernel(TILE, LayoutPair::ldg, sizeof(T)) ? 1 : VECTOR_WIDTH<T>;
+  static constexpr int VEC_M = TM < MAX_VEC ? TM : MAX_VEC;
   /// Columns that a thread reads at once. It reads each of the TAIL_N others alone.
-  static constexpr int VEC_N = TN < VECTOR_WIDTH<T> ? TN : VECTOR_WIDTH<T>;
+  static constexpr int VEC_N = TN < MAX_VEC ? TN : MAX_VEC;
   static constexpr int TAIL_N = TN % VEC_N;
   /// Columns per vector of accumulators in shared memory.
   static constexpr int ACCUM_VEC = TAIL_N == 0 ? VEC_N : 1;

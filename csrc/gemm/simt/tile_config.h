@@ -29,6 +29,8 @@ enum class LoadMode {
   scalar_along_mn,  ///< cp.async of single elements, neighbouring threads along mn
   dynamic,          ///< the block inspects the strides and picks one; a K-major X is transposed
   scalar_via_registers,  ///< any layout: single elements through registers (load_pipelined.h)
+  ldg,                   ///< any layout: single elements to registers, no stages (kernel_ldg.h)
+  by_warp,               ///< any layout: each warp has stages of its own (kernel_warps_k.h)
 };
 
 /// What is known of both operands' layouts at compile time. Each value is a kernel of its own.
@@ -39,6 +41,8 @@ enum class LayoutPair : int {
   a_k_major_b_mn_major,
   a_k_major_b_unknown,
   via_registers,
+  ldg,
+  by_warp,
 };
 
 struct LayoutPairRow {
@@ -58,6 +62,8 @@ inline constexpr LayoutPairRow LAYOUT_PAIRS[] = {
     {.pair = LayoutPair::via_registers,
      .a = LoadMode::scalar_via_registers,
      .b = LoadMode::scalar_via_registers},
+    {.pair = LayoutPair::ldg, .a = LoadMode::ldg, .b = LoadMode::ldg},
+    {.pair = LayoutPair::by_warp, .a = LoadMode::by_warp, .b = LoadMode::by_warp},
 };
 
 constexpr LayoutPairRow load_modes(LayoutPair pair, int row = 0) {
@@ -78,7 +84,8 @@ constexpr LayoutSet layouts(Pairs... pairs) {
 }
 
 /// Cycles of an SM per value of k and tile. The FMA units' limit is rows * cols / 128. Fitted
-/// together with CostModel (heuristics.cpp), for float32 and MN-major operands.
+/// together with CostModel (heuristics.cpp), for float32 and the layouts that the tile loads
+/// fastest.
 struct TileSpeed {
   double full = 0;   ///< with as many blocks as the SM holds
   double alone = 0;  ///< with one block on the SM
@@ -100,8 +107,9 @@ struct TileConfig {
   double start = 0;                    ///< ns that a launch takes longer than CostModel::first_wave
   double store = 0;  ///< cycles of an SM per tile, to start a block and to store its part of out
   LayoutSet interval_accum_in_registers{};  ///< see has_interval_accum_in_registers
+  int warps_k = 1;                          ///< above 1: warps divide K (kernel_warps_k.h)
 
-  constexpr int threads() const { return 32 * warps_m * warps_n; }
+  constexpr int threads() const { return 32 * warps_m * warps_n * warps_k; }
   constexpr int rows() const { return lanes_m * warps_m * thread_rows; }
   constexpr int thread_cols_of(size_t element_bytes) const {
     return element_bytes == 8 && thread_cols > 1 ? thread_cols / 2 : thread_cols;
@@ -122,7 +130,8 @@ struct TileConfig {
 /// 128x128 has two blocks per SM, so that one multiplies while the other does something else. The
 /// smaller tiles are for small problems, and the long ones for outputs that are long in one
 /// dimension and short in the other. The thinnest tiles have all lanes along their length, so that
-/// an element of the long operand is read once.
+/// an element of the long operand is read once. Tiles of LayoutPair::ldg and by_warp have kernels
+/// of their own (kernel_ldg.h, kernel_warps_k.h).
 // clang-format off
 inline constexpr auto TILES = [] {
   using L = LayoutPair;
@@ -135,64 +144,115 @@ inline constexpr auto TILES = [] {
      .start = 0, .store = 2900},
     {.name = "64x64", .thread_rows = 4, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 2, .warps_n = 2, .depth = 16, .stages = 4, .min_blocks_per_sm = 4,
-     .f32 = layouts(L::unknown, L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major),
+     .f32 = layouts(L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major, L::via_registers),
      .f64 = layouts(L::unknown),
-     .speed = {.full = 48, .alone = 85}, .start = 0, .store = 1200,
+     .speed = {.full = 49, .alone = 82.8},
+     .speed_via_registers = {.full = 58.1, .alone = 192},
+     .start = -200, .store = 1070,
      .interval_accum_in_registers = layouts(L::both_mn_major, L::a_k_major_b_mn_major)},
     {.name = "32x32", .thread_rows = 4, .thread_cols = 4, .lanes_m = 8,
      .warps_m = 1, .warps_n = 2, .depth = 16, .stages = 4, .min_blocks_per_sm = 8,
-     .f32 = layouts(L::unknown, L::a_k_major_b_mn_major), .f64 = layouts(L::unknown),
-     .speed = {.full = 15.2, .alone = 60}, .start = 0, .store = 500},
+     .f32 = layouts(L::a_k_major_b_mn_major, L::via_registers), .f64 = layouts(L::unknown),
+     .speed = {.full = 16.1, .alone = 61},
+     .speed_via_registers = {.full = 20.9, .alone = 186},
+     .start = -120, .store = 390},
     {.name = "16x16", .thread_rows = 2, .thread_cols = 4, .lanes_m = 8,
      .warps_m = 1, .warps_n = 1, .depth = 16, .stages = 4, .min_blocks_per_sm = 16,
-     .f32 = layouts(L::unknown), .f64 = layouts(L::unknown),
-     .speed = {.full = 7, .alone = 51}, .start = 590, .store = 260},
+     .f32 = layouts(L::unknown, L::via_registers), .f64 = layouts(L::unknown),
+     .speed = {.full = 7, .alone = 51},
+     .speed_via_registers = {.full = 9.92, .alone = 117},
+     .start = 100, .store = 190},
     {.name = "128x32", .thread_rows = 4, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 4, .warps_n = 1, .depth = 16, .stages = 4, .min_blocks_per_sm = 3,
-     .f32 = layouts(L::unknown, L::a_k_major_b_unknown),
+     .f32 = layouts(L::both_mn_major, L::a_k_major_b_unknown, L::via_registers),
      .f64 = layouts(L::unknown, L::a_k_major_b_unknown),
-     .speed = {.full = 46.3, .alone = 80}, .start = 0, .store = 1350},
+     .speed = {.full = 45.6, .alone = 76.4},
+     .speed_via_registers = {.full = 62.9, .alone = 209},
+     .start = -290, .store = 1280},
     {.name = "128x16", .thread_rows = 4, .thread_cols = 4, .lanes_m = 8,
      .warps_m = 4, .warps_n = 1, .depth = 16, .stages = 4, .min_blocks_per_sm = 4,
-     .f32 = layouts(L::unknown, L::a_k_major_b_unknown),
+     .f32 = layouts(L::both_mn_major, L::a_k_major_b_unknown, L::via_registers),
      .f64 = layouts(L::unknown, L::a_k_major_b_unknown),
-     .speed = {.full = 29.1, .alone = 67}, .start = 80, .store = 1250},
+     .speed = {.full = 27.4, .alone = 67.7},
+     .speed_via_registers = {.full = 45.7, .alone = 193},
+     .start = -350, .store = 880},
     {.name = "128x8", .thread_rows = 1, .thread_cols = 8, .lanes_m = 32,
      .warps_m = 4, .warps_n = 1, .depth = 32, .stages = 3, .min_blocks_per_sm = 3,
-     .f32 = layouts(L::unknown, L::a_k_major_b_unknown),
+     .f32 = layouts(L::a_k_major_b_unknown, L::via_registers),
      .f64 = layouts(L::unknown, L::a_k_major_b_unknown),
-     .speed = {.full = 24.6, .alone = 49}, .start = 0, .store = 1700},
+     .speed = {.full = 21.3, .alone = 53.4},
+     .speed_via_registers = {.full = 39.2, .alone = 106},
+     .start = -170, .store = 690},
     {.name = "32x128", .thread_rows = 4, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 1, .warps_n = 4, .depth = 16, .stages = 4, .min_blocks_per_sm = 3,
-     .f32 = layouts(L::unknown, L::both_k_major), .f64 = layouts(L::unknown, L::both_k_major),
-     .speed = {.full = 49.3, .alone = 83}, .start = -90, .store = 1250},
+     .f32 = layouts(L::both_k_major, L::via_registers), .f64 = layouts(L::unknown, L::both_k_major),
+     .speed = {.full = 47.1, .alone = 86.5},
+     .speed_via_registers = {.full = 64.2, .alone = 200},
+     .start = -140, .store = 930},
     {.name = "16x128", .thread_rows = 2, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 1, .warps_n = 4, .depth = 16, .stages = 4, .min_blocks_per_sm = 4,
-     .f32 = layouts(L::unknown, L::both_k_major), .f64 = layouts(L::unknown, L::both_k_major),
-     .speed = {.full = 40.1, .alone = 68}, .start = -190, .store = 1000},
+     .f32 = layouts(L::both_k_major, L::via_registers), .f64 = layouts(L::unknown, L::both_k_major),
+     .speed = {.full = 37, .alone = 66.5},
+     .speed_via_registers = {.full = 52.5, .alone = 199},
+     .start = -220, .store = 800},
     {.name = "8x128", .thread_rows = 8, .thread_cols = 1, .lanes_m = 1,
      .warps_m = 1, .warps_n = 4, .depth = 32, .stages = 3, .min_blocks_per_sm = 3,
-     .f32 = layouts(L::unknown, L::both_k_major), .f64 = layouts(L::unknown, L::both_k_major),
-     .speed = {.full = 29.4, .alone = 51}, .start = -230, .store = 1400},
+     .f32 = layouts(L::both_k_major, L::via_registers), .f64 = layouts(L::unknown, L::both_k_major),
+     .speed = {.full = 21.1, .alone = 60.8},
+     .speed_via_registers = {.full = 37.2, .alone = 124},
+     .start = -130, .store = 620},
     {.name = "64x128", .thread_rows = 8, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 1, .warps_n = 4, .depth = 16, .stages = 3, .min_blocks_per_sm = 3,
-     .f32 = layouts(L::unknown, L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major),
+     .f32 = layouts(L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major, L::via_registers),
      .f64 = layouts(),
-     .speed = {.full = 84, .alone = 125}, .start = 690, .store = 1900},
+     .speed = {.full = 84.7, .alone = 135},
+     .speed_via_registers = {.full = 107, .alone = 207},
+     .start = 150, .store = 1450},
     {.name = "128x64", .thread_rows = 8, .thread_cols = 8, .lanes_m = 8,
      .warps_m = 2, .warps_n = 2, .depth = 16, .stages = 3, .min_blocks_per_sm = 3,
-     .f32 = layouts(L::unknown, L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major),
+     .f32 = layouts(L::both_mn_major, L::both_k_major, L::a_k_major_b_mn_major, L::via_registers),
      .f64 = layouts(),
-     .speed = {.full = 90, .alone = 146}, .start = 820, .store = 2500},
+     .speed = {.full = 88.6, .alone = 141},
+     .speed_via_registers = {.full = 101, .alone = 220},
+     .start = -90, .store = 1760},
     {.name = "4x128", .thread_rows = 4, .thread_cols = 1, .lanes_m = 1,
      .warps_m = 1, .warps_n = 4, .depth = 32, .stages = 3, .min_blocks_per_sm = 4,
-     .f32 = layouts(L::unknown, L::both_k_major, L::a_k_major_b_mn_major), .f64 = layouts(),
-     .speed = {.full = 24, .alone = 42}, .start = -220, .store = 1100},
+     .f32 = layouts(L::both_k_major, L::a_k_major_b_mn_major, L::via_registers), .f64 = layouts(),
+     .speed = {.full = 18.7, .alone = 51.8},
+     .speed_via_registers = {.full = 33.3, .alone = 114},
+     .start = -160, .store = 520},
     {.name = "64x144", .thread_rows = 8, .thread_cols = 9, .lanes_m = 8,
      .warps_m = 1, .warps_n = 4, .depth = 8, .stages = 3, .min_blocks_per_sm = 3,
      .f32 = layouts(L::via_registers), .f64 = layouts(),
-     .speed_via_registers = {.full = 121, .alone = 213},
-     .start = 0, .store = 1300},
+     .speed_via_registers = {.full = 116, .alone = 261},
+     .start = -20, .store = 1800},
+    {.name = "128x48", .thread_rows = 8, .thread_cols = 12, .lanes_m = 8,
+     .warps_m = 2, .warps_n = 1, .depth = 16, .stages = 3, .min_blocks_per_sm = 4,
+     .f32 = layouts(L::both_mn_major, L::a_k_major_b_mn_major, L::via_registers),
+     .f64 = layouts(),
+     .speed = {.full = 76.4, .alone = 188},
+     .speed_via_registers = {.full = 70.9, .alone = 317},
+     .start = -230, .store = 3420},
+    {.name = "512x1_ldg", .thread_rows = 4, .thread_cols = 1, .lanes_m = 32,
+     .warps_m = 4, .warps_n = 1, .depth = 8, .stages = 0, .min_blocks_per_sm = 8,
+     .f32 = layouts(L::ldg), .f64 = layouts(),
+     .speed = {.full = 50.1, .alone = 261}, .start = 0, .store = 600},
+    {.name = "1x512_ldg", .thread_rows = 1, .thread_cols = 4, .lanes_m = 1,
+     .warps_m = 1, .warps_n = 4, .depth = 8, .stages = 0, .min_blocks_per_sm = 8,
+     .f32 = layouts(L::ldg), .f64 = layouts(),
+     .speed = {.full = 53.6, .alone = 245}, .start = 0, .store = 600},
+    {.name = "8x256_ldg", .thread_rows = 4, .thread_cols = 4, .lanes_m = 2,
+     .warps_m = 1, .warps_n = 4, .depth = 4, .stages = 0, .min_blocks_per_sm = 5,
+     .f32 = layouts(L::ldg), .f64 = layouts(),
+     .speed = {.full = 76.8, .alone = 302}, .start = 0, .store = 1200},
+    {.name = "32x64_ldg", .thread_rows = 4, .thread_cols = 4, .lanes_m = 4,
+     .warps_m = 2, .warps_n = 2, .depth = 4, .stages = 0, .min_blocks_per_sm = 5,
+     .f32 = layouts(L::ldg), .f64 = layouts(),
+     .speed = {.full = 79.3, .alone = 306}, .start = 0, .store = 1200},
+    {.name = "8x8", .thread_rows = 2, .thread_cols = 1, .lanes_m = 4,
+     .warps_m = 1, .warps_n = 1, .depth = 64, .stages = 16, .min_blocks_per_sm = 1,
+     .f32 = layouts(L::by_warp), .f64 = layouts(),
+     .speed = {.full = 5.95, .alone = 10}, .start = 0, .store = 600, .warps_k = 16},
   });
 }();
 // clang-format on
@@ -225,14 +285,17 @@ constexpr bool has_tile(int tile, size_t element_bytes) {
 
 /// The kernel that takes any operands, up to the strides that its loaders allow.
 constexpr LayoutPair fallback_layout(int tile, size_t element_bytes) {
-  return has_kernel(tile, LayoutPair::via_registers, element_bytes) ? LayoutPair::via_registers
-                                                                    : LayoutPair::unknown;
+  for (const auto pair : {LayoutPair::via_registers, LayoutPair::ldg, LayoutPair::by_warp}) {
+    if (has_kernel(tile, pair, element_bytes)) return pair;
+  }
+  return LayoutPair::unknown;
 }
 
 /// Values of k per stage, and stages. The kernels that load via registers need few stages, because
-/// registers hold the elements for one more.
+/// registers hold the elements for one more; thin tiles make few products per element.
 constexpr int depth_of(int tile, LayoutPair pair) {
-  return pair == LayoutPair::via_registers ? 8 : TILES[tile].depth;
+  if (pair != LayoutPair::via_registers) return TILES[tile].depth;
+  return TILES[tile].thread_rows * TILES[tile].thread_cols <= 8 ? 16 : 8;
 }
 constexpr int stages_of(int tile, LayoutPair pair, size_t element_bytes) {
   return pair == LayoutPair::via_registers ? 3 : TILES[tile].stages_of(element_bytes);
@@ -246,16 +309,30 @@ constexpr bool has_interval_accum_in_registers(int tile, LayoutPair pair) {
 }
 
 /// The launch bound on blocks per SM. The fragments of K-major operands take up to four times the
-/// registers of others, so those kernels have fewer blocks.
+/// registers of others, so those kernels have fewer blocks. Loads through registers are one step
+/// ahead only, so small tiles need more warps to hide their latency.
 constexpr int min_blocks_per_sm(int tile, LayoutPair pair) {
   const TileConfig& config = TILES[tile];
+  const int accumulators = config.thread_rows * config.thread_cols;
+  if (pair == LayoutPair::via_registers && accumulators <= 32) {
+    return (accumulators <= 16 ? 640 : 512) / config.threads();
+  }
   const LayoutPairRow modes = load_modes(pair);
   const bool is_a_k_major = modes.a == LoadMode::vec16_along_k;
   const bool both_k_major = is_a_k_major && modes.b == LoadMode::vec16_along_k;
   const bool is_large = config.thread_rows * config.thread_cols >= 64;
   const bool needs_registers = both_k_major || has_interval_accum_in_registers(tile, pair);
-  const int most = is_large && is_a_k_major ? 2 : needs_registers ? 3 : config.min_blocks_per_sm;
+  const int most = is_large && is_a_k_major ? 256 / config.threads()
+                   : needs_registers        ? 3
+                                            : config.min_blocks_per_sm;
   return most < config.min_blocks_per_sm ? most : config.min_blocks_per_sm;
+}
+
+/// Warps of a block that divides K among them: as many as K has intervals, if these are fewer than
+/// a superblock's.
+constexpr int warps_for(const TileConfig& tile, int64_t K) {
+  const int64_t interval = accum_interval(K), intervals = (K + interval - 1) / interval;
+  return intervals < 2 ? 2 : intervals < tile.warps_k ? static_cast<int>(intervals) : tile.warps_k;
 }
 
 /// The part of K that one partial of split-K sums.
