@@ -129,8 +129,10 @@ def outliers_and_fallback() -> int:
     if not row.takes(torch.float32, "cuda"):
         return 0
     launches = 0
-    # The third takes split-K; the last ones are skinny, and split B inside the product.
-    for m, n, k in ((40, 50, 9), (300, 140, 700), (40, 24, 4200), (7, 68, 268), (60, 68, 268)):
+    # The others are skinny, and split B inside the product: two with split-K, one with single
+    # elements of many columns.
+    shapes = ((40, 50, 9), (300, 140, 700), (40, 24, 4200), (20, 24, 4200), (7, 68, 268))
+    for m, n, k in (*shapes, (60, 68, 268), (9, 4243, 140)):
         for transposed in (False, True):
             a = matrix((), m, k, transposed, torch.float32).clone()
             b = matrix((), k, n, transposed, torch.float32).clone()

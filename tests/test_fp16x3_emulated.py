@@ -152,6 +152,20 @@ def test_a_column_that_grows_is_split_again() -> None:
         assert same_bits(fp16x3(a, laid_out(b, layout)), whole[:9]), layout
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    # So many columns that single elements go to registers; half as wide tiles for up to 32 rows.
+    [(3, 4232, 150), (20, 40, 300), pytest.param(20, 16, 2100, marks=pytest.mark.sweep)],
+)
+def test_few_rows_by_columns_of_any_layout(m: int, n: int, k: int) -> None:
+    a, b = normal(m, k), normal(k, n) * torch.logspace(-9, 6, k)[:, None]
+    b[:, 1::2] = normal(k, n // 2)
+    expected = fp16x3(a, b)
+    assert_within_bound(expected, a, b)
+    for layout in ("unaligned", "unaligned_transposed", "step2"):
+        assert same_bits(fp16x3(a, laid_out(b, layout)), expected), layout
+
+
 @pytest.mark.one_in(5)
 @every_variant
 @pytest.mark.parametrize(

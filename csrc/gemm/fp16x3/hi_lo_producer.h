@@ -28,6 +28,7 @@ struct HiLoProducer {
   static constexpr int THREADS = 32;   ///< one of them loads
   static constexpr int ARRIVALS = 1;   ///< on `full`, per stage
   static constexpr int RAW_BYTES = 0;  ///< shared memory beside the stages
+  static constexpr int MAX_THREADS_PER_SM = 2048;
   static constexpr int TILE_N = COLUMN_GROUPS * GROUP_COLS;
   /// From one column to the next in a stage, and from one k block to the next.
   static constexpr int COLUMN_PITCH = K_BLOCK_BYTES, K_BLOCK_PITCH = TILE_N * K_BLOCK_BYTES;

@@ -329,7 +329,7 @@ void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const
     launch(config);
   };
   // Split-K and unaligned layouts are rare, and so are GPUs without TMA where fp16x3 is faster than
-  // FMAs. They share the policies M16 and M64 or M64_WIDE.
+  // FMAs. They share the policies M16, M32_TWO_WARPS, and M64 or M64_WIDE.
   constexpr bool IS_RARE = BLayout::SPLIT_K || LOAD_A == LoadA::CP_ASYNC;
   if constexpr (!IS_RARE) {
     using ConfigM8 = SkinnyMConfig<BLayout, M8>;
@@ -343,11 +343,25 @@ void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const
       return launch_or(SkinnyMConfig<BLayout, M16>{}, SkinnyMConfig<BLayout, M16_FEWER_LOADS>{});
     }
   }
+  if constexpr (std::is_same_v<BLayout, AnyStrides> && LOAD_A == LoadA::TMA) {
+    // Of one stage a block the loads of few blocks are too few: 4 x 1218 x 15,965 lost 16%.
+    using Config = SkinnyMConfig<BLayout, M16_TO_REGISTERS>;
+    if (problem.M <= 16 && blocks_of(Config{}) * a.k_slices >= 2 * int64_t{device.sm_count}) {
+      return launch(Config{});
+    }
+  }
   if (problem.M <= 16) return launch(SkinnyMConfig<BLayout, M16, LOAD_A>{});
   // One column group lets three blocks fit on an SM. Two column groups are better if one group has
   // only two split warps, as for an MN-major B, and there are more blocks than fit.
   if constexpr (!IS_RARE && std::is_same_v<BLayout, KMajor>) {
     if (problem.M <= 32) return launch(SkinnyMConfig<BLayout, M32_FOUR_WARPS>{});
+  }
+  if constexpr (IS_RARE && LOAD_A == LoadA::TMA && BLayout::IS_MN_MAJOR) {
+    // Single elements: 4097 columns gain nothing by half as wide tiles, 1185 columns 22%.
+    const bool are_few = 2 * blocks_of(SkinnyMConfig<BLayout, M64_WIDE>{}) <= device.sm_count;
+    if (problem.M <= 32 && (BLayout::COPY_ELEMENTS > 1 || are_few)) {
+      return launch(SkinnyMConfig<BLayout, M32_TWO_WARPS>{});
+    }
   }
   if constexpr (!IS_RARE && std::is_same_v<BLayout, MnMajor>) {
     using ConfigM32 = SkinnyMConfig<BLayout, M32_TWO_WARPS>;

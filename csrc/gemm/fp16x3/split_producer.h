@@ -27,12 +27,19 @@
 //
 // The threads read only what they have loaded themselves, so the raw ring needs no barriers.
 //
+// Single elements (COPY_ELEMENTS = 1) go to registers by plain loads, a stage ahead, without a
+// ring: a cp.async of 4 bytes occupies the load/store unit for some 18 cycles a warp, which limits
+// a GPU to 1.3 TB/s, and a load for a quarter of that.
+//
 // This code makes most of the kernel's instructions, 9 per element. At 20 they limited the kernel
 // to 40% of the memory bandwidth. LOAD_STAGES and the thread maps in b_layout.h may be changed
 // without a change of the results.
 #pragma once
 
+#include <bit>
+
 #include "device/cp_async.h"
+#include "device/global_load.h"
 #include "device/mbarrier.h"
 #include "gemm/fp16x3/b_layout.h"
 #include "gemm/fp16x3/running_scale.h"
@@ -44,13 +51,19 @@ using split::FloatVec;
 using split::RowScale;
 
 /// A producer thread for a tile of COLUMN_GROUPS groups of columns. LOAD_STAGES stages are in
-/// flight from memory, 8 KB per group each.
+/// flight from memory, 8 KB per group each, or one if LOAD_STAGES is 0.
 template <typename BLayout, int COLUMN_GROUPS, int LOAD_STAGES>
 struct SplitProducer {
   static constexpr bool SPLITS = true;
   static constexpr int THREADS = COLUMN_GROUPS * BLayout::WARPS * 32;
   static constexpr int ARRIVALS = THREADS;  ///< on `full`, per stage
-  static constexpr int RAW_BYTES = LOAD_STAGES * BLayout::VECS * THREADS * int{sizeof(FloatVec)};
+  static constexpr bool HAS_RAW_RING = LOAD_STAGES > 0;
+  static_assert(HAS_RAW_RING || BLayout::COPY_ELEMENTS == 1, "plain loads have one element");
+  static constexpr int RAW_BYTES =
+      HAS_RAW_RING ? LOAD_STAGES * BLayout::VECS * THREADS * int{sizeof(FloatVec)} : 0;
+  /// A stage in registers leaves room for so many threads: with 96 registers each spills up to 496
+  /// bytes.
+  static constexpr int MAX_THREADS_PER_SM = HAS_RAW_RING ? 2048 : 512;
   static constexpr int TILE_N = COLUMN_GROUPS * GROUP_COLS;
   /// From one column to the next in a stage, and from one k block to the next.
   static constexpr int COLUMN_PITCH = COLUMN_BYTES, K_BLOCK_PITCH = K_BLOCK_BYTES;
@@ -75,7 +88,7 @@ struct SplitProducer {
     load_tile_end = end;
     raw_stage = 0;
     begin_load_tile();
-    for (int i = 0; i < LOAD_STAGES; ++i) {
+    for (int i = 0; i < (HAS_RAW_RING ? LOAD_STAGES : 1); ++i) {
       load_next_stage();
       if (++raw_stage == LOAD_STAGES) raw_stage = 0;
     }
@@ -188,6 +201,7 @@ struct SplitProducer {
   BLayout layout;
   int column;     ///< the thread's first in a tile
   FloatVec* raw;  ///< vector v of stage s of the ring is at (s * VECS + v) * THREADS
+  FloatVec ahead[HAS_RAW_RING ? 1 : BLayout::VECS];  ///< without a ring, the next stage
   TilePosition current;
   RunningScale running[BLayout::COLS];
   RowScale scales[BLayout::COLS];
@@ -233,9 +247,14 @@ struct SplitProducer {
       for (int v = 0; v < BLayout::VECS; ++v) {
 #pragma unroll
         for (int e = 0; e < VEC_SIZE; e += BLayout::COPY_ELEMENTS) {
-          cp_async_or_zero<BLayout::COPY_ELEMENTS * sizeof(float)>(
-              raw_vec(v)->lane + e, load_src + BLayout::offset_of(v, e, b.k_stride),
-              BLayout::k_of(v, e) < load_k_left);
+          const float* const from = load_src + BLayout::offset_of(v, e, b.k_stride);
+          const bool is_valid = BLayout::k_of(v, e) < load_k_left;
+          if constexpr (HAS_RAW_RING) {
+            cp_async_or_zero<BLayout::COPY_ELEMENTS * sizeof(float)>(raw_vec(v)->lane + e, from,
+                                                                     is_valid);
+          } else {
+            ahead[v].lane[e] = std::bit_cast<float>(global_load<4>(from, is_valid));
+          }
         }
       }
       load_src += STAGE_K * b.k_stride;
@@ -245,14 +264,20 @@ struct SplitProducer {
         begin_load_tile();
       }
     }
-    cp_async_commit();
+    if constexpr (HAS_RAW_RING) cp_async_commit();
   }
 
-  /// Waits for the oldest stage of the ring, moves it to registers, and loads another one there.
+  /// Waits for the oldest stage in flight, moves it to `vecs`, and loads another one in its place.
   __device__ __forceinline__ void consume_raw_stage(FloatVec (&vecs)[BLayout::VECS]) {
-    cp_async_wait<LOAD_STAGES - 1>();
+    if constexpr (HAS_RAW_RING) cp_async_wait<LOAD_STAGES - 1>();
 #pragma unroll
-    for (int v = 0; v < BLayout::VECS; ++v) vecs[v] = *raw_vec(v);
+    for (int v = 0; v < BLayout::VECS; ++v) {
+      if constexpr (HAS_RAW_RING) {
+        vecs[v] = *raw_vec(v);
+      } else {
+        vecs[v] = ahead[v];
+      }
+    }
     load_next_stage();
     if (++raw_stage == LOAD_STAGES) raw_stage = 0;
   }
