@@ -30,4 +30,9 @@ constexpr int launch_bound(bool target_has_code, int threads) {
   return target_has_code ? threads : 1;
 }
 
+/// The blocks per SM of a kernel's __launch_bounds__: an SM of sm_75 has no more than 16.
+constexpr int launch_bound_blocks(int blocks) {
+  return TARGET_HAS_SM80 || blocks < 16 ? blocks : 16;
+}
+
 }  // namespace smem

@@ -32,6 +32,7 @@
 // kernels (CUDA 13.0). The order of k and of the promotions decides the bits.
 #pragma once
 
+#include "device/target.h"
 #include "gemm/block_tile.h"
 #include "gemm/simt/epilogue.h"
 #include "gemm/simt/fragments.h"
@@ -86,7 +87,8 @@ __device__ __forceinline__ unsigned swizzled_tile_index(unsigned index, unsigned
 
 /// Computes one tile and stores it to out, or its partials to the workspace.
 template <typename T, int TILE, LayoutPair LAYOUTS>
-__global__ void __launch_bounds__(ThreadMap<T, TILE>::THREADS, min_blocks_per_sm(TILE, LAYOUTS))
+__global__ void __launch_bounds__(ThreadMap<T, TILE>::THREADS,
+                                  launch_bound_blocks(min_blocks_per_sm(TILE, LAYOUTS)))
     simt_kernel(const __grid_constant__ SimtParams params) {
   using Map = ThreadMap<T, TILE>;
   using Storage = SharedStorage<T, TILE, LAYOUTS>;
