@@ -168,7 +168,7 @@ PLANS = [
     (torch.float64, (4096, 4096, 4096, 1), "simt", "IEEE float64; tiles 128x128, a packed first"),
     (torch.float32, (256, 256, 4096, 1), "simt", "; tiles 64x128, K in 32 parts"),
     (torch.float32, (256, 256, 4096, 64), "simt", "; tiles 128x128: "),
-    (torch.float32, (16, 16, 1 << 20, 1), "simt", "; tiles 32x32, K in 512 parts"),
+    (torch.float32, (16, 16, 1 << 20, 1), "simt", "; tiles 16x16, K in 512 parts"),
     (torch.float32, (1, 16384, 4096, 1), "simt", "; tiles 4x128, K in "),
     (torch.float64, (1, 16384, 4096, 1), "simt", "; tiles 8x128"),
     (torch.float32, (999, 1001, 1003, 1), "simt", "; tiles 64x64, a and b packed first"),

@@ -253,6 +253,15 @@ SimtPlan plan_with_tile(const Problem& problem, const Device& device, int index,
       break;
     }
   }
+  // Copies of vectors hide more latency than loads one step ahead: 16 x 16 x 1048576 takes 0.7
+  // times as long by them.
+  constexpr int64_t LONG_K = 256;
+  const bool has_vectors =
+      supports_a(LayoutPair::both_mn_major) || supports_b(LayoutPair::both_mn_major);
+  if (unsplit.layouts == LayoutPair::via_registers && has(LayoutPair::unknown) && has_vectors &&
+      problem.K >= LONG_K) {
+    unsplit.layouts = LayoutPair::unknown;
+  }
   const CostModel model;
   unsplit.microseconds = nanoseconds(problem, device, unsplit, bytes) / 1000;
   SimtPlan best = unsplit;
