@@ -105,6 +105,35 @@ def test_cuts_of_k(kernel: str, m: int, k: int, n: int, device: str) -> None:
     assert same_bits(one, result[1])
 
 
+def far_apart(a: torch.Tensor, stride: int) -> torch.Tensor:
+    """The matrix with that stride between its rows."""
+    rows, cols = a.shape
+    memory = torch.empty((rows - 1) * stride + cols, device=a.device)
+    return memory.as_strided((rows, cols), (stride, 1)).copy_(a)
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_rows_far_apart(tile: str, device: str) -> None:
+    """Kernels that compute with 32 bits refuse them, with the limit; the others give the bits."""
+    a, b = normal(2, 9, device=device), normal(9, 5, device=device)
+    far = far_apart(a, 2**26 + 1)
+    if tile == "16x16" or tile in IN_ONE_LAUNCH:
+        result = smem.gemm(far, b, kernel=f"simt:{tile}")
+        assert same_bits(result, smem.gemm(a, b, kernel="vectorized"))
+        return
+    refusal = "takes operands that are not whole vectors with K and strides of up to 67108863, "
+    found = rf"got K 9, strides \({2**26 + 1}, 1\) of a and \(5, 1\) of b"
+    with pytest.raises(RuntimeError, match=f"^smem.gemm: kernel 'simt:{tile}' {refusal}{found}"):
+        smem.gemm(far, b, kernel=f"simt:{tile}")
+
+
+@pytest.mark.parametrize("tile", ["64x64", "32x128", "128x32", "4x128"])
+def test_vectors_of_rows_far_apart(tile: str, device: str) -> None:
+    a, b = normal(2, 40, device=device), normal(12, 40, device=device).mT
+    result = smem.gemm(far_apart(a, 2**26), b, kernel=f"simt:{tile}")
+    assert same_bits(result, smem.gemm(a, b, kernel="vectorized"))
+
+
 @pytest.mark.parametrize("shared", ["none", "a", "b"])
 @pytest.mark.one_in(3)
 def test_members_are_packed(shared: str, device: str) -> None:

@@ -18,7 +18,9 @@
 //   epilogue.h          accumulators to out
 //   reduce_split_k.h    the second kernel of split-K, for problems with too few tiles
 //   pack.h              operands copied to an MN-major layout first
-//   heuristics.h        the choice of tile, layouts, split-K and packing, by a cost model
+//   heuristics.h        the choice of tile, split-K and packing
+//   cost_model.h        the time that a plan is expected to take
+//   operand_layout.h    the kernels of a tile that can load both operands
 //   launch.h            the launches of a plan
 //
 // It gives the same bits as the other SIMT kernels: K is split only where accumulation_order.h

@@ -70,6 +70,11 @@ constexpr LayoutPairRow load_modes(LayoutPair pair, int row = 0) {
   return LAYOUT_PAIRS[row].pair == pair ? LAYOUT_PAIRS[row] : load_modes(pair, row + 1);
 }
 
+/// Kernels of one launch over all of K, which load any layout straight to registers.
+constexpr bool is_direct(LayoutPair pair) {
+  return pair == LayoutPair::ldg || pair == LayoutPair::by_warp;
+}
+
 /// A set of layout pairs.
 struct LayoutSet {
   unsigned bits = 0;
@@ -84,7 +89,7 @@ constexpr LayoutSet layouts(Pairs... pairs) {
 }
 
 /// Cycles of an SM per value of k and tile. The FMA units' limit is rows * cols / 128. Fitted
-/// together with CostModel (heuristics.cpp), for float32 and the layouts that the tile loads
+/// together with CostModel (cost_model.h), for float32 and the layouts that the tile loads
 /// fastest.
 struct TileSpeed {
   double full = 0;   ///< with as many blocks as the SM holds
@@ -281,14 +286,6 @@ constexpr bool has_kernel(int tile, LayoutPair pair, size_t element_bytes) {
 }
 constexpr bool has_tile(int tile, size_t element_bytes) {
   return layouts_of(tile, element_bytes).bits != 0;
-}
-
-/// The kernel that takes any operands, up to the strides that its loaders allow.
-constexpr LayoutPair fallback_layout(int tile, size_t element_bytes) {
-  for (const auto pair : {LayoutPair::via_registers, LayoutPair::ldg, LayoutPair::by_warp}) {
-    if (has_kernel(tile, pair, element_bytes)) return pair;
-  }
-  return LayoutPair::unknown;
 }
 
 /// Values of k per stage, and stages. The kernels that load via registers need few stages, because
