@@ -40,15 +40,41 @@ def host_objects(program: str, sources: tuple[str, ...]) -> list[Path]:
     return own + [path for stem, path in runtime().items() if stem != "report"]
 
 
+@functools.cache
+def shipped_kernels(source: str) -> tuple[Path, frozenset[str]]:
+    """The object of a file with kernels, and the files that it was compiled from."""
+    flags = [*KERNEL_FLAGS, "-MMD"]
+    made = compile_object(PROGRAMS / source, flags=flags, name=f"shipped_{Path(source).stem}")
+    return made, frozenset(made.with_suffix(".d").read_text().split())
+
+
+def mutated_kernels(kernels: tuple[str, ...], stem: str, mutant: Mutant) -> list[Path]:
+    """The objects of the files with kernels: those that the mutant is not part of are shared."""
+    overlay, objects, is_used = mutant.write(stem), [], False
+    for source in kernels:
+        made, files = shipped_kernels(source)
+        if str(CSRC / mutant.file) in files:
+            is_used, name = True, f"{stem}_{Path(source).stem}"
+            made = compile_object(PROGRAMS / source, flags=KERNEL_FLAGS, overlay=overlay, name=name)
+        objects.append(made)
+    assert is_used, f"none of {kernels} includes {mutant.file}"
+    return objects
+
+
 def found_in(
-    program: str, sources: tuple[str, ...], name: str = "shipped", mutant: Mutant | None = None
+    program: str,
+    kernels: tuple[str, ...],
+    sources: tuple[str, ...],
+    name: str = "shipped",
+    mutant: Mutant | None = None,
 ) -> str:
     """What the emulator finds in a program's kernels, or in the mutant of that name."""
     stem = f"{program}_" + "".join(letter if letter.isalnum() else "_" for letter in name)
-    overlay = mutant.write(stem) if mutant else None
-    source = PROGRAMS / f"{program}_kernels.cpp"
-    kernels = compile_object(source, flags=KERNEL_FLAGS, overlay=overlay, name=stem)
-    return run(link(f"{stem}_program", [kernels, *host_objects(program, sources)]))["found"]
+    if mutant:
+        objects = mutated_kernels(kernels, stem, mutant)
+    else:
+        objects = [shipped_kernels(source)[0] for source in kernels]
+    return run(link(f"{stem}_program", [*objects, *host_objects(program, sources)]))["found"]
 
 
 WRONG, DEADLOCK = "wrong result", "deadlock"

@@ -197,6 +197,7 @@ BY_DEFAULT = ("consumer does not wait for full",)
 found_in = functools.partial(
     mutants.found_in,
     "sm90",
+    ("sm90_kernels.cpp",),
     (
         *("gemm/sm90/heuristics.cpp", "gemm/sm90/cost_model.cpp"),
         *("gemm/operand_desc.cpp", "gemm/accum_interval.cpp"),

@@ -1,4 +1,4 @@
-// Runs the kernels of fp16x3_kernels.cpp on small problems, at several timings of what is
+// Runs the kernels of fp16x3_kernels_*.cpp on small problems, at several timings of what is
 // asynchronous, until one has a wrong result or ends with an error. Prints that as JSON.
 #include "gemm/fp16x3/fp16x3.cu"
 

@@ -1,6 +1,4 @@
-// The kernels before and after the product, for fp16x3_kernels.cpp and fp16x3_mma_kernels.cpp.
-#pragma once
-
+// The kernels before and after the product, for fp16x3.cpp and fp16x3_mma.cpp.
 #include "gemm/fp16x3/split_k.cu"
 #include "gemm/fp16x3/split_k_major.cu"
 

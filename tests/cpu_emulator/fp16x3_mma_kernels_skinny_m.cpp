@@ -1,8 +1,4 @@
-// The fp16x3 kernels that fp16x3_mma.cpp runs; tests/test_fp16x3_mutants.py compiles mutants of
-// them.
-#include "fp16x3_shared_kernels.h"
-#include "gemm/fp16x3/gemm.h"
-#include "gemm/fp16x3/gemm_sm80.cu"
+// As fp16x3_mma_kernels_gemm.cpp, for a small M.
 #include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/skinny_m_kernel.h"
 
@@ -21,7 +17,5 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
 bool can_implement_skinny_m_hi_lo(const Problem&) { return false; }
 void launch_skinny_m_hi_lo(const Problem&, const split::SplitOperand&, const split::SplitOperand&,
                            float*, const Device&) {}
-void launch_gemm(const Problem&, const split::SplitOperand&, const split::SplitOperand&, float*,
-                 const Device&) {}
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -1,0 +1,16 @@
+// As fp16x3_kernels_gemm.cpp, for a small M.
+#include "gemm/fp16x3/skinny_m.h"
+#include "gemm/fp16x3/skinny_m_kernel.h"
+
+namespace smem::gemm::fp16x3::inline SMEM_BUILD {
+
+bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand&, bool,
+                            const Device&) {
+  return problem.M <= 16;
+}
+void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
+                     const split::SplitOperand& b, float* partials, bool, const Device& device) {
+  launch_config<SkinnyMConfig<KMajor, M16>>(problem, a, b, partials, device);
+}
+
+}  // namespace smem::gemm::fp16x3::inline SMEM_BUILD
