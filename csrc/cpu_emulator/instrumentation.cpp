@@ -62,16 +62,12 @@ void let_others_catch_up(Thread& thread) {
   thread.block->yield();
 }
 
-/// The running thread, if an observer listens to it.
-Thread* observed_thread() {
-  if (!is_observed()) return nullptr;
-  Thread* const thread = thread_in_kernel();
-  return thread && thread->observer ? thread : nullptr;
-}
+// These two are called where a block is observed. They are not inlined, so that all other calls
+// return without a stack frame: every basic block of a kernel makes one.
 
-void basic_block(Site site) {
-  Thread* const thread = observed_thread();
-  if (!thread) return;
+[[gnu::noinline]] void basic_block(Site site) {
+  Thread* const thread = thread_in_kernel();
+  if (!thread || !thread->observer) return;
   count_step(*thread, site);
   if (!thread->logs) return;
   const InEmulator guard(thread);
@@ -79,8 +75,7 @@ void basic_block(Site site) {
   let_others_catch_up(*thread);
 }
 
-void access(Action action, const void* address, size_t bytes, Site site) {
-  if (!is_observed()) return;
+[[gnu::noinline]] void access(Action action, const void* address, size_t bytes, Site site) {
   Thread* const thread = thread_in_kernel();
   if (!thread || thread->block->in_stacks(address)) return;
   if (auto* const state = thread->block->sm90_if_used()) {
@@ -98,7 +93,7 @@ void access(Action action, const void* address, size_t bytes, Site site) {
 /// on, so that a lane can wait for what another lane stores.
 void ordered_access(Action action, const volatile void* volatile_address, size_t bytes, Site site) {
   const void* const address = const_cast<const void*>(volatile_address);
-  access(action, address, bytes, site);
+  if (is_observed()) access(action, address, bytes, site);
   Thread* const thread = thread_in_kernel();
   if (!thread || thread->block->in_stacks(address)) return;
   const InEmulator guard(thread);
@@ -109,6 +104,7 @@ void ordered_access(Action action, const volatile void* volatile_address, size_t
 /// what a GPU's compiler makes of it depends on the type's alignment, which is taken from the
 /// address.
 void access_range(Action action, const void* address, size_t bytes, Site site) {
+  if (!is_observed()) return;
   const auto begin = reinterpret_cast<uintptr_t>(address);
   size_t piece = bytes > 16 ? 16 : 4;
   while ((begin | bytes) % piece != 0) piece /= 2;
@@ -123,6 +119,7 @@ void access_range(Action action, const void* address, size_t bytes, Site site) {
 using smem::cpu_emulator::access;
 using smem::cpu_emulator::access_range;
 using smem::cpu_emulator::Action;
+using smem::cpu_emulator::is_observed;
 using smem::cpu_emulator::ordered_access;
 using smem::cpu_emulator::Site;
 using smem::cpu_emulator::thread_in_kernel;
@@ -130,16 +127,20 @@ using smem::cpu_emulator::thread_in_kernel;
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 #define HERE Site::of(__builtin_return_address(0))
 
-#define ACCESSES_OF(bytes)                                                                        \
-  EXPORTED void __tsan_read##bytes(void* p) { access(Action::load, p, bytes, HERE); }             \
-  EXPORTED void __tsan_write##bytes(void* p) { access(Action::store, p, bytes, HERE); }           \
-  EXPORTED void __tsan_unaligned_read##bytes(void* p) { access(Action::load, p, bytes, HERE); }   \
-  EXPORTED void __tsan_unaligned_write##bytes(void* p) { access(Action::store, p, bytes, HERE); } \
-  EXPORTED void __tsan_volatile_read##bytes(void* p) {                                            \
-    ordered_access(Action::load, p, bytes, HERE);                                                 \
-  }                                                                                               \
-  EXPORTED void __tsan_volatile_write##bytes(void* p) {                                           \
-    ordered_access(Action::store, p, bytes, HERE);                                                \
+#define ACCESS(function, action, bytes)                        \
+  EXPORTED void function(void* p) {                            \
+    if (is_observed()) access(Action::action, p, bytes, HERE); \
+  }
+#define ACCESSES_OF(bytes)                              \
+  ACCESS(__tsan_read##bytes, load, bytes)               \
+  ACCESS(__tsan_write##bytes, store, bytes)             \
+  ACCESS(__tsan_unaligned_read##bytes, load, bytes)     \
+  ACCESS(__tsan_unaligned_write##bytes, store, bytes)   \
+  EXPORTED void __tsan_volatile_read##bytes(void* p) {  \
+    ordered_access(Action::load, p, bytes, HERE);       \
+  }                                                     \
+  EXPORTED void __tsan_volatile_write##bytes(void* p) { \
+    ordered_access(Action::store, p, bytes, HERE);      \
   }
 ACCESSES_OF(1)
 ACCESSES_OF(2)
@@ -180,7 +181,9 @@ EXPORTED void __tsan_func_exit() {
   if (auto* const thread = thread_in_kernel()) --thread->depth;
 }
 
-EXPORTED void __sanitizer_cov_trace_pc() { smem::cpu_emulator::basic_block(HERE); }
+EXPORTED void __sanitizer_cov_trace_pc() {
+  if (is_observed()) smem::cpu_emulator::basic_block(HERE);
+}
 
 // The compiler's atomic operations: std::atomic, __atomic_fetch_add.
 
