@@ -111,9 +111,8 @@ def runtime() -> dict[str, Path]:
     with (shared / "lock").open("w") as lock, ThreadPoolExecutor(2) as pool:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
-            use_header = ["-include", str(precompiled_header(shared))]
-            made = pool.map(lambda x: compile_object(x, flags=use_header, into=shared), sources)
-            list(made)
+            flags = ["-include", str(precompiled_header(shared))]
+            list(pool.map(lambda x: compile_object(x, flags=flags, into=shared), sources))
             done.touch()
     return {source.stem: shared / f"{source.stem}.o" for source in sources}
 

@@ -5,10 +5,10 @@
 
 namespace smem::gemm::simt {
 
-/// Its constants, in nanoseconds, bytes and cycles. They and what TileConfig says
-/// of the tiles were fitted to 12,000 times in CUDA graphs on an H100, of all tiles on 707 random
-/// problems; 128x128's speeds are those of 75 larger problems on an H200 (bench/NOTES.md). Other
-/// GPUs have other times, but mostly the same best plan.
+/// Its constants, in nanoseconds, bytes and cycles. They and what TileConfig says of the tiles were
+/// fitted to 12,000 times in CUDA graphs on an H100, of all tiles on 707 random problems; 128x128's
+/// speeds are those of 75 larger problems on an H200 (bench/NOTES.md). Other GPUs have other times,
+/// but mostly the same best plan.
 struct CostModel {
   double clock = 1.98;               ///< cycles/ns
   double dram = 3360;                ///< bytes/ns, for all SMs

@@ -1,5 +1,6 @@
 #include "gemm/simt/heuristics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <stdexcept>
