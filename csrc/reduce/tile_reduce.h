@@ -93,22 +93,20 @@ struct TileReduce {
       }
     } else if constexpr (LAYOUT == RowLayout::unaligned) {
       add_positions(thread_partials, first, misaligned_by, misaligned_by + size);
-    } else {
-      int from = 0;
-      if (LAYOUT == RowLayout::strided && loops->exist) {
-        constexpr int ROUNDS = STRIDED_ROUNDS_IN_FLIGHT;
-        const auto at = [&](int64_t i) { return row + offset_at(*loops, i); };
-#pragma unroll 1
-        for (; from + ROUNDS * ROUND_ELEMENTS <= size; from += ROUNDS * ROUND_ELEMENTS)
-          add_strided<ROUNDS, true>(thread_partials, first + from, begin + size, at);
-      }
-      const auto at = [&](int64_t i) { return this->at(i); };
-#pragma unroll 1
-      for (; from + BATCH_ROUNDS * ROUND_ELEMENTS <= size; from += BATCH_ROUNDS * ROUND_ELEMENTS) {
-        add_strided<BATCH_ROUNDS, true>(thread_partials, first + from, begin + size, at);
-      }
+    } else if (loops->exist) {
+      constexpr int ROUNDS = LAYOUT == RowLayout::strided ? STRIDED_ROUNDS_IN_FLIGHT : BATCH_ROUNDS;
+      const auto at = [&](int64_t i) { return row + offset_at(*loops, i); };
+      int from = add_whole_rounds<ROUNDS>(thread_partials, first, 0, size, at);
+      if (ROUNDS > BATCH_ROUNDS)
+        from = add_whole_rounds<BATCH_ROUNDS>(thread_partials, first, from, size, at);
       if (from < size)
         add_strided<BATCH_ROUNDS, false>(thread_partials, first + from, begin + size, at);
+    } else {
+#pragma unroll 1
+      for (int from = 0; from < size; from += BATCH_ROUNDS * ROUND_ELEMENTS) {
+        add_strided<BATCH_ROUNDS, false>(thread_partials, first + from, begin + size,
+                                         [&](int64_t i) { return at_inner_row(i); });
+      }
     }
     ThreadPartial<T> partials[VECTORS_PER_ROUND] = {};
     if constexpr (LAYOUT == RowLayout::unaligned) {
@@ -123,9 +121,7 @@ struct TileReduce {
   }
 
  private:
-  __device__ __forceinline__ const T* at(int64_t i) {
-    if constexpr (LAYOUT == RowLayout::aligned || LAYOUT == RowLayout::unaligned) return row + i;
-    if (loops->exist) return row + offset_at(*loops, i);
+  __device__ __forceinline__ const T* at_inner_row(int64_t i) {
     if (i >= inner_end) find_inner_row(i);
     return inner_row + i * (LAYOUT == RowLayout::nested ? 1 : inner_stride());
   }
@@ -148,7 +144,7 @@ struct TileReduce {
     for (int r = 0; r < ROUNDS; ++r) {
 #pragma unroll
       for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
-        loaded[r][j] = load_words<VEC>(at(first + r * ROUND_ELEMENTS + j * 32 * VEC));
+        loaded[r][j] = load_words<VEC>(row + first + r * ROUND_ELEMENTS + j * 32 * VEC);
       }
     }
     add_loaded(thread_partials, loaded);
@@ -191,7 +187,7 @@ struct TileReduce {
 #pragma unroll
     for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
       if (j * 32 * VEC + position == full_end % ROUND_ELEMENTS) {
-        thread_partials[j].add_range(at(first + full_end - position), range_begin, end - full_end,
+        thread_partials[j].add_range(row + first + full_end - position, range_begin, end - full_end,
                                      transform);
       }
     }
@@ -216,11 +212,11 @@ struct TileReduce {
       for (int j = 0; j < VECTORS_PER_ROUND; ++j) {
         const int from = r * ROUND_ELEMENTS + j * 32 * VEC;
         loaded[r][j] = transform.template identity<VEC>();
-        if (from >= begin && from < end) loaded[r][j] = load_words<VEC>(at(first + from));
+        if (from >= begin && from < end) loaded[r][j] = load_words<VEC>(row + first + from);
       }
     }
     if (LAYOUT == RowLayout::unaligned && begin > 0 && end > 0) {
-      loaded[0][0] = load_from(at(first), begin);
+      loaded[0][0] = load_from(row + first, begin);
     }
     add_loaded(thread_partials, loaded);
   }
@@ -233,6 +229,17 @@ struct TileReduce {
       if (v >= begin) vector.lane[v] = from[v];
     }
     return std::bit_cast<Loaded<T, VEC>>(vector);
+  }
+
+  /// Adds batches of ROUNDS rounds from element `from` of the tile on, as long as all of their
+  /// elements exist. Returns where it ends.
+  template <int ROUNDS, typename At>
+  __device__ __forceinline__ int add_whole_rounds(Partials& thread_partials, int64_t first,
+                                                  int from, int size, const At& at) {
+#pragma unroll 1
+    for (; from + ROUNDS * ROUND_ELEMENTS <= size; from += ROUNDS * ROUND_ELEMENTS)
+      add_strided<ROUNDS, true>(thread_partials, first + from, 0, at);
+    return from;
   }
 
   /// Adds ROUNDS rounds of vectors, up to element `end`, whose addresses are computed one by one:
