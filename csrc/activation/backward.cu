@@ -74,10 +74,9 @@ __global__ void __launch_bounds__(reduce::THREADS, reduce::COLUMNS_MIN_BLOCKS_PE
                              operand.col_stride};
     };
     const Matrix<T> dz{static_cast<T*>(problem.dz), rows, cols, cols, 1};
-    thread.template reduce<T, reduce::Sum>(
-        reduce::ColumnTile<T, reduce::Sum, VEC, Rows>{
-            bias_sum, {view(problem.grad), view(problem.z), dz, thread.output}},
-        thread_partial);
+    reduce::ColumnTile<T, reduce::Sum, VEC, Rows>{
+        bias_sum, {view(problem.grad), view(problem.z), dz, thread.output}}
+        .reduce(thread.first_partial(), thread.partials_per_thread, thread_partial);
   }
   Acc partial[VEC] = {};
 #pragma unroll
@@ -85,8 +84,10 @@ __global__ void __launch_bounds__(reduce::THREADS, reduce::COLUMNS_MIN_BLOCKS_PE
   thread.template join<T, reduce::Sum>(partial, partials);
   if (thread.y > 0 || !exists) return;
 #pragma unroll
-  for (int v = 0; v < VEC; ++v)
-    reduce::store_result(bias_sum, thread.output + v, thread.split, partial[v]);
+  for (int v = 0; v < VEC; ++v) {
+    const int64_t index = (thread.output + v) * bias_sum.outputs.stride[reduce::OUT][0];
+    reduce::store_result_at(bias_sum, index + thread.split, partial[v]);
+  }
 }
 
 namespace {

@@ -3,8 +3,8 @@
 //   columns   ->   x: threads_x threads per block, grid_x blocks, VEC columns per thread
 //   rows      ->   y: THREADS / threads_x threads per block, `splits` blocks
 //
-// Each thread reduces partials_per_thread consecutive thread partials of its columns, in groups of
-// 8 (reduce/column_tile.h). If there are few columns, several threads (y) share them, and `join`
+// Each thread reduces partials_per_thread consecutive thread partials of its columns, a few at a
+// time (reduce/column_tile.h). If there are few columns, several threads (y) share them, and `join`
 // combines their partials by shuffles and through shared memory.
 //
 // The order of additions is that of reduce/reduction_tree.h for every map, because each thread's
@@ -53,18 +53,25 @@ inline ColumnThreadMap make_column_thread_map(int64_t threads, int64_t thread_pa
           ceil_div(thread_partials, partials_per_thread * (THREADS / threads_x))};
 }
 
+/// The map for ColumnTile. Threads take as few thread partials as fill the GPU: PARTIALS_PER_GROUP,
+/// or one tile if a column is divided over blocks that are fewer than SMs.
 inline ColumnThreadMap column_thread_map(const Problem& problem, const Device& device, int width) {
   const int64_t thread_partials = partials_of(problem);
   const int64_t threads = ceil_div(problem.output_count, width);
   const int64_t target_threads = int64_t{TARGET_BLOCKS_PER_SM} * THREADS * device.sm_count;
+  const int64_t min_threads_x = std::min<int64_t>(MAX_THREADS_X, next_power_of_two(threads));
+  const auto map_of = [&](int64_t partials_per_thread) {
+    return make_column_thread_map(threads, thread_partials, partials_per_thread, min_threads_x);
+  };
   int64_t partials_per_thread = std::clamp<int64_t>(next_power_of_two(thread_partials),
                                                     PARTIALS_PER_GROUP, MAX_PARTIALS_PER_THREAD);
-  for (; partials_per_thread > PARTIALS_PER_GROUP &&
-         threads * ceil_div(thread_partials, partials_per_thread) < target_threads;
-       partials_per_thread /= 2) {
+  while (partials_per_thread > PARTIALS_PER_GROUP &&
+         threads * ceil_div(thread_partials, partials_per_thread) < target_threads) {
+    partials_per_thread /= 2;
   }
-  return make_column_thread_map(threads, thread_partials, partials_per_thread,
-                                std::min<int64_t>(MAX_THREADS_X, next_power_of_two(threads)));
+  const ColumnThreadMap map = map_of(partials_per_thread);
+  const bool leaves_sms_idle = map.splits > 1 && map.blocks() < device.sm_count;
+  return leaves_sms_idle ? map_of(column_tile_rows(width)) : map;
 }
 
 /// The type of a partial within a block. Those of short integers, of at most 2^13 thread partials,
@@ -101,33 +108,6 @@ struct ColumnThread {
 
   __device__ __forceinline__ int64_t first_partial() const {
     return (split * (THREADS / threads_x) + y) * partials_per_thread;
-  }
-
-  /// The partials above the thread's range of thread partials.
-  template <typename T, typename Op, typename TileReducer>
-  __device__ __forceinline__ void reduce(const TileReducer& tile_reducer,
-                                         ThreadPartial<T> (&partial)[VEC]) const {
-    constexpr int BATCH = TileReducer::BATCH;
-    const int64_t first = first_partial();
-    const int groups = partials_per_thread / PARTIALS_PER_GROUP;
-    BinaryCounter<Op, ThreadPartial<T>, MAX_GROUPS_LOG2> counters[VEC];
-    int g = 0;
-    if constexpr (BATCH > 1) {
-      for (; tile_reducer.problem.count <= PARTIALS_PER_TILE && g + BATCH <= groups; g += BATCH) {
-        ThreadPartial<T> batch[BATCH][VEC];
-        tile_reducer.reduce_single(first + g * PARTIALS_PER_GROUP, batch);
-#pragma unroll
-        for (int b = 0; b < BATCH; ++b) {
-#pragma unroll
-          for (int v = 0; v < VEC; ++v) partial[v] = counters[v].push(g + b, batch[b][v]);
-        }
-      }
-    }
-    for (; g < groups; ++g) {
-      tile_reducer.reduce(first + g * PARTIALS_PER_GROUP, partial);
-#pragma unroll
-      for (int v = 0; v < VEC; ++v) partial[v] = counters[v].push(g, partial[v]);
-    }
   }
 
   /// Combines the partials of all threads with the same columns; the threads with y == 0 get the

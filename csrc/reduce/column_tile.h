@@ -1,9 +1,10 @@
-// The tile of a thread: 8 neighbouring thread partials (reduce/reduction_tree.h) of VEC
-// neighbouring columns. Only the bytes in flight may be tuned; the order of additions is that of
-// the reduction tree.
+// The tile of a thread: a few neighbouring thread partials (reduce/reduction_tree.h) of VEC
+// neighbouring columns. Only their number may be tuned; the order of additions is that of the
+// reduction tree.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include "device/vector.h"
 #include "reduce/reduce.h"
@@ -12,6 +13,7 @@
 namespace smem::reduce::inline SMEM_BUILD {
 
 constexpr int PARTIALS_PER_GROUP = 8;  ///< thread partials that a thread accumulates at a time
+
 /// Bytes in flight per thread. By Little's law an SM of an H200 hides the memory latency with 26 to
 /// 40 KB in flight, and it runs 512 threads of up to 128 registers.
 constexpr int BYTES_IN_FLIGHT = 128, MAX_BATCH = 4;
@@ -34,111 +36,87 @@ __device__ __forceinline__ int rounds_of(const Problem& problem, int64_t left) {
 template <typename T>
 constexpr int COLUMN_VEC = std::min(4, VECTOR_WIDTH<T>);
 
-/// Reduces PARTIALS_PER_GROUP neighbouring thread partials of VEC columns. Rows provides the
-/// elements: `load(i)` starts the loads of row i and returns a Rows::Loaded; `values(i,
-/// loaded)` converts it to the row's VEC elements.
+/// Neighbouring thread partials that a ColumnTile accumulates at a time. With 4 single elements a
+/// thread has too little in flight where columns are short: 333 x 50,257 takes 1.3 times as long.
+constexpr int column_tile_rows(int vec) { return vec == 1 ? 8 : 4; }
+
+/// Reduces thread partials of VEC columns, ROWS neighbouring ones at a time. Rows provides the
+/// elements: `load(i)` starts the loads of row i and returns a Rows::Loaded; `values(i, loaded)`
+/// converts it to the row's VEC elements.
 template <typename T, typename Op, int VEC, typename Rows>
 struct ColumnTile {
   using Loaded = typename Rows::Loaded;
 
-  /// Rounds, of one element per thread partial, whose loads are in flight together.
-  static constexpr int BATCH = std::clamp(
-      BYTES_IN_FLIGHT / (PARTIALS_PER_GROUP * static_cast<int>(sizeof(Loaded))), 1, MAX_BATCH);
+  static constexpr int ROWS = column_tile_rows(VEC);
+  /// Rounds, of one element per thread partial, whose loads are in flight while those before are
+  /// added. More than one of single elements spills: 333 x 50,257 in bfloat16 took three times as
+  /// long.
+  static constexpr int BATCH =
+      VEC == 1
+          ? 1
+          : std::clamp(BYTES_IN_FLIGHT / (ROWS * static_cast<int>(sizeof(Loaded))), 1, MAX_BATCH);
+  static_assert(ELEMENTS_PER_PARTIAL % BATCH == 0, "no batch goes beyond a tile");
 
   const Problem& problem;
   Rows rows;
 
-  __device__ __forceinline__ void reduce(int64_t first_partial,
+  /// The partials above `count` thread partials (a power of two) of one tile, from `first_partial`
+  /// on.
+  __device__ __forceinline__ void reduce(int64_t first_partial, int count,
                                          ThreadPartial<T> (&partials)[VEC]) const {
-    ThreadPartial<T> thread_partials[VEC][PARTIALS_PER_GROUP];
+    constexpr int LEVELS = FP32_LEVELS + 1 - std::bit_width(unsigned{ROWS});
+    BinaryCounter<Op, ThreadPartial<T>, LEVELS> counters[VEC];
+    const int64_t begin = first_element(problem, first_partial);
+    // Of the thread partial with the most elements.
+    const int rounds =
+        rounds_of(problem, problem.count - (begin - first_partial % PARTIALS_PER_TILE));
+    Loaded next[BATCH][ROWS] = {};
+    load(next, begin);
+#pragma unroll 1
+    for (int tile = 0; tile < count / ROWS; ++tile) {
+      ThreadPartial<T> thread_partials[VEC][ROWS];
 #pragma unroll
-    for (int v = 0; v < VEC; ++v) set_to_identity<Op>(thread_partials[v]);
-    const int64_t first = first_element(problem, first_partial);
-    // The rounds in which all thread partials of the tile have an element, and those in which at
-    // least one has. Both are the same for all threads that share the tile.
-    const int64_t left = problem.count - first_partial / PARTIALS_PER_TILE * PARTIALS_PER_TILE *
-                                             problem.elements_per_partial;
-    const int full_rounds = rounds_of(problem, left - (PARTIALS_PER_TILE - 1)),
-              rounds = rounds_of(problem, left);
-    const int round = add_full_rounds<BATCH>(thread_partials, first, 0, full_rounds);
-    if (round < rounds) add<1, false>(thread_partials, first, round);
+      for (int v = 0; v < VEC; ++v) set_to_identity<Op>(thread_partials[v]);
+#pragma unroll 1
+      for (int round = 0; round < rounds; round += BATCH) {
+        const int64_t row = begin + tile * ROWS + round * PARTIALS_PER_TILE;
+        Loaded loaded[BATCH][ROWS];
 #pragma unroll
-    for (int v = 0; v < VEC; ++v) partials[v] = tree_reduce<Op>(thread_partials[v]);
-  }
-
-  /// Reduces BATCH groups at once, whose thread partials have at most one element each.
-  __device__ __forceinline__ void reduce_single(int64_t first_partial,
-                                                ThreadPartial<T> (&partials)[BATCH][VEC]) const {
-    Loaded loaded[BATCH][PARTIALS_PER_GROUP];
-#pragma unroll
-    for (int b = 0; b < BATCH; ++b) {
-#pragma unroll
-      for (int g = 0; g < PARTIALS_PER_GROUP; ++g) {
-        const int64_t i = first_partial + b * PARTIALS_PER_GROUP + g;
-        if (i < problem.count) loaded[b][g] = rows.load(i);
-      }
-    }
-#pragma unroll
-    for (int b = 0; b < BATCH; ++b) {
-      ThreadPartial<T> thread_partials[VEC][PARTIALS_PER_GROUP];
-#pragma unroll
-      for (int g = 0; g < PARTIALS_PER_GROUP; ++g) {
-#pragma unroll
-        for (int v = 0; v < VEC; ++v)
-          thread_partials[v][g] = Op::template identity<ThreadPartial<T>>();
-        const int64_t i = first_partial + b * PARTIALS_PER_GROUP + g;
-        if (i < problem.count) add_row(thread_partials, g, i, loaded[b][g]);
+        for (int i = 0; i < BATCH * ROWS; ++i)
+          loaded[i / ROWS][i % ROWS] = next[i / ROWS][i % ROWS];
+        const bool is_last = round + BATCH >= rounds;
+        if (!is_last || (tile + 1) * ROWS < count)
+          load(next, is_last ? begin + (tile + 1) * ROWS : row + BATCH * PARTIALS_PER_TILE);
+        add(thread_partials, row, loaded);
       }
 #pragma unroll
-      for (int v = 0; v < VEC; ++v) partials[b][v] = tree_reduce<Op>(thread_partials[v]);
+      for (int v = 0; v < VEC; ++v)
+        partials[v] = counters[v].push(tile, tree_reduce<Op>(thread_partials[v]));
     }
   }
 
  private:
-  /// Adds the rounds from `round` to `full_rounds` - 1 in batches of ROUNDS, ROUNDS / 2, ...
-  /// rounds; returns `full_rounds`.
-  template <int ROUNDS>
-  __device__ __forceinline__ int add_full_rounds(
-      ThreadPartial<T> (&thread_partials)[VEC][PARTIALS_PER_GROUP], int64_t first, int round,
-      int full_rounds) const {
-    for (; round + ROUNDS <= full_rounds; round += ROUNDS)
-      add<ROUNDS, true>(thread_partials, first, round);
-    if constexpr (ROUNDS > 1)
-      return add_full_rounds<ROUNDS / 2>(thread_partials, first, round, full_rounds);
-    return round;
-  }
-
-  template <int ROUNDS, bool ALL_EXIST>
-  __device__ __forceinline__ void add(ThreadPartial<T> (&thread_partials)[VEC][PARTIALS_PER_GROUP],
-                                      int64_t first, int round) const {
-    Loaded loaded[ROUNDS][PARTIALS_PER_GROUP] = {};
-    const int64_t row = first + round * PARTIALS_PER_TILE;
+  __device__ __forceinline__ void load(Loaded (&loaded)[BATCH][ROWS], int64_t first) const {
 #pragma unroll
-    for (int r = 0; r < ROUNDS; ++r) {
-#pragma unroll
-      for (int g = 0; g < PARTIALS_PER_GROUP; ++g) {
-        const int64_t i = row + r * PARTIALS_PER_TILE + g;
-        if (ALL_EXIST || i < problem.count) loaded[r][g] = rows.load(i);
-      }
-    }
-#pragma unroll
-    for (int r = 0; r < ROUNDS; ++r) {
-#pragma unroll
-      for (int g = 0; g < PARTIALS_PER_GROUP; ++g) {
-        const int64_t i = row + r * PARTIALS_PER_TILE + g;
-        if (ALL_EXIST || i < problem.count) add_row(thread_partials, g, i, loaded[r][g]);
-      }
+    for (int i = 0; i < BATCH * ROWS; ++i) {
+      const int64_t row = first + i / ROWS * PARTIALS_PER_TILE + i % ROWS;
+      if (row < problem.count) loaded[i / ROWS][i % ROWS] = rows.load(row);
     }
   }
 
-  /// Adds row i to thread partial g of every column.
-  __device__ __forceinline__ void add_row(
-      ThreadPartial<T> (&thread_partials)[VEC][PARTIALS_PER_GROUP], int g, int64_t i,
-      const Loaded& loaded) const {
-    const Vector<T, VEC> values = rows.values(i, loaded);
+  /// Adds the rows of a batch, one of each round to each thread partial.
+  __device__ __forceinline__ void add(ThreadPartial<T> (&thread_partials)[VEC][ROWS], int64_t first,
+                                      const Loaded (&loaded)[BATCH][ROWS]) const {
 #pragma unroll
-    for (int v = 0; v < VEC; ++v) {
-      thread_partials[v][g] = Op::combine(thread_partials[v][g], to_thread_partial(values.lane[v]));
+    for (int i = 0; i < BATCH * ROWS; ++i) {
+      const int64_t row = first + i / ROWS * PARTIALS_PER_TILE + i % ROWS;
+      if (row >= problem.count) continue;
+      const Vector<T, VEC> values = rows.values(row, loaded[i / ROWS][i % ROWS]);
+#pragma unroll
+      for (int v = 0; v < VEC; ++v) {
+        ThreadPartial<T>& partial = thread_partials[v][i % ROWS];
+        partial = Op::combine(partial, to_thread_partial(values.lane[v]));
+      }
     }
   }
 };

@@ -75,10 +75,8 @@ class BatchedThreadReduce {
   /// Loads elements i, i + 1, ...; `left` of them exist.
   __device__ __forceinline__ void load_group(Loaded<T, 1> (&loaded)[PARTIALS_PER_GROUP], int64_t i,
                                              int left) const {
-    const int inner = problem_.reduced.rank - 1;
-    const int64_t inner_stride = inner >= 0 ? problem_.reduced.stride[IN][inner] : 0;
     const T* from[PARTIALS_PER_GROUP];
-    find_group(from, i, left, inner_stride);
+    find_group(from, i);
     if (left == PARTIALS_PER_GROUP) {
 #pragma unroll
       for (int l = 0; l < PARTIALS_PER_GROUP; ++l) loaded[l] = load_words<1>(from[l]);
@@ -91,24 +89,19 @@ class BatchedThreadReduce {
     }
   }
 
-  __device__ __forceinline__ void find_group(const T* (&from)[PARTIALS_PER_GROUP], int64_t i,
-                                             int left, int64_t inner_stride) const {
+  __device__ __forceinline__ void find_group(const T* (&from)[PARTIALS_PER_GROUP],
+                                             int64_t i) const {
+    const auto find = [&](const auto& offset) {
+#pragma unroll
+      for (int l = 0; l < PARTIALS_PER_GROUP; ++l) from[l] = column_ + offset(i + l);
+    };
+    const auto& reduced = problem_.reduced;
     if (loops_.exist) {
-#pragma unroll
-      for (int l = 0; l < PARTIALS_PER_GROUP; ++l) from[l] = column_ + offset_at(loops_, i + l);
-      return;
-    }
-    Run run{i * inner_stride, PARTIALS_PER_GROUP};
-    if (problem_.reduced.rank > 1 && left > 0) run = call_run_at(problem_.reduced, i);
-#pragma unroll
-    for (int l = 0; l < PARTIALS_PER_GROUP; ++l) from[l] = column_ + run.offset + l * inner_stride;
-    if (run.left >= left) return;
-#pragma unroll
-    for (int l = 1; l < PARTIALS_PER_GROUP; ++l) {
-      --run.left;
-      run.offset += inner_stride;
-      if (run.left == 0 && l < left) run = call_run_at(problem_.reduced, i + l);
-      from[l] = column_ + run.offset;
+      find([&](int64_t i) { return offset_at(loops_, i); });
+    } else if (reduced.rank <= 1) {
+      find([&](int64_t i) { return i * reduced.stride[IN][0]; });
+    } else {
+      find([&](int64_t i) { return call_offsets_at(reduced, i).of[IN]; });
     }
   }
 
