@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/numeric_types.h"
+#include "device/vector.h"
 #include "gemm/gemm.h"
 
 namespace smem::gemm::inline SMEM_BUILD {
@@ -61,6 +62,26 @@ __device__ __forceinline__ Acc activate_approximate(Activation activation, Acc z
     default:
       return activate(activation, z);
   }
+}
+
+/// The activations of W values, whose evaluations overlap.
+template <bool APPROXIMATE, typename Acc, int W>
+__device__ __forceinline__ Vector<Acc, W> activate_all(Activation activation, Vector<Acc, W> z) {
+#pragma unroll
+  for (Acc& value : z.lane) {
+    if constexpr (APPROXIMATE) {
+      value = activate_approximate(activation, value);
+    } else {
+      value = activate(activation, value);
+    }
+  }
+  return z;
+}
+
+/// The same, not inlined.
+template <bool APPROXIMATE, typename Acc, int W>
+__device__ __noinline__ Vector<Acc, W> call_activate(Activation activation, Vector<Acc, W> z) {
+  return activate_all<APPROXIMATE>(activation, z);
 }
 
 /// The type of an accumulated result that is not rounded to a two-byte T.

@@ -38,7 +38,7 @@ struct Epilogue {
 
   __device__ __forceinline__ void store(int64_t row, int64_t col, Acc accum) const {
     if (!out.contains(row, col)) return;
-    const Acc z = preactivation(row, col, accum), y = activated(z);
+    const Acc z = preactivation(row, col, accum), y = activated<false, 1>({{z}}).lane[0];
     if (pre.data) pre(row, col) = from_accumulator<T>(z);
     if (out_unrounded) {
       unrounded(out)(row, col) = from_accumulator<Unrounded<T>>(y);
@@ -48,34 +48,43 @@ struct Epilogue {
   }
 
   /// Stores W consecutive elements of a row, which begin at `col`: by one vector store where the
-  /// layout of out allows it.
-  template <int W>
+  /// layout of out allows it. CALLS: the activation is a call, for kernels that unroll their stores
+  /// so often that it would be most of their code.
+  template <bool CALLS = false, int W>
   __device__ __forceinline__ void store(int64_t row, int64_t col, const Acc (&accum)[W]) const {
-    if (row < out.rows && col + W <= out.cols && col % W == 0) {
-      Acc z[W], y[W];
+    if (!out.contains(row, col)) return;
+    Vector<Acc, W> z{};
 #pragma unroll
-      for (int i = 0; i < W; ++i) {
-        z[i] = preactivation(row, col + i, accum[i]);
-        y[i] = activated(z[i]);
-      }
-      if (pre.data) store_vectors(pre, row, col, z);
-      if (out_unrounded) {
-        store_vectors(unrounded(out), row, col, y);
-      } else {
-        store_vectors(out, row, col, y);
-      }
+    for (int i = 0; i < W; ++i) {
+      if (col + i < out.cols) z.lane[i] = preactivation(row, col + i, accum[i]);
+    }
+    if (pre.data) store_vectors(pre, row, col, z);
+    const Vector<Acc, W> y = activated<CALLS>(z);
+    if (out_unrounded) {
+      store_vectors(unrounded(out), row, col, y);
     } else {
-#pragma unroll
-      for (int i = 0; i < W; ++i) store(row, col + i, accum[i]);
+      store_vectors(out, row, col, y);
     }
   }
 
  private:
-  __device__ __forceinline__ Acc activated(Acc z) const {
+  template <int W>
+  __device__ __forceinline__ static Vector<Acc, W> relu(Vector<Acc, W> z) {
+#pragma unroll
+    for (Acc& value : z.lane) value = activate(Activation::relu, value);
+    return z;
+  }
+
+  template <bool CALLS, int W>
+  __device__ __forceinline__ Vector<Acc, W> activated(const Vector<Acc, W>& z) const {
+    if (activation == Activation::none) return z;
+    if (activation == Activation::relu) return relu(z);
     if constexpr (!std::is_same_v<T, Unrounded<T>>) {
-      if (!out_unrounded) return activate_approximate(activation, z);
+      if (!out_unrounded) {
+        return CALLS ? call_activate<true>(activation, z) : activate_all<true>(activation, z);
+      }
     }
-    return activate(activation, z);
+    return CALLS ? call_activate<false>(activation, z) : activate_all<false>(activation, z);
   }
 
   template <typename U>
@@ -91,14 +100,14 @@ struct Epilogue {
 
   template <int W, typename U>
   __device__ __forceinline__ static void store_vectors(const Matrix<U>& to, int64_t row,
-                                                       int64_t col, const Acc (&values)[W]) {
+                                                       int64_t col, const Vector<Acc, W>& values) {
     constexpr int VEC = W < VECTOR_WIDTH<U> ? W : VECTOR_WIDTH<U>;
 #pragma unroll
     for (int first = 0; first < W; first += VEC) {
       Vector<U, VEC> vec;
 #pragma unroll
-      for (int i = 0; i < VEC; ++i) vec.lane[i] = from_accumulator<U>(values[first + i]);
-      store_row_run(to, row, col + first, vec, rows_are_vectors<VEC>(to));
+      for (int i = 0; i < VEC; ++i) vec.lane[i] = from_accumulator<U>(values.lane[first + i]);
+      store_row_run(to, row, col + first, vec, col % W == 0 && rows_are_vectors<VEC>(to));
     }
   }
 };

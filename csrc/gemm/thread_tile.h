@@ -92,7 +92,8 @@ struct ThreadTile {
     // This loop stays rolled: 16 copies of an epilogue would be most of the kernel's code.
 #pragma unroll 1
     for (int vec = 0; vec < VECS; ++vec) {
-      block.epilogue.store(block.row0 + row(vec), block.col0 + col(vec), values[vec]);
+      block.epilogue.template store<true>(block.row0 + row(vec), block.col0 + col(vec),
+                                          values[vec]);
     }
   }
 };

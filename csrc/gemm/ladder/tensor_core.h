@@ -98,7 +98,8 @@ struct WarpTile : WarpMma<MmaTile, LayoutA, LayoutB> {
       for (int vec = lane; vec < 16 * VECS_PER_ROW; vec += 32) {
         const int row = vec / VECS_PER_ROW, col = vec % VECS_PER_ROW * VEC;
         const auto values = load_vector<VEC>(staging + staging_offset(row, col));
-        block.epilogue.store(block.row0 + m + 16 * i + row, block.col0 + n + col, values.lane);
+        block.epilogue.template store<true>(block.row0 + m + 16 * i + row, block.col0 + n + col,
+                                            values.lane);
       }
       __syncwarp();
     }

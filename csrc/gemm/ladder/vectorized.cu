@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(VECTORIZED_THREADS<T>)
 
 #pragma unroll
   for (int i = 0; i < W; ++i) accum[i] = promoted.total(accum, i);
-  block.epilogue.store(row, col, accum);
+  block.epilogue.template store<true>(row, col, accum);
 }
 
 struct Vectorized {

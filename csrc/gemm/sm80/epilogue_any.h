@@ -24,17 +24,18 @@ class StagedRows {
     if (epilogue_.c.data || epilogue_.pre.data || (ROUNDS && epilogue_.out_unrounded)) {
       return store_vectors();
     }
+    const Vector<Acc, VEC> bias = load_bias();
     switch (epilogue_.activation) {
       case Activation::none:
-        return store_activated<Activation::none>();
+        return store_activated<Activation::none>(bias);
       case Activation::relu:
-        return store_activated<Activation::relu>();
+        return store_activated<Activation::relu>(bias);
       case Activation::gelu:
-        return store_activated<Activation::gelu>();
+        return store_activated<Activation::gelu>(bias);
       case Activation::gelu_tanh:
-        return store_activated<Activation::gelu_tanh>();
+        return store_activated<Activation::gelu_tanh>(bias);
       case Activation::silu:
-        return store_activated<Activation::silu>();
+        return store_activated<Activation::silu>(bias);
     }
   }
 
@@ -56,23 +57,28 @@ class StagedRows {
             (epilogue_.activation == Activation::none && smem::is_aligned<2 * VEC>(out.data)));
   }
 
+  /// The bias of the lane's columns, or zeros.
+  __device__ __forceinline__ Vector<Acc, VEC> load_bias() const {
+    Vector<Acc, VEC> bias{};
+#pragma unroll
+    for (int i = 0; i < VEC && epilogue_.bias; ++i) {
+      const int64_t at = min(col() + i, epilogue_.out.cols - 1) * epilogue_.bias_stride;
+      bias.lane[i] = to_accumulator(epilogue_.bias[at]);
+    }
+    return bias;
+  }
+
   /// Without C, in the inputs' dtype. ACTIVATION is a template argument so that its evaluations
   /// overlap.
   template <Activation ACTIVATION>
-  __device__ __forceinline__ void store_activated() const {
-    Acc bias[VEC] = {};
+  __device__ __forceinline__ void store_activated(const Vector<Acc, VEC>& bias) const {
     const bool has_bias = epilogue_.bias != nullptr;
     T* to = epilogue_.out.at(row0_ + lane_row(), col());
-#pragma unroll
-    for (int i = 0; i < VEC && has_bias; ++i) {
-      const int64_t at = min(col() + i, epilogue_.out.cols - 1) * epilogue_.bias_stride;
-      bias[i] = to_accumulator(epilogue_.bias[at]);
-    }
     for_each_row([&](int64_t, Vector<Acc, VEC> z) {
 #pragma unroll
       for (int i = 0; i < VEC; ++i) {
         z.lane[i] = rounded_product(epilogue_.alpha, z.lane[i]);
-        if (has_bias) z.lane[i] += bias[i];
+        if (has_bias) z.lane[i] += bias.lane[i];
         z.lane[i] =
             ROUNDS ? activate_approximate(ACTIVATION, z.lane[i]) : activate(ACTIVATION, z.lane[i]);
       }
@@ -90,10 +96,8 @@ class StagedRows {
         auto* const out = reinterpret_cast<Unrounded<T>*>(epilogue_.out.data);
         return store_vector(out + row * epilogue_.out.row_stride + col(), z);
       }
-#pragma unroll
-      for (Acc& value : z.lane) {
-        value = ROUNDS ? activate_approximate(epilogue_.activation, value)
-                       : activate(epilogue_.activation, value);
+      if (epilogue_.activation != Activation::none) {
+        z = call_activate<ROUNDS>(epilogue_.activation, z);
       }
       store_vector(epilogue_.out.at(row, col()), z);
     });
@@ -118,7 +122,7 @@ class StagedRows {
   __device__ __forceinline__ void for_each_row(const F& f) const {
     if (col() >= epilogue_.out.cols) return;
     const int rows = static_cast<int>(min(epilogue_.out.rows - row0_, int64_t{ROWS}));
-#pragma unroll 2
+#pragma unroll 1
     for (int row = lane_row(); row < rows; row += ROWS_PER_PASS) {
       f(row0_ + row, load_vector<VEC>(staging_ + Layout::offset(row, lane_vec())));
     }
