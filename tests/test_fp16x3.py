@@ -124,6 +124,18 @@ def test_rows_do_not_depend_on_m_or_on_each_other(fp16x3: Product) -> None:
         assert same_bits(fp16x3(x, w), whole)
 
 
+@pytest.mark.parametrize("m", [1030, 2048, 2300, 4096])
+def test_pairs_of_blocks_give_the_same_bits(m: int, fp16x3: Product) -> None:
+    """So many tiles of so long a K are computed by clusters, if their rows are an even number."""
+    x, w = normal(m, 5000, device="cuda"), normal(5000, 700, device="cuda")
+    x[m - 1, 0], x[m - 1, 1] = 1e-30, 1e8
+    x[m - 2, 7] = 1e-15
+    w[9, 699], w[8, 699] = 1e-12, 1e-13
+    whole = fp16x3(x, w)
+    for first in range(0, m, 128):  # one row of tiles
+        assert same_bits(fp16x3(x[first : first + 128], w), whole[first : first + 128]), first
+
+
 @pytest.mark.parametrize("fallbacks", [1, 3, 40, 300])
 @pytest.mark.parametrize("side", ["rows", "columns", "both"])
 def test_fallback_rows_and_columns(side: str, fallbacks: int, fp16x3: Product) -> None:

@@ -44,7 +44,25 @@ MUTANTS = {
         GEMM, "smem.full[pipeline.stage].wait(pipeline.parity);", "", TOO_EARLY
     ),
     "expects the bytes of A alone": Mutant(GEMM, "(params.a_box_rows + TILE_N)", "TILE_N", ""),
-    "empty waits for one warpgroup": Mutant(GEMM, "init(CONSUMERS * 4)", "init(4)", ""),
+    "empty waits for one warpgroup": Mutant(
+        GEMM, "init(CLUSTER * CONSUMERS * 4)", "init(CLUSTER * 4)", ""
+    ),
+    "empty waits for one block's warps": Mutant(
+        GEMM, "init(CLUSTER * CONSUMERS * 4)", "init(CONSUMERS * 4)", ""
+    ),
+    "stage released in one block": Mutant(
+        GEMM, "smem.empty[stage].arrive_in(lane)", "smem.empty[stage].arrive_in(0)", ""
+    ),
+    "barriers used before the other block's init": Mutant(GEMM, "    cluster_sync();\n", "", ""),
+    "ends while the other block arrives": Mutant(
+        GEMM, "if constexpr (CLUSTER > 1) cluster_sync();", "", ""
+    ),
+    "both blocks load the same half of B": Mutant(
+        GEMM, "static_cast<int>(rank) * COLS", "0 * COLS", ""
+    ),
+    "both blocks compute the upper tile": Mutant(
+        GEMM, "tile.row * CLUSTER + static_cast<int>(rank)", "tile.row * CLUSTER", WRONG
+    ),
     "barrier init not fenced": Mutant(GEMM, "    fence_barrier_init();", "", FENCE),
     "barriers used before their init": Mutant(GEMM, "  __syncthreads();", "", "mbarrier"),
     "releases the stage in use": Mutant(

@@ -39,6 +39,7 @@ struct Case {
   bool has_outliers;   ///< in A and in B
   bool has_fallbacks;  ///< also in B, not only in A
   bool keeps_split = false;  ///< of B
+  int sms = 1;               ///< one block computes all tiles; of two, a cluster
 };
 
 /// Numbers of 24 bits, of A or of B; stored along K.
@@ -103,9 +104,8 @@ std::string run(const Case& c) {
   }
   problem.precision = Precision::fp32;
   problem.variant = SMEM_FP16X3_VARIANT;
-  // A block computes all tiles.
   Device device = HOST_DEVICE;
-  device.sm_count = 1;
+  device.sm_count = c.sms;
   Memory b_split(fp16x3::b_split_bytes(problem));
   if (c.keeps_split) problem.b_split = b_split.begin();
   Memory workspace(fp16x3_row.workspace_bytes(problem, device));
@@ -145,7 +145,8 @@ int main() {
                         {"again", 13, 40, 900, 25, false, false},
                         {"kept", 13, 72, 900, 6, true, true, true},
                         {"kept, split-K", 9, 16, 2048, 0, true, true, true},
-                        {"kept, tiles", 70, 40, 280, 0, true, true, true}};
+                        {"kept, tiles", 70, 40, 280, 0, true, true, true},
+                        {"pairs of blocks", 200, 200, 280, 0, true, true, false, 2}};
   for (const char* timing : {"0", "1", "2", "late", "early"}) {
     setenv("SMEM_ASYNC_TIMING", timing, 1);
     // Only the variant wgmma takes tiles from a counter.

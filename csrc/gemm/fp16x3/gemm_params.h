@@ -21,9 +21,10 @@ static_assert(ROW_BYTES == 2 * TILE_K * HALF_BYTES, "hi and lo of a k block fill
 using Pipeline = PipelineState<STAGES>;
 
 /// What depends on the width of a tile, which is less if out has too few tiles for all SMs.
-template <int TILE_N_>
+template <int TILE_N_, int CLUSTER_ = 1>
 struct TileConfig {
   static constexpr int TILE_N = TILE_N_;
+  static constexpr int CLUSTER = CLUSTER_;   ///< blocks, one below the other, that share tiles of B
   static constexpr int ACCUMS = TILE_N / 2;  ///< per thread, of the 64 rows of its warpgroup
   static constexpr int A_BYTES = TILE_M * ROW_BYTES, STAGE_BYTES = A_BYTES + TILE_N * ROW_BYTES;
   static constexpr size_t SMEM_BYTES =

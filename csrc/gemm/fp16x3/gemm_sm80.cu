@@ -254,7 +254,7 @@ void launch_tile_n(const Problem& problem, const SplitOperand& a, const SplitOpe
       .problem = problem,
       .a_rows = HiLoRows(a),
       .b_rows = HiLoRows(b),
-      .scheduler = make_scheduler(problem, a, TILE_N),
+      .scheduler = make_scheduler(problem, a, TILE_M, TILE_N),
       .epilogue = epilogue_of<float>(problem),
       .strides = batch_strides(problem),
       .a = SplitMetadata(a),

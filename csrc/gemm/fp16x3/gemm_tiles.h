@@ -26,16 +26,17 @@ constexpr int TILE_M = 128, TILE_K = split::K_BLOCK;
 /// 11 x 12 do.
 constexpr uint32_t SWIZZLE_SIZE = 8;
 
-/// The work tiles of a problem with at most one batch loop.
-inline TileScheduler make_scheduler(const Problem& problem, const SplitOperand& a, int tile_n) {
+/// The work tiles, of tile_m x tile_n, of a problem with at most one batch loop.
+inline TileScheduler make_scheduler(const Problem& problem, const SplitOperand& a, int tile_m,
+                                    int tile_n) {
   const auto count = [](int64_t size, int64_t tile) {
     return static_cast<uint32_t>(ceil_div(size, tile));
   };
-  return {count(problem.M, TILE_M),
+  return {count(problem.M, tile_m),
           count(problem.N, tile_n),
           static_cast<uint32_t>(a.k_slices),
           static_cast<uint32_t>(inner_batch_count(problem)),
-          SWIZZLE_SIZE,
+          SWIZZLE_SIZE * TILE_M / static_cast<uint32_t>(tile_m),
           count(problem.K, TILE_K),
           count(a.k_slice_length, TILE_K)};
 }
