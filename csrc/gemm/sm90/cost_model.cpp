@@ -46,6 +46,13 @@ int64_t work_tiles_of(const Problem& problem, const Plan& p) {
          ceil_div(problem.N, int64_t{p.tile_n}) * inner_batch_count(problem) * p.split_k_slices;
 }
 
+double operands_ns(const Problem& problem, const Plan& plan) {
+  const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
+  const double elements = static_cast<double>(problem.K) *
+                          (M * double(plan.a.batch_count) + N * double(plan.b.batch_count));
+  return double(size_of(problem.dtype)) * elements / CostModel{}.dram_bytes_per_ns;
+}
+
 double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
   constexpr CostModel model;
   const TileConfig& tile = TILES[p.tile].config;
@@ -88,12 +95,9 @@ double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
                 model.ns_per_work_tile);
 
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
-  const auto K = static_cast<double>(problem.K);
   const auto batch_count = static_cast<double>(inner_batch_count(problem));
-  const double bytes =
-      double(size_of(problem.dtype)) *
-      (M * K * double(p.a.batch_count) + N * K * double(p.b.batch_count) + M * N * batch_count);
-  const double dram = bytes / model.dram_bytes_per_ns;
+  const double out_bytes = double(size_of(problem.dtype)) * M * N * batch_count;
+  const double dram = operands_ns(problem, p) + out_bytes / model.dram_bytes_per_ns;
   double other_launches = 0;
   if (p.split_k_slices > 1) {
     other_launches +=

@@ -54,6 +54,9 @@ bool is_costly(Activation activation);
 int64_t k_tiles_of(const Problem& problem);
 int64_t work_tiles_of(const Problem& problem, const Plan& plan);
 
+/// Nanoseconds to read both operands from DRAM, once.
+double operands_ns(const Problem& problem, const Plan& plan);
+
 /// The expected time. A cluster computes `rounds` work tiles one after the other; the k-tiles of
 /// each take as long as their wgmmas or their loads; the epilogue, DRAM and further launches add
 /// up.

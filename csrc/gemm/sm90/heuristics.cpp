@@ -54,12 +54,19 @@ int swizzle_size_of(const Plan& p, int64_t rows) {
 /// from 100 us on is 1.002 times that of the static one (23 problems on an H100, alone on the GPU);
 /// those with many work tiles gain, up to 14%. With 8 of 132 SMs held by another kernel, 8192^3 in
 /// bfloat16 takes 1455 us instead of 2428. Work tiles of less than 2 us lose: 16,384 products of
-/// 32^3, 1.0 us each, took 43 us instead of 37.
+/// 32^3, 1.0 us each, took 43 us instead of 37. So do those that share columns of B where DRAM is
+/// busy: they drift apart, and B is read again (512 x 28,672 x 4096 201 us instead of 164, 512 x
+/// 10,240 x 8192 125 instead of 118).
 bool has_dynamic_scheduler(const Problem& problem, const Device& device, const Plan& p) {
   constexpr int64_t MANY_ROUNDS = 12;
   constexpr double SHORTEST_ROUND = 2;  // us
+  constexpr double BUSY_DRAM = 0.25;    // of the time, for reading the operands once
+  const TileConfig& tile = TILES[p.tile].config;
   const int64_t work_tiles = work_tiles_of(problem, p), rounds = ceil_div(work_tiles, p.clusters);
-  return !device.host && rounds > 1 &&
+  const bool shares_columns = problem.M > int64_t{tile.tile_m} * tile.cluster_m;
+  const bool reads_again =
+      shares_columns && operands_ns(problem, p) > BUSY_DRAM * 1000 * p.microseconds;
+  return !device.host && rounds > 1 && !reads_again &&
          p.microseconds >= SHORTEST_ROUND * static_cast<double>(rounds) &&
          (p.microseconds >= MIN_DYNAMIC_MICROSECONDS || rounds >= MANY_ROUNDS);
 }
