@@ -42,22 +42,24 @@ bool runs_fp16x3_by_mma(const Device& device) {
 /// What is_faster_by_mma reckons with, fitted together to the problems that it names.
 struct HopperRates {
   double limit;         ///< mma is taken if it takes at most so much of wgmma's time
+  double ldg_limit;     ///< the same for tiles of LoadMode::ldg
   double pack_launch;   ///< us of the cost model for packing that it does not take in a stream
+  double split_launch;  ///< us that a cut of K costs wgmma less and mma more than their models say
   double ns_odd;        ///< ns of an SM to store an element of an odd row
   double ns_odd_small;  ///< the same where few warps store, one element after the other
 };
-constexpr HopperRates TF32_RATES{.85, 1.0, .5, 1.1}, RATES_16_BIT{.75, 1.5, .35, .35};
+constexpr HopperRates TF32_RATES{.90, 1.5, 2.6, 2.2, .39, .58};
+constexpr HopperRates RATES_16_BIT{.85, 1.2, 3.2, 4.1, .27, .25};
 
 /// Whether mma is faster than wgmma on Hopper, with the same bits: it loads rows that begin
 /// anywhere where wgmma packs them first, and a warp stores 32 neighbouring elements of an odd row
 /// where wgmma's store fewer, of several rows. Its tiles of LoadMode::ldg have no pipeline to fill,
 /// which is most of the time of a small product, and waste less of narrow ones.
 ///
-/// Of 557 random problems in tf32 and 519 in bfloat16 that are packed or have odd rows, on an H100,
-/// it is chosen for 165 and 146. All of them together take 0.922 and 0.964 times as long as by
-/// wgmma (0.891 and 0.936 by the best tile of either); 13 and 13 take more than 1.1 times as long.
-/// Of 675 and 593 others LoadMode::ldg is chosen for 236 and 248: together they take 0.83 times as
-/// long as by the tiles before it; 4 and 16 take more than 1.1 times as long.
+/// Of 2,305 random problems in tf32 and 2,150 in bfloat16 that are packed, have odd rows or a short
+/// K, on an H100, it is chosen for 1,142 and 1,113. All of them together take 0.791 and 0.831 times
+/// as long as by wgmma (0.783 and 0.820 by the faster of the two); 86 and 105 take more than 1.1
+/// times as long as by the faster one.
 bool is_faster_by_mma(const Problem& problem, const Device& device) {
   const bool packs = sm90::packs_operands(problem);
   const bool is_odd = !has_whole_rows(problem);
@@ -69,10 +71,11 @@ bool is_faster_by_mma(const Problem& problem, const Device& device) {
   const bool is_ldg = sm80::TILES[plan.tile].config.load == sm80::LoadMode::ldg;
   if (is_plain && !is_ldg) return false;
   // The plans' times are those after an idle GPU; behind other kernels they are so many us less.
-  constexpr double MMA_LAUNCH = 3.0, MMA_PACK_LAUNCH = 1.0, WGMMA_LAUNCH = 2.5, LDG_LIMIT = .85;
+  constexpr double MMA_LAUNCH = 3.0, MMA_PACK_LAUNCH = 1.0, WGMMA_LAUNCH = 2.5;
   const HopperRates& rates = problem.dtype == DType::f32 ? TF32_RATES : RATES_16_BIT;
-  const double pack_launch = packs ? rates.pack_launch : 0;
-  double wgmma = sm90::cached_plan(problem, device).microseconds - WGMMA_LAUNCH - pack_launch;
+  const sm90::Plan& wgmma_plan = sm90::cached_plan(problem, device);
+  double wgmma = wgmma_plan.microseconds - WGMMA_LAUNCH - (packs ? rates.pack_launch : 0) -
+                 (wgmma_plan.split_k_slices > 1 ? rates.split_launch : 0);
   if (is_odd) {
     const bool is_small = std::min(problem.M, problem.N) <= sm90::MOST_NARROW ||
                           problem.M * problem.N < sm90::MIN_STAGED_ELEMENTS;
@@ -81,9 +84,10 @@ bool is_faster_by_mma(const Problem& problem, const Device& device) {
                             static_cast<double>(problem.batch.count());
     wgmma = std::max(wgmma, WGMMA_LAUNCH + ns / 1000 * elements / device.sm_count);
   }
-  const double mma =
-      plan.microseconds - MMA_LAUNCH - (plan.a.packed || plan.b.packed ? MMA_PACK_LAUNCH : 0);
-  return mma < (is_ldg ? LDG_LIMIT : rates.limit) * wgmma;
+  const double mma = plan.microseconds - MMA_LAUNCH -
+                     (plan.a.packed || plan.b.packed ? MMA_PACK_LAUNCH : 0) +
+                     (plan.split_k_slices > 1 ? rates.split_launch : 0);
+  return mma < (is_ldg ? rates.ldg_limit : rates.limit) * wgmma;
 }
 
 /// "fp16x3:mma"
