@@ -35,14 +35,18 @@ struct GradientRows {
     smem::Loaded<T, VEC> dy, z;
   };
 
-  Matrix<const T> dy, z;
-  Matrix<T> dz;
-  int64_t col;
+  const T *dy, *z;  ///< the first row's VEC elements
+  int64_t dy_stride, z_stride, dz_stride;
+  T* dz;
 
-  __device__ __forceinline__ Loaded load(int64_t row) const {
-    return {load_words<VEC>(dy.at(row, col)), load_words<VEC>(z.at(row, col))};
+  __device__ __forceinline__ GradientRows from(int64_t row) const {
+    return {dy + row * dy_stride, z + row * z_stride, dy_stride, z_stride, dz_stride,
+            dz + row * dz_stride};
   }
-  __device__ __forceinline__ Elements values(int64_t row, const Loaded& loaded) const {
+  __device__ __forceinline__ Loaded load(int row) const {
+    return {load_words<VEC>(dy + row * dy_stride), load_words<VEC>(z + row * z_stride)};
+  }
+  __device__ __forceinline__ Elements values(const Loaded& loaded) const {
     const Elements dy = loaded.dy.elements(), z = loaded.z.elements();
     Elements elements = {};
 #pragma unroll
@@ -50,8 +54,10 @@ struct GradientRows {
       elements.lane[v] = from_accumulator<T>(gradient<sizeof(T) == 2>(
           ACTIVATION, to_accumulator(dy.lane[v]), to_accumulator(z.lane[v])));
     }
-    store_global_vector<VEC>(dz.at(row, col), elements);
     return elements;
+  }
+  __device__ __forceinline__ void store(int row, const Elements& elements) const {
+    store_global_vector<VEC>(dz + row * dz_stride, elements);
   }
 };
 
@@ -68,15 +74,14 @@ __global__ void __launch_bounds__(reduce::THREADS, reduce::COLUMNS_MIN_BLOCKS_PE
 
   reduce::ThreadPartial<T> thread_partial[VEC] = {};
   if (exists) {
-    const int64_t rows = bias_sum.count, cols = bias_sum.output_count;
-    const auto view = [&](const gemm::Operand& operand) {
-      return Matrix<const T>{static_cast<const T*>(operand.data), rows, cols, operand.row_stride,
-                             operand.col_stride};
+    const auto column = [&](const gemm::Operand& operand) {
+      return static_cast<const T*>(operand.data) + thread.output * operand.col_stride;
     };
-    const Matrix<T> dz{static_cast<T*>(problem.dz), rows, cols, cols, 1};
-    reduce::ColumnTile<T, reduce::Sum, VEC, Rows>{
-        bias_sum, {view(problem.grad), view(problem.z), dz, thread.output}}
-        .reduce(thread.first_partial(), thread.partials_per_thread, thread_partial);
+    const Rows rows{column(problem.grad),    column(problem.z),
+                    problem.grad.row_stride, problem.z.row_stride,
+                    bias_sum.output_count,   static_cast<T*>(problem.dz) + thread.output};
+    reduce::ColumnTile<T, reduce::Sum, VEC, Rows>{bias_sum, rows}.reduce(
+        thread.first_partial(), thread.partials_per_thread, thread_partial);
   }
   Acc partial[VEC] = {};
 #pragma unroll

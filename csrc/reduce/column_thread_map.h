@@ -71,7 +71,7 @@ inline ColumnThreadMap column_thread_map(const Problem& problem, const Device& d
   }
   const ColumnThreadMap map = map_of(partials_per_thread);
   const bool leaves_sms_idle = map.splits > 1 && map.blocks() < device.sm_count;
-  return leaves_sms_idle ? map_of(column_tile_rows(width)) : map;
+  return leaves_sms_idle ? map_of(COLUMN_TILE_ROWS) : map;
 }
 
 /// The type of a partial within a block. Those of short integers, of at most 2^13 thread partials,

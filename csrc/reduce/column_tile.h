@@ -16,7 +16,7 @@ constexpr int PARTIALS_PER_GROUP = 8;  ///< thread partials that a thread accumu
 
 /// Bytes in flight per thread. By Little's law an SM of an H200 hides the memory latency with 26 to
 /// 40 KB in flight, and it runs 512 threads of up to 128 registers.
-constexpr int BYTES_IN_FLIGHT = 128, MAX_BATCH = 4;
+constexpr int BYTES_IN_FLIGHT = 64, MAX_BATCH = 4;
 
 /// The first element of a thread partial; the next ones follow at a distance of PARTIALS_PER_TILE.
 __device__ __forceinline__ int64_t first_element(const Problem& problem, int64_t partial_index) {
@@ -36,25 +36,25 @@ __device__ __forceinline__ int rounds_of(const Problem& problem, int64_t left) {
 template <typename T>
 constexpr int COLUMN_VEC = std::min(4, VECTOR_WIDTH<T>);
 
-/// Neighbouring thread partials that a ColumnTile accumulates at a time. With 4 single elements a
-/// thread has too little in flight where columns are short: 333 x 50,257 takes 1.3 times as long.
-constexpr int column_tile_rows(int vec) { return vec == 1 ? 8 : 4; }
+constexpr int COLUMN_TILE_ROWS = 4;  ///< thread partials that a ColumnTile accumulates at a time
 
-/// Reduces thread partials of VEC columns, ROWS neighbouring ones at a time. Rows provides the
-/// elements: `load(i)` starts the loads of row i and returns a Rows::Loaded; `values(i, loaded)`
-/// converts it to the row's VEC elements.
+/// Reduces thread partials of VEC columns, COLUMN_TILE_ROWS neighbouring ones at a time. Rows
+/// provides the elements: `from(row)` is the rows from there on, `load(i)` starts the loads of row
+/// i of them and returns a Rows::Loaded, `values(loaded)` converts it to the row's VEC elements,
+/// and `store(i, values)` may keep them.
+///
+/// Of neighbouring rows only the store is conditional: for a row that does not exist the last one
+/// is loaded, and is not added. Around each load and each computation nvcc would branch, and those
+/// of neighbouring rows would not overlap.
 template <typename T, typename Op, int VEC, typename Rows>
 struct ColumnTile {
   using Loaded = typename Rows::Loaded;
 
-  static constexpr int ROWS = column_tile_rows(VEC);
+  static constexpr int ROWS = COLUMN_TILE_ROWS;
   /// Rounds, of one element per thread partial, whose loads are in flight while those before are
-  /// added. More than one of single elements spills: 333 x 50,257 in bfloat16 took three times as
-  /// long.
-  static constexpr int BATCH =
-      VEC == 1
-          ? 1
-          : std::clamp(BYTES_IN_FLIGHT / (ROWS * static_cast<int>(sizeof(Loaded))), 1, MAX_BATCH);
+  /// added.
+  static constexpr int BATCH = std::clamp(
+      BYTES_IN_FLIGHT / (ROWS * static_cast<int>(sizeof(Loaded))), 1, MAX_BATCH);
   static_assert(ELEMENTS_PER_PARTIAL % BATCH == 0, "no batch goes beyond a tile");
 
   const Problem& problem;
@@ -67,11 +67,14 @@ struct ColumnTile {
     constexpr int LEVELS = FP32_LEVELS + 1 - std::bit_width(unsigned{ROWS});
     BinaryCounter<Op, ThreadPartial<T>, LEVELS> counters[VEC];
     const int64_t begin = first_element(problem, first_partial);
+    if (begin >= problem.count) return;
+    const Rows here = rows.from(begin);
+    const int left = static_cast<int>(std::min<int64_t>(problem.count - begin, INT32_MAX));
     // Of the thread partial with the most elements.
     const int rounds =
         rounds_of(problem, problem.count - (begin - first_partial % PARTIALS_PER_TILE));
     Loaded next[BATCH][ROWS] = {};
-    load(next, begin);
+    load(next, here, 0, left);
 #pragma unroll 1
     for (int tile = 0; tile < count / ROWS; ++tile) {
       ThreadPartial<T> thread_partials[VEC][ROWS];
@@ -79,15 +82,15 @@ struct ColumnTile {
       for (int v = 0; v < VEC; ++v) set_to_identity<Op>(thread_partials[v]);
 #pragma unroll 1
       for (int round = 0; round < rounds; round += BATCH) {
-        const int64_t row = begin + tile * ROWS + round * PARTIALS_PER_TILE;
+        const int row = tile * ROWS + round * PARTIALS_PER_TILE;
         Loaded loaded[BATCH][ROWS];
 #pragma unroll
         for (int i = 0; i < BATCH * ROWS; ++i)
           loaded[i / ROWS][i % ROWS] = next[i / ROWS][i % ROWS];
         const bool is_last = round + BATCH >= rounds;
         if (!is_last || (tile + 1) * ROWS < count)
-          load(next, is_last ? begin + (tile + 1) * ROWS : row + BATCH * PARTIALS_PER_TILE);
-        add(thread_partials, row, loaded);
+          load(next, here, is_last ? (tile + 1) * ROWS : row + BATCH * PARTIALS_PER_TILE, left);
+        add(thread_partials, here, row, left, loaded);
       }
 #pragma unroll
       for (int v = 0; v < VEC; ++v)
@@ -96,26 +99,35 @@ struct ColumnTile {
   }
 
  private:
-  __device__ __forceinline__ void load(Loaded (&loaded)[BATCH][ROWS], int64_t first) const {
+  static __device__ __forceinline__ void load(Loaded (&loaded)[BATCH][ROWS], const Rows& rows,
+                                              int first, int left) {
 #pragma unroll
-    for (int i = 0; i < BATCH * ROWS; ++i) {
-      const int64_t row = first + i / ROWS * PARTIALS_PER_TILE + i % ROWS;
-      if (row < problem.count) loaded[i / ROWS][i % ROWS] = rows.load(row);
+    for (int round = 0; round < BATCH; ++round) {
+      const int row = first + round * PARTIALS_PER_TILE;
+      if (row >= left) break;
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) loaded[round][i] = rows.load(std::min(row + i, left - 1));
     }
   }
 
-  /// Adds the rows of a batch, one of each round to each thread partial.
-  __device__ __forceinline__ void add(ThreadPartial<T> (&thread_partials)[VEC][ROWS], int64_t first,
-                                      const Loaded (&loaded)[BATCH][ROWS]) const {
+  static __device__ __forceinline__ void add(ThreadPartial<T> (&thread_partials)[VEC][ROWS],
+                                             const Rows& rows, int first, int left,
+                                             const Loaded (&loaded)[BATCH][ROWS]) {
 #pragma unroll
-    for (int i = 0; i < BATCH * ROWS; ++i) {
-      const int64_t row = first + i / ROWS * PARTIALS_PER_TILE + i % ROWS;
-      if (row >= problem.count) continue;
-      const Vector<T, VEC> values = rows.values(row, loaded[i / ROWS][i % ROWS]);
+    for (int round = 0; round < BATCH; ++round) {
+      const int row = first + round * PARTIALS_PER_TILE;
+      if (row >= left) break;
 #pragma unroll
-      for (int v = 0; v < VEC; ++v) {
-        ThreadPartial<T>& partial = thread_partials[v][i % ROWS];
-        partial = Op::combine(partial, to_thread_partial(values.lane[v]));
+      for (int i = 0; i < ROWS; ++i) {
+        const Vector<T, VEC> values = rows.values(loaded[round][i]);
+        const bool exists = row + i < left;
+        if (exists) rows.store(row + i, values);
+#pragma unroll
+        for (int v = 0; v < VEC; ++v) {
+          ThreadPartial<T>& partial = thread_partials[v][i];
+          const ThreadPartial<T> sum = Op::combine(partial, to_thread_partial(values.lane[v]));
+          partial = exists ? sum : partial;
+        }
       }
     }
   }

@@ -69,8 +69,10 @@ class BatchedThreadReduce {
   }
 
  private:
+  /// Loads per thread partial at a time. None are in flight while they are added, so there are
+  /// twice as many.
   static constexpr int BATCH = std::clamp(
-      BYTES_IN_FLIGHT / (PARTIALS_PER_GROUP * static_cast<int>(sizeof(T))), 1, MAX_BATCH);
+      2 * BYTES_IN_FLIGHT / (PARTIALS_PER_GROUP * static_cast<int>(sizeof(T))), 1, MAX_BATCH);
 
   /// Loads elements i, i + 1, ...; `left` of them exist.
   __device__ __forceinline__ void load_group(Loaded<T, 1> (&loaded)[PARTIALS_PER_GROUP], int64_t i,
