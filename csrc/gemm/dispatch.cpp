@@ -57,8 +57,8 @@ constexpr HopperRates RATES_16_BIT{.85, 1.2, 3.2, 4.1, .27, .25};
 /// which is most of the time of a small product, and waste less of narrow ones.
 ///
 /// Of 2,305 random problems in tf32 and 2,150 in bfloat16 that are packed, have odd rows or a short
-/// K, on an H100, it is chosen for 1,142 and 1,113. All of them together take 0.791 and 0.831 times
-/// as long as by wgmma (0.783 and 0.820 by the faster of the two); 86 and 105 take more than 1.1
+/// K, on an H100, it is chosen for 1,123 and 1,074. All of them together take 0.795 and 0.836 times
+/// as long as by wgmma (0.789 and 0.827 by the faster of the two); 70 and 91 take more than 1.1
 /// times as long as by the faster one.
 bool is_faster_by_mma(const Problem& problem, const Device& device) {
   const bool packs = sm90::packs_operands(problem);

@@ -1,5 +1,7 @@
 #include "gemm/gpu_rates.h"
 
+#include <algorithm>
+
 namespace smem::gemm {
 namespace {
 
@@ -28,6 +30,15 @@ const GpuRates& rates_of(const Device& device) {
     if (rates.capability <= device.capability) found = &rates;
   }
   return *found;
+}
+
+double overlapped(double overlap, std::initializer_list<double> times) {
+  double longest = 0, total = 0;
+  for (const double time : times) {
+    longest = std::max(longest, time);
+    total += time;
+  }
+  return longest + (1 - overlap) * (total - longest);
 }
 
 }  // namespace smem::gemm

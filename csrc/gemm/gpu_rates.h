@@ -4,6 +4,8 @@
 // A100, A10, L4 and H200); mma's rate on the H200 is measured.
 #pragma once
 
+#include <initializer_list>
+
 #include "device/launch.h"
 
 namespace smem::gemm {
@@ -27,5 +29,9 @@ constexpr double mma_per_fma(const GpuRates& rates) {
   constexpr double PRODUCTS = 16 * 8 * 16;
   return SUB_PARTITIONS * PRODUCTS / rates.cycles_per_mma / rates.fma_per_cycle;
 }
+
+/// The time of tasks that run at the same time: the longest, and of the others what is not hidden
+/// behind it. `overlap` is the fraction that is.
+double overlapped(double overlap, std::initializer_list<double> times);
 
 }  // namespace smem::gemm

@@ -86,9 +86,11 @@ BlockCost ldg_block(const Problem& problem, const Plan& p, const TileConfig& til
   const int mmas = tile.warp_m() / 16 * tile.warp_n() / 8;
   const double step = warps * (loads * model.cycles_per_ldg + mmas * model.cycles_per_ldg_mma);
   const double store = model.cycles_per_ldg_element * tile.tile_m * tile.tile_n;
+  const auto all_steps = static_cast<double>(steps);
   const auto iterations = static_cast<double>(ceil_div(steps, tile.ldg_steps()));
-  return {static_cast<double>(steps) * step + store,
-          iterations * model.cycles_ldg_loads + store + model.cycles_ldg_fill};
+  const double waits =
+      iterations * model.cycles_ldg_latency + all_steps * loads * model.cycles_per_pending_ldg;
+  return {all_steps * step + store, waits + store + model.cycles_ldg_fill};
 }
 
 }  // namespace
@@ -107,13 +109,19 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
   const auto matrices = static_cast<double>(inner_batch_count(problem));
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
   const auto K = static_cast<double>(problem.K);
-  const double bytes = static_cast<double>(size_of(problem.dtype)) *
-                       (static_cast<double>(p.a.batch_count) * M * K +
-                        static_cast<double>(p.b.batch_count) * N * K + matrices * M * N);
+  const auto size = static_cast<double>(size_of(problem.dtype));
+  const double a_bytes = size * static_cast<double>(p.a.batch_count) * M * K,
+               b_bytes = size * static_cast<double>(p.b.batch_count) * N * K;
   const double dram_factor = is_ldg                             ? model.ldg_dram_factor
                              : tile.load == LoadMode::unaligned ? model.unaligned_dram_factor
                                                                 : 1;
-  const double dram = bytes / rates.dram_bytes_per_ns * dram_factor;
+  const double dram =
+      (a_bytes + b_bytes + size * matrices * M * N) / rates.dram_bytes_per_ns * dram_factor;
+  const auto rows = static_cast<double>(ceil_div(problem.M, tile.tile_m)),
+             columns = static_cast<double>(ceil_div(problem.N, tile.tile_n));
+  const double l2 = is_ldg ? (a_bytes * columns + b_bytes * rows) /
+                                 (model.ldg_l2_bytes_per_cycle * rates.clock * device.sm_count)
+                           : 0;
   double others = 0;
   if (p.split_k_slices > 1) {
     const double partials = 8 * matrices * p.split_k_slices * M * N;  // written and read
@@ -123,8 +131,8 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
     const auto packed = static_cast<double>(packed_bytes(problem.dtype, p.a, p.b));
     others += model.ns_next_launch + 2 * packed * model.pack_factor / rates.dram_bytes_per_ns;
   }
-  return (is_ldg ? model.ns_ldg_launch : model.ns_launch) + std::max(compute, dram) +
-         (1 - model.overlap) * std::min(compute, dram) + others;
+  return (is_ldg ? model.ns_ldg_launch : model.ns_launch) +
+         overlapped(model.overlap, {compute, dram, l2}) + others;
 }
 
 }  // namespace smem::gemm::sm80

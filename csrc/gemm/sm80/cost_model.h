@@ -31,15 +31,17 @@ struct CostModel {
   double shift_factor = 5.4;           ///< of the time to read a stage from shared memory
   double unaligned_dram_factor = 2.0;  ///< of the time for whole rows
 
-  // Tiles of LoadMode::ldg: fitted to 1268 problems in bfloat16 and tf32 with such operands or
-  // outputs, or of few rows or columns, or of a short K, on an H100; the median error is 12%.
-  double ns_ldg_launch = 3500;     ///< as ns_launch: they have no shared memory to be set up
-  double cycles_ldg_fill = 1710;   ///< cycles of a block that are not in its loop
-  double cycles_ldg_loads = 1205;  ///< cycles until the loads of an iteration have come
-  double cycles_per_ldg = 3.5;     ///< cycles of an SM for a load by a warp
-  double cycles_per_ldg_mma = 2.5;
-  double cycles_per_ldg_element = 0.116;  ///< as cycles_per_element
-  double ldg_dram_factor = 2.2;           ///< as unaligned_dram_factor
+  // Tiles of LoadMode::ldg: fitted to the choice of a kernel and of its tile for 4,455 problems in
+  // bfloat16 and tf32 that are packed, have odd rows or a short K, on an H100 (bench/NOTES.md).
+  double ns_ldg_launch = 2510;         ///< as ns_launch: they have no shared memory to be set up
+  double cycles_ldg_fill = 1560;       ///< cycles of a block that are not in its loop
+  double cycles_ldg_latency = 1140;    ///< cycles until the first load of an iteration has come
+  double cycles_per_pending_ldg = 16;  ///< cycles until each further load of a warp has come
+  double cycles_per_ldg = 4;           ///< cycles of an SM for a load by a warp
+  double cycles_per_ldg_mma = 6;
+  double cycles_per_ldg_element = 0.045;  ///< as cycles_per_element
+  double ldg_dram_factor = 2.1;           ///< as unaligned_dram_factor
+  double ldg_l2_bytes_per_cycle = 9.6;    ///< that an SM reads from L2, of pieces of sectors
 };
 
 /// The blocks of a tile that an SM of the device holds.

@@ -3,22 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <initializer_list>
 
 #include "gemm/batch.h"
+#include "gemm/gpu_rates.h"
 
 namespace smem::gemm::sm90 {
 namespace {
-
-/// The time of tasks that run concurrently.
-double overlapped(const CostModel& model, std::initializer_list<double> times) {
-  double longest = 0, total = 0;
-  for (const double time : times) {
-    longest = std::max(longest, time);
-    total += time;
-  }
-  return longest + (1 - model.overlap) * (total - longest);
-}
 
 /// The cost of loading a k-tile of `rows` rows of A (or columns of B), in rows of 128 bytes that
 /// are aligned to a cache line of `line` elements. Tiles begin `step` rows apart.
@@ -75,7 +65,7 @@ double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
       static_cast<double>(ceil_div(int64_t{p.clusters} * tile.cluster_m, sm_count));
   const double per_k_tile = std::max(
       {model.ns_per_wgmma_chain, model.ns_load_latency / (tile.stages * tile.k_tiles_per_stage),
-       blocks_per_sm * overlapped(model, {multiply, rows * model.ns_per_row})});
+       blocks_per_sm * overlapped(model.overlap, {multiply, rows * model.ns_per_row})});
   // In the first round all blocks store at the same time, which takes equally long with all tiles.
   const bool stores_direct = p.store_mode == StoreMode::direct && !tf32 && rounds > 1;
   const double rounded = stores_direct ? model.ns_store_direct : model.ns_store_tma;
@@ -110,7 +100,7 @@ double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
   const double accum_per_thread = double(tile.warpgroup_m()) * tile.tile_n / 128;
   const double launch = model.ns_launch + (tile.cluster_m > 1 ? model.ns_cluster_launch : 0) +
                         model.ns_code_per_accum * accum_per_thread;
-  return launch + overlapped(model, {busy, dram}) + other_launches;
+  return launch + overlapped(model.overlap, {busy, dram}) + other_launches;
 }
 
 }  // namespace smem::gemm::sm90
