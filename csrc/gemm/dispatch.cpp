@@ -170,22 +170,21 @@ std::vector<std::string> kernels_without_code(const KernelTable& table, const De
 
 Choice choose(const Problem& problem, const Device& device) {
   // fp16x3 gives other bits than the SIMT kernels, so this choice depends on N and K alone.
-  // Measured on an H200, in us, torch | simt | fp16x3:
+  // Measured on an H200 and, with 64 and 72 columns, on an H100, in us, torch | simt | fp16x3:
   //   256^3                12 |  12 |  18
   //   512^3                18 |  23 |  22
   //   1024^3               64 |  76 |  35
   //   16 x 16 x 1048576   224 |  98 | 177   (few columns)
   //   64 x 32768 x 64      14 |  15 |  41   (short K: storing out is most of the work)
-  //   8192 x 64 x 8192    208 | 223 | 231   (64 columns and a long K)
-  //   32768 x 64 x 8192   754 | 842 | 845
-  //   64 x 64 x 262144     91 |  89 | 114
-  // Below these limits fp16x3 is faster at the largest M only, and with 64 columns and a long K not
-  // even there.
-  constexpr int64_t MIN_N = 64, MIN_K = 128, MIN_B_ELEMENTS = 1 << 17, LONG_K = 8192;
-  const bool is_wide = problem.N > MIN_N || (problem.N == MIN_N && problem.K < LONG_K);
+  //   64 x 64 x 2048       11 |  10 |  19   (64 columns: reading A and splitting it is)
+  //   65536 x 64 x 2048   425 | 413 | 612
+  //   65536 x 64 x 6144  1065 | 1280 | 1764
+  //   65536 x 72 x 2048   708 | 789 | 627
+  // Below these limits fp16x3 is faster at the largest M only, and with 64 columns not even there.
+  constexpr int64_t MOST_NARROW = 64, MIN_K = 128, MIN_B_ELEMENTS = 1 << 17;
   if (problem.dtype == DType::f32 && problem.precision == Precision::fp32 &&
-      (device.runs_sm90a() || runs_fp16x3_by_mma(device)) && is_wide && problem.K >= MIN_K &&
-      problem.N * problem.K >= MIN_B_ELEMENTS) {
+      (device.runs_sm90a() || runs_fp16x3_by_mma(device)) && problem.N > MOST_NARROW &&
+      problem.K >= MIN_K && problem.N * problem.K >= MIN_B_ELEMENTS) {
     return {index_of(host_kernels(), "fp16x3"),
             device.runs_sm90a() ? "float32 by three float16 products on Hopper's tensor cores"
                                 : "float32 by three float16 products on tensor cores"};
