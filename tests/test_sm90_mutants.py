@@ -200,7 +200,7 @@ found_in = functools.partial(
     ("sm90_kernels.cpp",),
     (
         *("gemm/sm90/heuristics.cpp", "gemm/sm90/cost_model.cpp"),
-        *("gemm/operand_desc.cpp", "gemm/accum_interval.cpp"),
+        *("gemm/operand_desc.cpp", "gemm/accum_interval.cpp", "gemm/gpu_rates.cpp"),
     ),
 )
 
