@@ -53,8 +53,8 @@ struct ColumnTile {
   static constexpr int ROWS = COLUMN_TILE_ROWS;
   /// Rounds, of one element per thread partial, whose loads are in flight while those before are
   /// added.
-  static constexpr int BATCH = std::clamp(
-      BYTES_IN_FLIGHT / (ROWS * static_cast<int>(sizeof(Loaded))), 1, MAX_BATCH);
+  static constexpr int BATCH =
+      std::clamp(BYTES_IN_FLIGHT / (ROWS * static_cast<int>(sizeof(Loaded))), 1, MAX_BATCH);
   static_assert(ELEMENTS_PER_PARTIAL % BATCH == 0, "no batch goes beyond a tile");
 
   const Problem& problem;
