@@ -61,7 +61,7 @@ struct ColumnTile {
   Rows rows;
 
   /// The partials above `count` thread partials (a power of two) of one tile, from `first_partial`
-  /// on.
+  /// on. The caller has set them to the identity, which they remain if there are no rows.
   __device__ __forceinline__ void reduce(int64_t first_partial, int count,
                                          ThreadPartial<T> (&partials)[VEC]) const {
     constexpr int LEVELS = FP32_LEVELS + 1 - std::bit_width(unsigned{ROWS});
