@@ -68,17 +68,10 @@ struct Epilogue {
   }
 
  private:
-  template <int W>
-  __device__ __forceinline__ static Vector<Acc, W> relu(Vector<Acc, W> z) {
-#pragma unroll
-    for (Acc& value : z.lane) value = activate(Activation::relu, value);
-    return z;
-  }
-
   template <bool CALLS, int W>
   __device__ __forceinline__ Vector<Acc, W> activated(const Vector<Acc, W>& z) const {
     if (activation == Activation::none) return z;
-    if (activation == Activation::relu) return relu(z);
+    if (activation == Activation::relu) return activate_all<false>(Activation::relu, z);
     if constexpr (!std::is_same_v<T, Unrounded<T>>) {
       if (!out_unrounded) {
         return CALLS ? call_activate<true>(activation, z) : activate_all<true>(activation, z);
