@@ -88,6 +88,7 @@ __global__ void __launch_bounds__(reduce::THREADS, reduce::COLUMNS_MIN_BLOCKS_PE
   for (int v = 0; v < VEC; ++v) partial[v] = Acc(thread_partial[v]);
   thread.template join<T, reduce::Sum>(partial, partials);
   if (thread.y > 0 || !exists) return;
+  // The outputs are one loop. store_result would bring the code for several.
 #pragma unroll
   for (int v = 0; v < VEC; ++v) {
     const int64_t index = (thread.output + v) * bias_sum.outputs.stride[reduce::OUT][0];

@@ -181,9 +181,9 @@ Choice choose(const Problem& problem, const Device& device) {
   //   65536 x 64 x 6144  1065 | 1280 | 1764
   //   65536 x 72 x 2048   708 | 789 | 627
   // Below these limits fp16x3 is faster at the largest M only, and with 64 columns not even there.
-  constexpr int64_t MOST_NARROW = 64, MIN_K = 128, MIN_B_ELEMENTS = 1 << 17;
+  constexpr int64_t MIN_N = 65, MIN_K = 128, MIN_B_ELEMENTS = 1 << 17;
   if (problem.dtype == DType::f32 && problem.precision == Precision::fp32 &&
-      (device.runs_sm90a() || runs_fp16x3_by_mma(device)) && problem.N > MOST_NARROW &&
+      (device.runs_sm90a() || runs_fp16x3_by_mma(device)) && problem.N >= MIN_N &&
       problem.K >= MIN_K && problem.N * problem.K >= MIN_B_ELEMENTS) {
     return {index_of(host_kernels(), "fp16x3"),
             device.runs_sm90a() ? "float32 by three float16 products on Hopper's tensor cores"
