@@ -253,7 +253,7 @@ def test_a_trace_finds_nothing(
 def test_a_trace_counts_boxes_and_products() -> None:
     """A tile of 128 x 32: two k blocks of hi and lo."""
     m, n, k = 128, 32, 64
-    trace = smem.trace("gemm", normal(m, k), normal(k, n), kernel="fp16x3")
+    trace = smem.trace("gemm", normal(m, k), normal(k, n), kernel="fp16x3:wgmma")
     launch = trace.launches[-1]
     assert launch.kernel == "fp16x3"
     row_bytes = 2 * 2 * k  # hi and lo

@@ -43,7 +43,9 @@ MUTANTS = {
     "consumers do not wait for full": Mutant(
         GEMM, "smem.full[pipeline.stage].wait(pipeline.parity);", "", TOO_EARLY
     ),
-    "expects the bytes of A alone": Mutant(GEMM, "(params.a_box_rows + TILE_N)", "TILE_N", ""),
+    "expects the bytes of B alone": Mutant(GEMM, "(rows + cols)", "cols", ""),
+    "the last rows in a whole box": Mutant(GEMM, "if (rows == TILE_M)", "if (true)", ""),
+    "the last columns in a whole box": Mutant(GEMM, "if (cols == TILE_N)", "if (true)", ""),
     "empty waits for one warpgroup": Mutant(
         GEMM, "init(CLUSTER * CONSUMERS * 4)", "init(CLUSTER * 4)", ""
     ),

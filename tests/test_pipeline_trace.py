@@ -16,14 +16,14 @@ TIMINGS = ("0", "1", "early", "late")
 
 def traced(kernel: str, k: int) -> Launch:
     """One tile of 64 columns; of a product in bfloat16, or in float32 by fp16x3."""
-    dtype = torch.float32 if kernel == "fp16x3" else torch.bfloat16
-    m = 128 if kernel == "fp16x3" else 64
+    is_float32 = kernel.startswith("fp16x3")
+    dtype, m = (torch.float32, 128) if is_float32 else (torch.bfloat16, 64)
     a, b = torch.randn(m, k).to(dtype), torch.randn(k, 32).to(dtype)
     return smem.trace("gemm", a, b, kernel=kernel).launches[-1]
 
 
 # Stages of the ring, the k of a stage, and consumer warps.
-KERNELS = [("wgmma:64x64", 6, 128, 4), ("wgmma:128x64", 8, 64, 8), ("fp16x3", 5, 32, 8)]
+KERNELS = [("wgmma:64x64", 6, 128, 4), ("wgmma:128x64", 8, 64, 8), ("fp16x3:wgmma", 5, 32, 8)]
 
 
 @pytest.mark.parametrize("timing", TIMINGS)
@@ -121,7 +121,7 @@ def test_explain_draws_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     pytest.importorskip("matplotlib")
     path = tmp_path / "out.png"
     problem = ("-m", "128", "-n", "32", "-k", "320")
-    shown = text(capsys, "gemm", "--kernel", "fp16x3", *problem, "--plot", str(path))
+    shown = text(capsys, "gemm", "--kernel", "fp16x3:wgmma", *problem, "--plot", str(path))
     assert "kernel fp16x3" in shown
     assert path.stat().st_size > 10_000
 

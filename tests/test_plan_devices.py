@@ -146,6 +146,9 @@ def test_plan_of_mma_on_the_oldest_gpu(sizes: tuple[int, int, int], reason: str)
 FP16X3 = [
     ((4096, 4096, 4096), "H200", "fp16x3", "named; by wgmma"),
     ((16, 4096, 4096), "H200", "fp16x3", "named; by the kernel for a small M"),
+    ((64, 4096, 4096), "H200", "fp16x3", "named; by the kernel for a small M"),
+    ((100, 512, 512), "H200", "fp16x3", "named; by the kernel for a small M, 25 rows at a time"),
+    ((100, 512, 512), "H200", "fp16x3:wgmma", "named; by wgmma"),
     ((4096, 4096, 4096), "H200", "fp16x3:mma", "named; by mma.sync in tiles 128x128: "),
     ((4096, 4096, 4096), "A100", "fp16x3", "named; by mma.sync in tiles 128x128: "),
     ((1024, 1024, 1024), "H200", "fp16x3:mma", "named; by mma.sync in tiles 128x64: "),

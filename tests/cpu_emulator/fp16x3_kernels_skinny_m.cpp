@@ -8,6 +8,9 @@ bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand&, 
                             const Device&) {
   return problem.M <= 16;
 }
+Problem skinny_m_row_groups(const Problem& problem, const split::SplitOperand&, const Device&) {
+  return problem;
+}
 void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
                      const split::SplitOperand& b, float* partials, bool, const Device& device) {
   launch_config<SkinnyMConfig<KMajor, M16>>(problem, a, b, partials, device);

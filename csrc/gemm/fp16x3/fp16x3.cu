@@ -8,6 +8,7 @@
 //   M > 64, wgmma    split A and B (split_*.cu) -> gemm.cu
 //   M > 64, mma      split A and B -> gemm_sm80.cu
 //   M <= 64          split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
+//   few tiles        the same, by groups of rows of A that share B (skinny_m.h)
 //   B's split kept   B is not split again (Problem::b_split), and for M <= 64 on Hopper
 //                    skinny_m_kernel.h reads hi and lo
 //   split-K          one of these for all k slices -> reduce_split_k, if N is small and K large
@@ -77,13 +78,28 @@ bool runs_skinny_m(const Problem& problem, const SplitOperand& b, const Device& 
          can_implement_skinny_m(problem, b, runs_wgmma(problem, device), device);
 }
 
+/// B as the launches see it. The skinny kernel stores results for each matrix of the batch, even if
+/// they share B.
+SplitOperand operand_b(const Problem& problem, const Device& device) {
+  SplitOperand b = operand_of(problem, B);
+  if (runs_skinny_m(problem, b, device)) b.batch_count = inner_batch_count(problem);
+  return b;
+}
+
+/// The problem as a batch of groups of its rows, if the skinny kernel computes it so. A variant
+/// that is named computes more than 64 rows by its own product kernel.
+Problem in_row_groups(const Problem& problem, const Device& device) {
+  if (problem.variant >= 0 || problem.b_split || !runs_wgmma(problem, device)) return problem;
+  return skinny_m_row_groups(problem, operand_of(problem, B), device);
+}
+
 struct Fp16x3Workspace {
   bool b_is_kept;  ///< B's split is Problem::b_split, not in the workspace
   SplitWorkspace a, b;
   size_t partials, bytes;
 
   Fp16x3Workspace(const Problem& problem, const Device& device)
-      : b_is_kept(problem.b_split && !runs_skinny_m(problem, operand_of(problem, B), device)),
+      : b_is_kept(problem.b_split && !runs_skinny_m(problem, operand_b(problem, device), device)),
         a(operand_of(problem, A)),
         b(workspace_operand_b(problem, device)),
         partials(a.bytes + (b_is_kept ? 0 : b.bytes)),
@@ -91,7 +107,7 @@ struct Fp16x3Workspace {
 
   /// B as the workspace needs it: the skinny kernel never stores B's hi and lo.
   static SplitOperand workspace_operand_b(const Problem& problem, const Device& device) {
-    SplitOperand b = operand_of(problem, B);
+    SplitOperand b = operand_b(problem, device);
     if (runs_skinny_m(problem, b, device)) b.k_slice_length = 0;
     return b;
   }
@@ -117,9 +133,9 @@ void launch_batch(const Problem& problem, const Device& device) {
   const Fp16x3Workspace layout(problem, device);
   auto* const workspace = static_cast<unsigned char*>(problem.workspace);
   const SplitOperand a = layout.a.bind(operand_of(problem, A), workspace);
-  const SplitOperand b = layout.b_is_kept
-                             ? bind_b_split(problem, problem.b_split)
-                             : layout.b.bind(operand_of(problem, B), workspace + layout.a.bytes);
+  const SplitOperand b =
+      layout.b_is_kept ? bind_b_split(problem, problem.b_split)
+                       : layout.b.bind(operand_b(problem, device), workspace + layout.a.bytes);
   auto* const partials = reinterpret_cast<float*>(workspace + layout.partials);
   if (runs_skinny_m_hi_lo(problem, device)) {
     split::launch_split(a, device);
@@ -140,18 +156,24 @@ namespace smem::gemm::inline SMEM_BUILD {
 
 void launch_fp16x3(const Problem& problem, const Device& device) {
   if (!fp16x3::can_implement(problem, device)) return double_buffered.launch(problem, device);
-  for_each_launch(problem, [&](const Problem& batch) { fp16x3::launch_batch(batch, device); });
+  for_each_launch(fp16x3::in_row_groups(problem, device),
+                  [&](const Problem& batch) { fp16x3::launch_batch(batch, device); });
 }
 
 size_t fp16x3_workspace_bytes(const Problem& problem, const Device& device) {
   if (!fp16x3::can_implement(problem, device)) return 0;
-  return fp16x3::Fp16x3Workspace(problem, device).bytes;
+  return fp16x3::Fp16x3Workspace(fp16x3::in_row_groups(problem, device), device).bytes;
 }
 
 std::string fp16x3_approach(const Problem& problem, const Device& device) {
   if (!fp16x3::can_implement(problem, device)) return "left to double_buffered";
-  const auto b = fp16x3::operand_of(problem, B);
-  if (fp16x3::runs_skinny_m(problem, b, device)) return "by the kernel for a small M";
+  const Problem grouped = fp16x3::in_row_groups(problem, device);
+  const auto b = fp16x3::operand_b(grouped, device);
+  if (fp16x3::runs_skinny_m(grouped, b, device)) {
+    const std::string text = "by the kernel for a small M";
+    if (grouped.M == problem.M) return text;
+    return text + ", " + std::to_string(grouped.M) + " rows at a time";
+  }
   if (fp16x3::runs_wgmma(problem, device)) return "by wgmma";
   const auto a = fp16x3::operand_of(problem, A);
   const double ns = fp16x3::mma::expected_ns(problem, a, b, device);

@@ -39,12 +39,12 @@ struct TileConfig {
 struct Fp16x3Params {
   Problem problem;
   CUtensorMap a_map, b_map;
+  CUtensorMap a_tail_map, b_tail_map;  ///< of the last tile, if it has fewer rows or columns
   TileScheduler scheduler;
   Epilogue<float> epilogue;  ///< of the first matrix of the batch
   BatchStrides strides;
   SplitMetadata a, b;
   int64_t k_slice_length;
-  int a_box_rows;   ///< rows of A that a tile loads: fewer than TILE_M if M is less
   float* partials;  ///< with split-K: an M x N matrix per k slice, else null
 };
 
