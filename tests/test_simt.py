@@ -9,8 +9,9 @@ from torch_smem_gemm.ops.plan import gemm_problem, plan_problem
 
 TILES = next(row for row in smem.kernels("gemm") if row.name == "simt").variants
 DTYPES = [torch.float32, torch.float64]
-ONLY_FLOAT32 = ("64x128", "128x64", "4x128", "64x144", "128x48", "8x8")
-IN_ONE_LAUNCH = (*(tile for tile in TILES if tile.endswith("_ldg")), "8x8")
+BY_WARP = ("32x4", "16x2", "8x8")
+ONLY_FLOAT32 = ("64x128", "128x64", "4x128", "64x144", "128x48", *BY_WARP)
+DIRECT = (*(tile for tile in TILES if tile.endswith("_ldg")), *BY_WARP)
 
 SIZES = [
     # M, K, N
@@ -90,9 +91,9 @@ def test_what_every_tile_stores(tile: str, device: str) -> None:
                 assert same_bits(out, expected), (n, layout, list(options))
 
 
-@pytest.mark.parametrize("kernel", ["simt:16x16", "simt:8x8"])
+@pytest.mark.parametrize("kernel", ["simt:16x16", "simt:8x8", "simt:16x2", "simt:32x4"])
 @pytest.mark.parametrize(
-    ("m", "k", "n"), [(3, 70000, 5), pytest.param(2, 2**18, 2, marks=pytest.mark.sweep)]
+    ("m", "k", "n"), [(3, 70000, 5), pytest.param(2, 2**19, 2, marks=pytest.mark.sweep)]
 )
 def test_cuts_of_k(kernel: str, m: int, k: int, n: int, device: str) -> None:
     """At chunks and at superchunks, more of which than one round of the second kernel adds."""
@@ -117,7 +118,7 @@ def test_rows_far_apart(tile: str, device: str) -> None:
     """Kernels that compute with 32 bits refuse them, with the limit; the others give the bits."""
     a, b = normal(2, 9, device=device), normal(9, 5, device=device)
     far = far_apart(a, 2**26 + 1)
-    if tile == "16x16" or tile in IN_ONE_LAUNCH:
+    if tile == "16x16" or tile in DIRECT:
         result = smem.gemm(far, b, kernel=f"simt:{tile}")
         assert same_bits(result, smem.gemm(a, b, kernel="vectorized"))
         return
@@ -152,4 +153,4 @@ def test_traced_without_faults(tile: str) -> None:
     """Cut along K, packed where the tile packs, ragged in all directions."""
     trace = smem.trace("gemm", normal(33, 1090), normal(1090, 21), kernel=f"simt:{tile}")
     assert trace.faults == ()
-    assert trace.launches[-1].kernel == ("simt" if tile in IN_ONE_LAUNCH else "simt reduce")
+    assert trace.launches[-1].kernel == ("simt" if tile in DIRECT else "simt reduce")

@@ -55,7 +55,8 @@ struct MainLoop {
 };
 MainLoop main_loop_of(const Problem& problem, const SimtPlan& p) {
   const TileConfig& tile = TILES[p.tile];
-  const auto length = static_cast<double>(std::min(problem.K, p.split_k.slice_length));
+  const int64_t slice_length = std::min(problem.K, p.split_k.slice_length);
+  const auto length = static_cast<double>(slice_length);
   MainLoop loop{length, length, speed_of(p.tile, p.layouts).full,
                 static_cast<double>(min_blocks_per_sm(p.tile, p.layouts))};
   if (!is_direct(p.layouts)) return loop;
@@ -63,8 +64,8 @@ MainLoop main_loop_of(const Problem& problem, const SimtPlan& p) {
   int64_t all = round_up(K, int64_t{tile.depth}), alone = all;
   if (p.layouts == LayoutPair::by_warp) {
     const int warps = warps_for(tile, K);
-    all = round_up(K, interval);
-    alone = ceil_div(ceil_div(K, interval), int64_t{warps}) * interval;
+    all = round_up(slice_length, interval);
+    alone = ceil_div(ceil_div(slice_length, interval), int64_t{warps}) * interval;
     const int blocks = tile.warps_k / warps;  // for which the registers suffice
     loop.blocks_per_sm *= blocks;
   }

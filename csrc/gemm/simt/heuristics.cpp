@@ -35,7 +35,7 @@ SimtPlan plan_with_tile(const Problem& problem, const Device& device, int index,
       square_swizzle_size(int64_t{tile.min_blocks_per_sm} * std::max(1, device.sm_count),
                           tile.rows(), tile.cols(size), ceil_div(problem.M, tile.rows())));
   unsplit.microseconds = expected_ns(problem, device, unsplit, bytes) / 1000;
-  if (is_direct(pair)) return unsplit;
+  if (pair == LayoutPair::ldg) return unsplit;
 
   SimtPlan best = unsplit;
   const auto consider = [&](SimtPlan next) {
@@ -57,6 +57,7 @@ SimtPlan plan_with_tile(const Problem& problem, const Device& device, int index,
   const double elements = static_cast<double>(problem.batch.count()) *
                           static_cast<double>(problem.M) * static_cast<double>(problem.N);
   for (const PartialUnit unit : {PartialUnit::interval, PartialUnit::superblock}) {
+    if (pair == LayoutPair::by_warp && unit == PartialUnit::interval) continue;
     const int64_t unit_length = partial_length(unit, problem.K);
     const int64_t units = ceil_div(problem.K, unit_length);
     if (units < 2 || elements * static_cast<double>(units) > MAX_PARTIALS) continue;

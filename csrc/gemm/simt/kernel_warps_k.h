@@ -19,6 +19,7 @@
 #include <bit>
 
 #include "device/global_load.h"
+#include "device/opaque.h"
 #include "gemm/block_tile.h"
 #include "gemm/simt/thread_map.h"
 
@@ -40,43 +41,57 @@ class WarpLoader {
         row_stride_(X.row_stride),
         k_stride_(X.col_stride),
         K_(X.cols),
-        last_mn_(static_cast<int>(lesser(X.rows - mn0, int64_t{EXTENT})) - 1),
+        rows_(static_cast<int>(lesser(X.rows - mn0, int64_t{EXTENT}))),
         k_fastest_(X.col_stride < X.row_stride) {}
 
   /// Starts to load the values of k to k + STEP into registers; beyond X they are zeros.
   __device__ __forceinline__ void load_to_registers(int64_t k) {
-    for_each_pass([&](int mn, int step, float& value) {
-      // Rows beyond X load its last row; they affect no element that is stored.
-      const float* const from = from_ + lesser(mn, last_mn_) * row_stride_ + (k + step) * k_stride_;
-      value = std::bit_cast<float>(global_load<4>(from, k + step < K_));
-    });
-  }
-
-  __device__ __forceinline__ void store_to_stage(Stage& stage) {
-    for_each_pass([&](int mn, int step, float value) { *stage.at(mn, step) = value; });
-  }
-
- private:
-  /// Calls visit(mn, step, value) for the elements of the calling lane.
-  template <typename Visit>
-  __device__ __forceinline__ void for_each_pass(const Visit& visit) {
     const int lane = threadIdx.x % 32;
     if (k_fastest_) {
 #pragma unroll
-      for (int i = 0; i < PASSES; ++i) {
-        visit(i / K_PASSES, lane + i % K_PASSES * 32, registers_[i]);
+      for (int i = 0; i < K_PASSES; ++i) {
+        const int64_t k_of_lane = k + lane + i * 32;
+        const float* from = from_ + k_of_lane * k_stride_;
+        opaque(from);  // or each row's address would have registers of its own
+#pragma unroll
+        for (int mn = 0; mn < EXTENT; ++mn, from += row_stride_) {
+          load(registers_[mn * K_PASSES + i], from, mn < rows_ && k_of_lane < K_);
+        }
       }
     } else {
+      const int mn = lane % EXTENT;
+      const int64_t k_of_lane = k + lane / EXTENT;
+      const float* from = from_ + mn * row_stride_ + k_of_lane * k_stride_;
 #pragma unroll
-      for (int i = 0; i < PASSES; ++i) {
-        visit(lane % EXTENT, lane / EXTENT + i * LANES_K, registers_[i]);
+      for (int i = 0; i < PASSES; ++i, from += LANES_K * k_stride_) {
+        load(registers_[i], from, mn < rows_ && k_of_lane + i * LANES_K < K_);
       }
     }
   }
 
+  __device__ __forceinline__ void store_to_stage(Stage& stage) {
+    const int lane = threadIdx.x % 32;
+    if (k_fastest_) {
+#pragma unroll
+      for (int i = 0; i < PASSES; ++i) {
+        *stage.at(i / K_PASSES, lane + i % K_PASSES * 32) = registers_[i];
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < PASSES; ++i) {
+        *stage.at(lane % EXTENT, lane / EXTENT + i * LANES_K) = registers_[i];
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static void load(float& value, const float* from, bool valid) {
+    value = std::bit_cast<float>(global_load<4>(from, valid));
+  }
+
   const float* from_;
   int64_t row_stride_, k_stride_, K_;
-  int last_mn_;
+  int rows_;
   bool k_fastest_;
   float registers_[PASSES];
 };
@@ -94,10 +109,12 @@ struct WarpsKStorage {
   };
 
   Tile<T, INTERVALS_PER_SUPERBLOCK, ELEMENTS> interval_accum;
+  Tile<T, 1, ELEMENTS> superblock_accum;
   Stage stages[CONFIG.warps_k];
 };
 
-/// Computes one tile over all of K and stores it to out.
+/// Computes one tile over all of K and stores it to out, or its partials to the workspace: one per
+/// superblock.
 template <typename T, int TILE>
 __global__ void __launch_bounds__(TILES[TILE].threads(),
                                   min_blocks_per_sm(TILE, LayoutPair::by_warp))
@@ -111,11 +128,16 @@ __global__ void __launch_bounds__(TILES[TILE].threads(),
   static_assert(MIN_ACCUM_INTERVAL % STEP == 0, "an interval ends where a step ends");
   static_assert(CONFIG.warps_k == INTERVALS_PER_SUPERBLOCK, "a warp has one of them at a time");
   static_assert(CONFIG.thread_cols == 1 && COLS == LANES_N, "a lane computes one column");
-  static_assert(Storage::ELEMENTS <= 64, "one thread of two warps adds an element's intervals");
 
   const Problem& problem = params.problem;
-  const int64_t K = problem.K, interval = accum_interval(K);
-  const BlockTile<T> block(problem, CONFIG.rows(), COLS);
+  const SplitK& split_k = params.split_k;
+  const auto k_slice = static_cast<int64_t>(blockIdx.x % split_k.slices);
+  const unsigned index = blockIdx.x / split_k.slices;
+  const int64_t K = problem.K, interval = accum_interval(K),
+                k_begin = k_slice * split_k.slice_length;
+  const int64_t k_end = lesser(K, k_begin + split_k.slice_length);
+  const int64_t superblock_length = INTERVALS_PER_SUPERBLOCK * interval;
+  const BlockTile<T> block(problem, CONFIG.rows(), COLS, index);
   Storage& storage = *dynamic_shared<Storage>();
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   const int row = lane / LANES_N, col = lane % LANES_N;
@@ -127,13 +149,13 @@ __global__ void __launch_bounds__(TILES[TILE].threads(),
     load_b.load_to_registers(k);
   };
 
-  int64_t k = warp * interval;
-  load_to_registers(k);
-  Acc superblock_accum = 0;
-  for (int64_t superblock = 0; superblock < K; superblock += INTERVALS_PER_SUPERBLOCK * interval) {
-    if (k < K) {
+  int64_t k = k_begin + warp * interval;
+  load_to_registers(k < k_end ? k : K);
+  for (int64_t superblock = k_begin; superblock < k_end; superblock += superblock_length) {
+    const int64_t next = k + superblock_length;
+    if (k < k_end) {
       Acc accum[TM] = {};
-      const int64_t end = k + interval, next = k + INTERVALS_PER_SUPERBLOCK * interval;
+      const int64_t end = k + interval;
 #pragma unroll 1
       while (k < end) {
         __syncwarp();
@@ -141,7 +163,7 @@ __global__ void __launch_bounds__(TILES[TILE].threads(),
         load_b.store_to_stage(stage.b);
         __syncwarp();
         k += STEP;
-        load_to_registers(k < end ? k : next);
+        load_to_registers(k < end ? k : next < k_end ? next : K);
 #pragma unroll
         for (int first = 0; first < STEP; first += VECTOR_WIDTH<T>) {
           Vector<T, VECTOR_WIDTH<T>> a[TM];
@@ -167,19 +189,32 @@ __global__ void __launch_bounds__(TILES[TILE].threads(),
       }
     }
     __syncthreads();
-    if (thread < Storage::ELEMENTS) {
+    for (int element = thread; element < Storage::ELEMENTS; element += blockDim.x) {
       Acc accum = 0;
 #pragma unroll
       for (int i = 0; i < INTERVALS_PER_SUPERBLOCK; ++i) {
         if (superblock + i * interval >= K) break;
-        accum += to_accumulator(T(storage.interval_accum(i, thread)));
+        accum += to_accumulator(T(storage.interval_accum(i, element)));
       }
-      superblock_accum = superblock > 0 ? superblock_accum + accum : accum;
+      const int64_t tile_row = block.row0 + element / COLS, tile_col = block.col0 + element % COLS;
+      if (split_k.unit != PartialUnit::none) {
+        if (tile_row >= problem.M || tile_col >= problem.N) continue;
+        const int64_t matrix = superblock / superblock_length * params.batch_count +
+                               index / (params.tiles_m * params.tiles_n);
+        static_cast<T*>(problem.workspace)[(matrix * problem.M + tile_row) * problem.N + tile_col] =
+            from_accumulator<T>(accum);
+      } else {
+        T& total = *storage.superblock_accum.at(0, element);
+        total = from_accumulator<T>(superblock > 0 ? to_accumulator(T(total)) + accum : accum);
+      }
     }
     __syncthreads();
   }
-  if (thread < Storage::ELEMENTS) {
-    block.epilogue.store(block.row0 + thread / COLS, block.col0 + thread % COLS, superblock_accum);
+  if (split_k.unit != PartialUnit::none) return;
+  for (int element = thread; element < Storage::ELEMENTS; element += blockDim.x) {
+    const T accum = K > 0 ? storage.superblock_accum(0, element) : T(0);
+    block.epilogue.store(block.row0 + element / COLS, block.col0 + element % COLS,
+                         to_accumulator(accum));
   }
 }
 

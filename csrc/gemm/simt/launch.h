@@ -110,9 +110,11 @@ void launch_plan(const Problem& problem, const SimtPlan& plan, const Device& dev
   launch_tile<T>(plan, params, device);
   if (plan.split_k.unit == PartialUnit::none) return;
   const int64_t elements = batch_count * problem.M * problem.N;
-  constexpr int64_t FEW_PARTIALS = 64;  // per element
+  // Per element. Where the elements are few, too, a thread for each would leave the GPU idle.
+  constexpr int64_t FEW_ELEMENTS = 1 << 15;
+  const int64_t few_partials = elements < FEW_ELEMENTS ? 16 : 64;
   const auto partials = static_cast<int64_t>(workspace.partials / sizeof(T)) / elements;
-  if (partials <= FEW_PARTIALS) {
+  if (partials <= few_partials) {
     launch("simt reduce", simt_reduce_kernel<T>,
            Geometry{ceil_div(elements, REDUCE_THREADS), dim3(REDUCE_THREADS)}, device, params);
   } else {

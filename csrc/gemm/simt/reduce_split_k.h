@@ -10,35 +10,57 @@
 namespace smem::gemm::simt::inline SMEM_BUILD {
 
 constexpr int REDUCE_LANES = 32, REDUCE_WARPS = 8, REDUCE_THREADS = REDUCE_LANES * REDUCE_WARPS;
-/// Superblocks that a warp, and a block, of simt_reduce_long_kernel sums per round.
-constexpr int SUPERBLOCKS_PER_WARP = 8, SUPERBLOCKS_PER_ROUND = REDUCE_WARPS * SUPERBLOCKS_PER_WARP;
+/// Superblocks that a warp, and a block, of simt_reduce_long_kernel adds per round.
+constexpr int SUPERBLOCKS_PER_WARP = 16,
+              SUPERBLOCKS_PER_ROUND = REDUCE_WARPS * SUPERBLOCKS_PER_WARP;
 
-/// The partials of one element of out.
+/// The partials of one element of out: of intervals, or of superblocks.
 template <typename T>
 struct Partials {
   const T* first;  ///< the element's first partial
   int64_t stride, count;
-  int per_superblock;
+  bool by_interval;
 
-  /// The sum of superblock `s`.
-  __device__ __forceinline__ Accumulator<T> superblock(int64_t s) const {
-    const int64_t begin = s * per_superblock;
-    const auto number = static_cast<int>(lesser(count - begin, int64_t{per_superblock}));
-    Accumulator<T> accum = 0;
-#pragma unroll 8
-    for (int i = 0; i < number; ++i) accum += to_accumulator(first[(begin + i) * stride]);
-    return accum;
+  __device__ __forceinline__ int64_t superblocks() const {
+    constexpr int64_t PER_SUPERBLOCK = INTERVALS_PER_SUPERBLOCK;
+    return by_interval ? (count + PER_SUPERBLOCK - 1) / PER_SUPERBLOCK : count;
+  }
+
+  /// The sum of those from `begin` to `end`, or to the last one, in the order of
+  /// accumulation_order.h. `begin` is the first of a superblock. LOADS of them are in flight at
+  /// once.
+  template <int LOADS>
+  __device__ __forceinline__ Accumulator<T> sum(int64_t begin, int64_t end) const {
+    static_assert(INTERVALS_PER_SUPERBLOCK % LOADS == 0, "a superblock ends with a batch of loads");
+    end = lesser(end, count);
+    Accumulator<T> superblock = 0, total = 0;
+#pragma unroll 1
+    for (int64_t at = begin; at < end; at += LOADS) {
+      T values[LOADS];
+#pragma unroll
+      for (int i = 0; i < LOADS; ++i) values[i] = at + i < end ? first[(at + i) * stride] : T(0);
+#pragma unroll
+      for (int i = 0; i < LOADS; ++i) {
+        if (at + i >= end) break;
+        (by_interval ? superblock : total) += to_accumulator(values[i]);
+      }
+      const bool ends_superblock = (at + LOADS) % INTERVALS_PER_SUPERBLOCK == 0;
+      if (by_interval && (ends_superblock || at + LOADS >= end)) {
+        total += superblock;
+        superblock = 0;
+      }
+    }
+    return total;
   }
 };
 
 template <typename T>
 __device__ __forceinline__ Partials<T> partials_of(const SimtParams& params, int64_t element) {
   const Problem& problem = params.problem;
-  const bool by_interval = params.split_k.unit == PartialUnit::interval;
   const int64_t length = partial_length(params.split_k.unit, problem.K);
   return {static_cast<const T*>(problem.workspace) + element,
           int64_t{params.batch_count} * problem.M * problem.N, (problem.K + length - 1) / length,
-          by_interval ? static_cast<int>(INTERVALS_PER_SUPERBLOCK) : 1};
+          params.split_k.unit == PartialUnit::interval};
 }
 
 template <typename T>
@@ -58,12 +80,7 @@ __global__ void __launch_bounds__(REDUCE_THREADS)
   const int64_t element = int64_t{blockIdx.x} * REDUCE_LANES * REDUCE_WARPS + threadIdx.x;
   if (element >= params.batch_count * params.problem.M * params.problem.N) return;
   const Partials<T> partials = partials_of<T>(params, element);
-  Accumulator<T> total = 0;
-#pragma unroll 4
-  for (int64_t s = 0; s * partials.per_superblock < partials.count; ++s) {
-    total += partials.superblock(s);
-  }
-  store_element<T>(params, element, total);
+  store_element<T>(params, element, partials.template sum<8>(0, partials.count));
 }
 
 /// For many partials: 32 elements per block. In each round the block's warps sum different
@@ -76,16 +93,27 @@ __global__ void __launch_bounds__(REDUCE_THREADS)
   const int64_t element = int64_t{blockIdx.x} * REDUCE_LANES + lane;
   const int64_t elements = params.batch_count * params.problem.M * params.problem.N;
   const Partials<T> partials = partials_of<T>(params, element);
-  const int64_t superblocks =
-      (partials.count + partials.per_superblock - 1) / partials.per_superblock;
+  const int64_t superblocks = element < elements ? partials.superblocks() : 0;
   Accumulator<T> total = 0;
-  for (int64_t first = 0; first < superblocks; first += SUPERBLOCKS_PER_ROUND) {
+  for (int64_t first = 0; first < partials.superblocks(); first += SUPERBLOCKS_PER_ROUND) {
+    if (partials.by_interval) {
+#pragma unroll 1
+      for (int s = warp; s < SUPERBLOCKS_PER_ROUND && first + s < superblocks; s += REDUCE_WARPS) {
+        const int64_t begin = (first + s) * INTERVALS_PER_SUPERBLOCK;
+        superblock_accum(s, lane) =
+            from_accumulator<T>(partials.template sum<16>(begin, begin + INTERVALS_PER_SUPERBLOCK));
+      }
+    } else {
+      T values[SUPERBLOCKS_PER_WARP];
 #pragma unroll
-    for (int i = 0; i < SUPERBLOCKS_PER_WARP; ++i) {
-      const int s = i * REDUCE_WARPS + warp;
-      const bool is_valid = element < elements && first + s < superblocks;
-      const Accumulator<T> accum = is_valid ? partials.superblock(first + s) : Accumulator<T>(0);
-      superblock_accum(s, lane) = from_accumulator<T>(accum);
+      for (int i = 0; i < SUPERBLOCKS_PER_WARP; ++i) {
+        const int64_t s = first + i * REDUCE_WARPS + warp;
+        values[i] = s < superblocks ? partials.first[s * partials.stride] : T(0);
+      }
+#pragma unroll
+      for (int i = 0; i < SUPERBLOCKS_PER_WARP; ++i) {
+        superblock_accum(i * REDUCE_WARPS + warp, lane) = values[i];
+      }
     }
     __syncthreads();
     if (warp == 0) {
