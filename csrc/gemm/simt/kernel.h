@@ -39,6 +39,7 @@
 #include "gemm/simt/load_multistage.h"
 #include "gemm/simt/load_pipelined.h"
 #include "gemm/simt/promoted_accum.h"
+#include "gemm/simt/reduce_split_k.h"
 
 namespace smem::gemm::simt::inline SMEM_BUILD {
 
@@ -123,9 +124,7 @@ __global__ void __launch_bounds__(ThreadMap<T, TILE>::THREADS,
 
   const auto valid_rows = static_cast<int>(lesser(problem.M - block.row0, int64_t{Map::ROWS}));
   const auto write_partial = [&](int64_t unit) {
-    const int64_t matrix = unit * params.batch_count + index / (params.tiles_m * params.tiles_n);
-    const Matrix<T> partial{static_cast<T*>(problem.workspace) + matrix * problem.M * problem.N,
-                            problem.M, problem.N, problem.N, 1};
+    const Matrix<T> partial = partials_at<T>(params, index, unit);
     const bool wide = rows_are_vectors<W>(partial);
     for_each_vector<T, TILE>(
         storage.accum_slots, valid_rows, Map::COLS, [&](int row, int col, const auto& vec) {

@@ -1,9 +1,11 @@
-// The simt kernel for few elements of out and a long K: the warps of a block divide K.
+// The simt kernel for few columns, or few elements of out, and a long K: the warps of a block
+// divide K.
 //
 // All warps compute the same tile, each over other accumulation intervals of K, so that an output
-// which fills no GPU still has up to 16 warps per tile, and one launch. A warp has one interval of
-// each superblock. Their sums meet in shared memory, where one thread per element of the tile adds
-// them in the order of accumulation_order.h:
+// which fills no GPU still has up to 16 warps per tile, and a warp's loads of a narrow product are
+// whole cache lines of A. A warp has one interval of each superblock. Their accumulators meet in
+// shared memory, where one thread per element of the tile adds them in the order of
+// accumulation_order.h:
 //
 //   interval:      0   1  ...  15     16  17  ...  31     ...
 //   warp:          0   1  ...  15      0   1  ...  15     ...
@@ -21,6 +23,7 @@
 #include "device/global_load.h"
 #include "device/opaque.h"
 #include "gemm/block_tile.h"
+#include "gemm/simt/reduce_split_k.h"
 #include "gemm/simt/thread_map.h"
 
 namespace smem::gemm::simt::inline SMEM_BUILD {
@@ -155,7 +158,7 @@ __global__ void __launch_bounds__(TILES[TILE].threads(),
     const int64_t next = k + superblock_length;
     if (k < k_end) {
       Acc accum[TM] = {};
-      const int64_t end = k + interval;
+      const int64_t end = lesser(k + interval, k_end);
 #pragma unroll 1
       while (k < end) {
         __syncwarp();
@@ -198,11 +201,9 @@ __global__ void __launch_bounds__(TILES[TILE].threads(),
       }
       const int64_t tile_row = block.row0 + element / COLS, tile_col = block.col0 + element % COLS;
       if (split_k.unit != PartialUnit::none) {
-        if (tile_row >= problem.M || tile_col >= problem.N) continue;
-        const int64_t matrix = superblock / superblock_length * params.batch_count +
-                               index / (params.tiles_m * params.tiles_n);
-        static_cast<T*>(problem.workspace)[(matrix * problem.M + tile_row) * problem.N + tile_col] =
-            from_accumulator<T>(accum);
+        const auto partials = partials_at<T>(params, index, superblock / superblock_length);
+        if (!partials.contains(tile_row, tile_col)) continue;
+        partials(tile_row, tile_col) = from_accumulator<T>(accum);
       } else {
         T& total = *storage.superblock_accum.at(0, element);
         total = from_accumulator<T>(superblock > 0 ? to_accumulator(T(total)) + accum : accum);

@@ -1,5 +1,5 @@
-// The reduction after split-K: adds the partials in the workspace in the order in which one block
-// would have added them, and applies the epilogue.
+// Split-K: where the partials are in the workspace, and the reduction, which adds them in the order
+// in which one block would have added them and applies the epilogue.
 #pragma once
 
 #include <climits>
@@ -13,6 +13,16 @@ constexpr int REDUCE_LANES = 32, REDUCE_WARPS = 8, REDUCE_THREADS = REDUCE_LANES
 /// Superblocks that a warp, and a block, of simt_reduce_long_kernel adds per round.
 constexpr int SUPERBLOCKS_PER_WARP = 16,
               SUPERBLOCKS_PER_ROUND = REDUCE_WARPS * SUPERBLOCKS_PER_WARP;
+
+/// The partials of a tile's matrix of the batch in unit `unit` of K (PartialUnit): unit after unit,
+/// matrix after matrix. `index`: of the tile, through the batch.
+template <typename T>
+__device__ __forceinline__ Matrix<T> partials_at(const SimtParams& params, unsigned index,
+                                                 int64_t unit) {
+  const int64_t M = params.problem.M, N = params.problem.N;
+  const int64_t matrix = unit * params.batch_count + index / (params.tiles_m * params.tiles_n);
+  return {static_cast<T*>(params.problem.workspace) + matrix * M * N, M, N, N, 1};
+}
 
 /// The partials of one element of out: of intervals, or of superblocks.
 template <typename T>

@@ -8,7 +8,7 @@
 //
 //   kernel.h            the kernel: problem, thread map and pipeline (start here)
 //   kernel_ldg.h        without stages, for a short K and a narrow output
-//   kernel_warps_k.h    warps divide K, for few elements of out and a long K
+//   kernel_warps_k.h    warps divide K, for few columns or few elements of out
 //   tile_config.h       tiles and operand layouts: the table of configurations
 //   thread_map.h        which thread computes which elements
 //   load_multistage.h   operands to shared memory by cp.async

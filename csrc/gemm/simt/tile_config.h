@@ -70,7 +70,7 @@ constexpr LayoutPairRow load_modes(LayoutPair pair, int row = 0) {
   return LAYOUT_PAIRS[row].pair == pair ? LAYOUT_PAIRS[row] : load_modes(pair, row + 1);
 }
 
-/// Kernels of one launch over all of K, which load any layout straight to registers.
+/// Kernels that load any layout straight to registers.
 constexpr bool is_direct(LayoutPair pair) {
   return pair == LayoutPair::ldg || pair == LayoutPair::by_warp;
 }
