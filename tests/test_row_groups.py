@@ -21,7 +21,9 @@ SIZES = [
 ]
 LONG = [((128, 1040, 128), 64), ((97, 2048, 128), 49), ((100, 96, 2500), 16)]
 on_the_cpu = pytest.mark.parametrize(
-    ("size", "rows"), [*SIZES, *(pytest.param(*x, marks=pytest.mark.sweep) for x in LONG)], ids=short
+    ("size", "rows"),
+    [*SIZES, *(pytest.param(*x, marks=pytest.mark.sweep) for x in LONG)],
+    ids=short,
 )
 LARGE = [
     *((128, 1024, 4096), (100, 2048, 1000), (65, 8192, 16_384), (127, 4096, 4096)),
