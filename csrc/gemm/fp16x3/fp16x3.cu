@@ -170,9 +170,9 @@ std::string fp16x3_approach(const Problem& problem, const Device& device) {
   const Problem grouped = fp16x3::in_row_groups(problem, device);
   const auto b = fp16x3::operand_b(grouped, device);
   if (fp16x3::runs_skinny_m(grouped, b, device)) {
-    const std::string text = "by the kernel for a small M";
-    if (grouped.M == problem.M) return text;
-    return text + ", " + std::to_string(grouped.M) + " rows at a time";
+    std::string text = "by the kernel for a small M";
+    if (grouped.M != problem.M) text += ", " + std::to_string(grouped.M) + " rows at a time";
+    return text;
   }
   if (fp16x3::runs_wgmma(problem, device)) return "by wgmma";
   const auto a = fp16x3::operand_of(problem, A);
