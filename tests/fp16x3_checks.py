@@ -30,6 +30,16 @@ def set_extremes(a: Tensor, b: Tensor) -> None:
     b[:, 22] *= 2.0**-60
 
 
+def special(x: Tensor) -> Tensor:
+    """Scaled lines, some with an outlier or two, and numbers that are not finite."""
+    rows, cols = x.shape
+    x = x * torch.randint(-9, 9, (rows, 1), device=x.device).float().exp2()
+    x[rows // 2, cols // 3], x[rows // 3, 0] = math.inf, math.nan
+    x[-1, 0], x[0, -1] = 1e-15, 1e-15
+    x[1, : cols // 4] = 1e-15
+    return x
+
+
 def assert_within_bound(result: Tensor, a: Tensor, b: Tensor) -> None:
     """What docs/accuracy.md promises, where the exact result is finite."""
     (k, n), exact, expected = b.shape, a.double() @ b.double(), a @ b

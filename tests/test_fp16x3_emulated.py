@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from fp16x3_checks import VARIANTS, assert_within_bound, every_variant, fp16x3, set_extremes
+from fp16x3_checks import (
+    VARIANTS,
+    assert_within_bound,
+    every_variant,
+    fp16x3,
+    set_extremes,
+    special,
+)
 from helpers import ACTIVATIONS, laid_out, normal, poisoned_out, same_bits, short
 from torch import Tensor
 
@@ -275,16 +282,6 @@ def test_mma_has_no_bank_conflict(tiles: int) -> None:
     shared = [line for line in launch.lines if line.memory == "shared"]
     assert {line.action for line in shared} == {"load", "store", "copy_to"}
     assert sum(line.conflicts for line in shared) == 0
-
-
-def special(x: Tensor) -> Tensor:
-    """Scaled lines, some with an outlier or two, and numbers that are not finite."""
-    rows, cols = x.shape
-    x = x * torch.randint(-9, 9, (rows, 1)).float().exp2()
-    x[rows // 2, cols // 3], x[rows // 3, 0] = math.inf, math.nan
-    x[-1, 0], x[0, -1] = 1e-15, 1e-15
-    x[1, : cols // 4] = 1e-15
-    return x
 
 
 @pytest.mark.one_in(3)

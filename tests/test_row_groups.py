@@ -1,13 +1,11 @@
 """fp16x3 in groups of rows: where out has few tiles, each group splits B itself. The bits stay."""
 
 import itertools
-import math
 
 import pytest
 import torch
-from fp16x3_checks import fp16x3
+from fp16x3_checks import fp16x3, special
 from helpers import laid_out, normal, poisoned_out, same_bits, short
-from torch import Tensor
 
 import torch_smem_gemm as smem
 
@@ -30,16 +28,6 @@ LARGE = [
     *((196, 384, 4608), (256, 256, 1216), (333, 100, 5000), (64, 512, 1792), (48, 885, 3535)),
     *((42, 94, 12_088), (31, 130, 9300), (250, 500, 768), (1000, 72, 2000)),
 ]
-
-
-def special(x: Tensor) -> Tensor:
-    """Scaled lines, some with an outlier or two, and numbers that are not finite."""
-    rows, cols = x.shape
-    x = x * torch.randint(-9, 9, (rows, 1), device=x.device).float().exp2()
-    x[rows // 2, cols // 3], x[rows // 3, 0] = math.inf, math.nan
-    x[-1, 0], x[0, -1] = 1e-15, 1e-15
-    x[1, : cols // 4] = 1e-15
-    return x
 
 
 def assert_same_bits(size: tuple[int, int, int], device: str) -> None:

@@ -73,17 +73,10 @@ bool runs_skinny_m_hi_lo(const Problem& problem, const Device& device) {
 
 /// Whether the kernel for a small M runs that splits B itself. Without TMA it does so even if B's
 /// split is kept.
-bool runs_skinny_m(const Problem& problem, const SplitOperand& b, const Device& device) {
+bool runs_skinny_m(const Problem& problem, const Device& device) {
   return !runs_skinny_m_hi_lo(problem, device) &&
-         can_implement_skinny_m(problem, b, runs_wgmma(problem, device), device);
-}
-
-/// B as the launches see it. The skinny kernel stores results for each matrix of the batch, even if
-/// they share B.
-SplitOperand operand_b(const Problem& problem, const Device& device) {
-  SplitOperand b = operand_of(problem, B);
-  if (runs_skinny_m(problem, b, device)) b.batch_count = inner_batch_count(problem);
-  return b;
+         can_implement_skinny_m(problem, operand_of(problem, B), runs_wgmma(problem, device),
+                                device);
 }
 
 /// The problem as a batch of groups of its rows, if the skinny kernel computes it so. A variant
@@ -94,21 +87,32 @@ Problem in_row_groups(const Problem& problem, const Device& device) {
 }
 
 struct Fp16x3Workspace {
+  bool is_skinny;  ///< the kernel for a small M splits B itself
   bool b_is_kept;  ///< B's split is Problem::b_split, not in the workspace
   SplitWorkspace a, b;
   size_t partials, bytes;
 
   Fp16x3Workspace(const Problem& problem, const Device& device)
-      : b_is_kept(problem.b_split && !runs_skinny_m(problem, operand_b(problem, device), device)),
+      : is_skinny(runs_skinny_m(problem, device)),
+        b_is_kept(problem.b_split && !is_skinny),
         a(operand_of(problem, A)),
-        b(workspace_operand_b(problem, device)),
+        b(workspace_operand_b(problem)),
         partials(a.bytes + (b_is_kept ? 0 : b.bytes)),
         bytes(partials + SplitKConfig(problem.N, problem.K).partials_bytes(problem)) {}
 
+  /// B as the launches see it. The skinny kernel stores results for each matrix of the batch, even
+  /// if they share B.
+  SplitOperand operand_b(const Problem& problem) const {
+    SplitOperand b = operand_of(problem, B);
+    if (is_skinny) b.batch_count = inner_batch_count(problem);
+    return b;
+  }
+
+ private:
   /// B as the workspace needs it: the skinny kernel never stores B's hi and lo.
-  static SplitOperand workspace_operand_b(const Problem& problem, const Device& device) {
-    SplitOperand b = operand_b(problem, device);
-    if (runs_skinny_m(problem, b, device)) b.k_slice_length = 0;
+  SplitOperand workspace_operand_b(const Problem& problem) const {
+    SplitOperand b = operand_b(problem);
+    if (is_skinny) b.k_slice_length = 0;
     return b;
   }
 };
@@ -133,14 +137,14 @@ void launch_batch(const Problem& problem, const Device& device) {
   const Fp16x3Workspace layout(problem, device);
   auto* const workspace = static_cast<unsigned char*>(problem.workspace);
   const SplitOperand a = layout.a.bind(operand_of(problem, A), workspace);
-  const SplitOperand b =
-      layout.b_is_kept ? bind_b_split(problem, problem.b_split)
-                       : layout.b.bind(operand_b(problem, device), workspace + layout.a.bytes);
+  const SplitOperand b = layout.b_is_kept
+                             ? bind_b_split(problem, problem.b_split)
+                             : layout.b.bind(layout.operand_b(problem), workspace + layout.a.bytes);
   auto* const partials = reinterpret_cast<float*>(workspace + layout.partials);
   if (runs_skinny_m_hi_lo(problem, device)) {
     split::launch_split(a, device);
     launch_skinny_m_hi_lo(problem, a, b, partials, device);
-  } else if (runs_skinny_m(problem, b, device)) {
+  } else if (layout.is_skinny) {
     split::launch_split(a, device);
     launch_skinny_m(problem, a, b, partials, runs_wgmma(problem, device), device);
   } else {
@@ -168,14 +172,13 @@ size_t fp16x3_workspace_bytes(const Problem& problem, const Device& device) {
 std::string fp16x3_approach(const Problem& problem, const Device& device) {
   if (!fp16x3::can_implement(problem, device)) return "left to double_buffered";
   const Problem grouped = fp16x3::in_row_groups(problem, device);
-  const auto b = fp16x3::operand_b(grouped, device);
-  if (fp16x3::runs_skinny_m(grouped, b, device)) {
+  if (fp16x3::runs_skinny_m(grouped, device)) {
     std::string text = "by the kernel for a small M";
     if (grouped.M != problem.M) text += ", " + std::to_string(grouped.M) + " rows at a time";
     return text;
   }
   if (fp16x3::runs_wgmma(problem, device)) return "by wgmma";
-  const auto a = fp16x3::operand_of(problem, A);
+  const auto a = fp16x3::operand_of(problem, A), b = fp16x3::operand_of(problem, B);
   const double ns = fp16x3::mma::expected_ns(problem, a, b, device);
   return "by mma.sync in tiles 128x" +
          std::to_string(fp16x3::mma::choose_tile(problem, b.k_slices, device).tile_n) + ": " +
