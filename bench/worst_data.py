@@ -54,7 +54,7 @@ def _ties(m: int, n: int, k: int, device: torch.device | str) -> Pair:
     return a.float(), torch.randint(0, 4096, (k, n), device=device).float()
 
 
-def _one_large(m: int, n: int, k: int, device: torch.device | str, small: Tensor) -> Pair:
+def _one_large(m: int, n: int, device: torch.device | str, small: Tensor) -> Pair:
     """1, and products of 2^-24 where `small` says so: each is half of 1's last bit, and a tie."""
     line = small.to(device) * 2.0**-12
     line[0] = 1
@@ -62,7 +62,7 @@ def _one_large(m: int, n: int, k: int, device: torch.device | str, small: Tensor
 
 
 def _lost_in_a_chain(m: int, n: int, k: int, device: torch.device | str) -> Pair:
-    return _one_large(m, n, k, device, torch.ones(k))
+    return _one_large(m, n, device, torch.ones(k))
 
 
 def _lost_in_chunks(m: int, n: int, k: int, device: torch.device | str) -> Pair:
@@ -72,7 +72,7 @@ def _lost_in_chunks(m: int, n: int, k: int, device: torch.device | str) -> Pair:
     small[:chunk] = 1
     small[: 16 * chunk : chunk] = 1
     small[:: 16 * chunk] = 1
-    return _one_large(m, n, k, device, small)
+    return _one_large(m, n, device, small)
 
 
 def _lost_in_exact_lines(m: int, n: int, k: int, device: torch.device | str) -> Pair:

@@ -35,7 +35,7 @@ SHAPES = (
     ((), 129, 130, 36, True, True),
     ((), 128, 128, 32, False, False),
 )
-# For kernels with variants: several pieces of work a block, K in chunks, operands packed first.
+# For kernels with variants: several pieces of work a block, K in slices, operands packed first.
 LONGER_SHAPES = (
     ((), 700, 520, 200, False, True),
     ((), 40, 24, 8200, False, False),

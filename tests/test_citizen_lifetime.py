@@ -102,7 +102,7 @@ def assert_flat(run: Callable[[], object], calls: int) -> None:
 
 @pytest.mark.usefixtures("one_thread")
 @every_call
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_calls_leave_no_memory_behind(call: str) -> None:
     x = matrix()
     assert_flat(lambda: CALLS[call](x), 3000)

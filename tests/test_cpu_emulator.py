@@ -1,5 +1,6 @@
 """The CUDA kernels run on the CPU: right, fast enough for CI, safe among threads."""
 
+import platform
 import re
 import subprocess
 import sys
@@ -280,4 +281,16 @@ def test_a_deadlock_says_who_waits_where() -> None:
 
 def test_what_a_fiber_throws_reaches_the_caller() -> None:
     assert untraced("exception") == "thrown in a fiber"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="traps are caught on x86-64 only")
+def test_what_the_processor_refuses_ends_the_launch() -> None:
+    """Without a trace, too, which would record it: what is not computed is no result."""
+    assert untraced("trap") == (
+        "cpu_emulator: out of bounds: beyond a local array, or by a pointer that was never set; "
+        "found in thread 40 of block 2"
+    )
+
+
+def test_launches_after_errors_are_right() -> None:
     assert untraced("after_errors") == 1

@@ -64,6 +64,20 @@ def test_the_same_bits_as_wgmma(dtype: torch.dtype, kernel: str) -> None:
     assert same_bits(mma(a, b, kernel), mma(a, b, "wgmma"))
 
 
+@pytest.mark.parametrize(
+    ("kernel", "sizes"), [("mma", (1, 1024, 1024, 8)), ("wgmma", (256, 32, 32, 32))]
+)
+def test_a_dtype_has_plans_of_its_own(kernel: str, sizes: tuple[int, int, int, int]) -> None:
+    """The CPU has more tiles of bfloat16, and each thread keeps its latest plans."""
+    batch, m, n, k = sizes
+    a = torch.randint(-4, 5, (batch, m, k)).float()
+    b = torch.randint(-4, 5, (batch, k, n)).float()
+    for dtype in (torch.bfloat16, torch.float16):
+        out = torch.full((batch, m, n), float("nan"), dtype=dtype)
+        smem.gemm(a.to(dtype), b.to(dtype), kernel=kernel, out=out)
+        assert torch.equal(out.float(), (a @ b).to(dtype).float())
+
+
 @pytest.mark.one_in(3)
 @every_dtype
 @pytest.mark.parametrize("tile", ["64x64", "16x32"])

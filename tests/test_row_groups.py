@@ -13,11 +13,11 @@ PRODUCT = "fp16x3:wgmma"  # a variant that is named takes no groups
 
 # M, N and K, and the rows of a group: even groups, and groups that end with the same row as others
 # begin with; K in slices; columns that are not whole vectors. The limits are those of 132 SMs.
-SIZES = [
-    *(((17, 40, 300), 9), ((65, 200, 72), 13), ((67, 72, 520), 15)),
-    *(((50, 33, 2100), 14), ((100, 516, 72), 25)),
+SIZES = [((17, 40, 300), 9), ((65, 200, 72), 13), ((50, 33, 2100), 14)]
+LONG = [
+    *(((67, 72, 520), 15), ((100, 516, 72), 25), ((131, 258, 129), 27), ((128, 1040, 128), 64)),
+    *(((97, 2048, 128), 49), ((100, 96, 2500), 16)),
 ]
-LONG = [((131, 258, 129), 27), ((128, 1040, 128), 64), ((97, 2048, 128), 49), ((100, 96, 2500), 16)]
 on_the_cpu = pytest.mark.parametrize(
     ("size", "rows"),
     [*SIZES, *(pytest.param(*x, marks=pytest.mark.sweep) for x in LONG)],

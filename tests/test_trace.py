@@ -135,6 +135,14 @@ def test_lines_are_those_of_the_source() -> None:
     assert "a_element" in load.text
 
 
+def test_a_fault_of_the_processor_has_the_line_of_the_access_before_it() -> None:
+    """No call of the emulator returns to its address."""
+    addresses, places = tracing._places()
+    for i in (0, len(places) // 2, len(places) - 1):
+        assert tracing._place(addresses[i]) == tracing._place(addresses[i] + 1) == places[i]
+    assert tracing._place(0) == places[0]
+
+
 def test_derived_numbers_of_a_line() -> None:
     fields = {
         "file": "f",
@@ -312,6 +320,7 @@ def test_autocast_casts_as_for_the_op(kernel: str) -> None:
         ("gemm", [(20, 1, 128, 128), (40, 128, 128)], {"kernel": "naive"}),
         ("linear", [(3, 400, 600), (400, 600)], {}),
         ("transpose", [(40, 2000, 2000)], {"kernel": "tiled"}),
+        ("transpose", [(2**20, 2**20)], {}),
         ("sum", [(700_000, 4)], {"dim": 1}),
         ("amax", [(9, 60_000_000)], {}),
     ],
@@ -473,6 +482,13 @@ def test_counts_do_not_depend_on_malloc(shift: int) -> None:
     one = smem.trace("gemm", placed(a, 0), placed(b, 0), kernel="double_buffered")
     other = smem.trace("gemm", placed(a, shift), placed(b, 2 * shift), kernel="double_buffered")
     assert other.to_dict() == one.to_dict()
+
+
+def test_where_new_tensors_are_by_default_does_not_matter() -> None:
+    x = torch.ones(8, 8)
+    expected = smem.trace("gemm", x, x, kernel="naive").wavefronts
+    with torch.device("meta"):
+        assert smem.trace("gemm", x, x, kernel="naive").wavefronts == expected
 
 
 def test_a_tensor_given_twice_is_read_as_two() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import inspect
 import json
@@ -14,7 +15,13 @@ from torch import Tensor
 
 from torch_smem_gemm import _C
 from torch_smem_gemm._trace_size import MAX_ACCESSES, accesses
-from torch_smem_gemm.ops._arguments import check_dims, check_dtype, check_tensors, real_number
+from torch_smem_gemm.ops._arguments import (
+    check_dims,
+    check_dtype,
+    check_tensors,
+    dims_of,
+    real_number,
+)
 from torch_smem_gemm.ops._autocast import autocast
 from torch_smem_gemm.ops._codes import activation_code, precision_code
 from torch_smem_gemm.ops._dispatch import raise_interruption
@@ -148,7 +155,7 @@ def _on_cpu(value: Any, storages: set[int]) -> Any:
     if storage.data_ptr() in storages:
         storage = storage.clone()
         place = value.storage_offset(), value.shape, value.stride()
-        value = torch.empty(0, dtype=value.dtype).set_(storage, *place)
+        value = torch.empty(0, dtype=value.dtype, device="cpu").set_(storage, *place)
     storages.add(storage.data_ptr())
     return value
 
@@ -194,7 +201,7 @@ def _run_reduction(op: Callable) -> Callable[[str, Mapping[str, Any]], None]:
             return
         others = dict(arguments)
         dim = others.pop("dim", None)
-        bare(others.pop("x"), [dim] if isinstance(dim, int) else dim, **others)
+        bare(others.pop("x"), dims_of(dim), **others)
 
     return run
 
@@ -223,14 +230,25 @@ def _built() -> dict[str, Any]:
 
 
 @functools.cache
-def _places() -> dict[int, Place]:
-    """Return the line of each address in the extension that a call of the emulator returns to."""
-    return {
+def _places() -> tuple[list[int], list[Place]]:
+    """Return where in the extension calls of the emulator return to, and the lines of these."""
+    found = {
         address: Place(file, int(line))
         for file, lines in _built()["lines"].items()
         for line, addresses in lines.items()
         for address in addresses
     }
+    addresses = sorted(found)
+    return addresses, [found[address] for address in addresses]
+
+
+def _place(address: int) -> Place:
+    """Return the line of an address; for one that no call returns to, that of the call before it.
+
+    The processor's own faults have such addresses: the call that reports an access precedes it.
+    """
+    addresses, places = _places()
+    return places[max(bisect.bisect_right(addresses, address) - 1, 0)]
 
 
 def begin() -> None:
@@ -249,7 +267,7 @@ def end() -> tuple[tuple[Launch, ...], dict[str, int]]:
     report = json.loads(_C.end_trace())
 
     def resolve(addresses: set[int]) -> dict[int, Place]:
-        return {address: _places()[address - report["begin"]] for address in addresses}
+        return {address: _place(address - report["begin"]) for address in addresses}
 
     def source(file: str) -> list[str]:
         return sources().get(file, [])

@@ -1,6 +1,6 @@
 #include "cpu_emulator/async_barrier.h"
 
-#include "cpu_emulator/block.h"
+#include "cpu_emulator/fault.h"
 
 namespace smem::cpu_emulator {
 
@@ -9,7 +9,7 @@ constexpr int64_t MOST_ARRIVALS = (1 << 20) - 1;  // PTX ISA, "Valid range of co
 }  // namespace
 
 void AsyncBarriers::fail(const std::string& detail, Site site) {
-  if (auto* const observer = block_.observer()) observer->error("cuda::barrier", detail, site);
+  record_fault(block_, "cuda::barrier", detail, site);
   block_.abandon();
 }
 

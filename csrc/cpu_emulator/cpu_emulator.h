@@ -86,14 +86,14 @@ struct Deadlock : std::runtime_error {
 
 using MakeObserver = std::function<std::unique_ptr<Observer>()>;
 
-/// The kernel does with asynchronous copies, barriers or wgmma what is undefined on a GPU.
-struct AsyncFault : std::runtime_error {
+/// The kernel does what is undefined on a GPU.
+struct KernelFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 /// Runs `body(context)` once for every thread of every block, or of `only_clusters` if there are
 /// any (their numbers, x first; a cluster is `cluster_size` blocks, mostly one). Throws what a
-/// thread threw, Deadlock and AsyncFault. `make_observer` is called for each block of a cluster,
+/// thread threw, Deadlock and KernelFault. `make_observer` is called for each block of a cluster,
 /// once for each core that takes part.
 void run(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body, void* context,
          const MakeObserver& make_observer = {}, const std::vector<int64_t>& only_clusters = {},

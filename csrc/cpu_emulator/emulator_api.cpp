@@ -3,8 +3,8 @@
 
 #include <chrono>
 
-#include "cpu_emulator/block.h"
 #include "cpu_emulator/counted.h"
+#include "cpu_emulator/fault.h"
 
 using smem::cpu_emulator::Action;
 using smem::cpu_emulator::Block;
@@ -119,14 +119,12 @@ void smem_yield() {
 
 void smem_endless_loop() {
   const InEmulator guard;
-  if (current_thread->observer) {
-    current_thread->observer->error("endless loop", "the loop does nothing and has no end", HERE);
-  }
+  record_fault(block(), "endless loop", "the loop does nothing and has no end", HERE);
   block().abandon();
 }
 
 void smem_fault(const char* kind, const char* detail) {
   const InEmulator guard;
-  if (current_thread->observer) current_thread->observer->error(kind, detail, HERE);
+  record_fault(block(), kind, detail, HERE);
   block().abandon();
 }

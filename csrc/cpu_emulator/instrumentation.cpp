@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "cpu_emulator/block.h"
+#include "cpu_emulator/fault.h"
 #include "cpu_emulator/sm90/block_state.h"
 
 namespace smem::cpu_emulator {
@@ -24,10 +24,8 @@ void enter_function(const void* frame, Site site) {
   ++thread->depth;
   if (frame >= thread->stack_limit) return;
   const InEmulator guard(thread);
-  if (thread->observer) {
-    thread->observer->error("stack overflow",
-                            std::to_string(thread->depth) + " calls have not returned", site);
-  }
+  record_fault(*thread->block, "stack overflow",
+               std::to_string(thread->depth) + " calls have not returned", site);
   thread->block->abandon();
 }
 

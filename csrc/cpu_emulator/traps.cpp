@@ -8,7 +8,7 @@
 #include <iterator>
 #include <mutex>
 
-#include "cpu_emulator/block.h"
+#include "cpu_emulator/fault.h"
 
 namespace smem::cpu_emulator {
 
@@ -36,10 +36,9 @@ const Trap& trap_of(int signal) {
 /// Where the kernel's thread goes on: out of the signal handler, in which locks may not be taken.
 void end_thread(const Trap& trap, const char* instruction) {
   const InEmulator guard;
-  if (current_thread->observer) {
-    current_thread->observer->error(trap.kind, trap.detail, Site::of(instruction + 1));
-  }
-  current_thread->block->abandon();
+  Block& block = *current_thread->block;
+  record_fault(block, trap.kind, trap.detail, Site::of(instruction + 1));
+  block.abandon();
 }
 
 void handle(int signal, siginfo_t* info, void* context) {

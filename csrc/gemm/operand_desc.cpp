@@ -64,12 +64,9 @@ bool has_whole_rows(const Problem& problem) {
          (problem.M == 1 || out.row_stride % vec == 0) && batch_is_aligned(problem, OUT);
 }
 
-std::string packed_text(const OperandDesc& a, const OperandDesc& b) {
-  if (!a.packed && !b.packed) return "";
-  return std::string(a.packed && b.packed ? ", a and b"
-                     : a.packed           ? ", a"
-                                          : ", b") +
-         " packed first";
+std::string packed_text(bool packs_a, bool packs_b) {
+  if (!packs_a && !packs_b) return "";
+  return std::string(packs_a && packs_b ? ", a and b" : packs_a ? ", a" : ", b") + " packed first";
 }
 
 }  // namespace smem::gemm

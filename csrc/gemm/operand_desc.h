@@ -46,7 +46,7 @@ OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_
 bool has_whole_rows(const Problem& problem);
 
 /// ", a and b packed first", or nothing, for the descriptions of plans.
-std::string packed_text(const OperandDesc& a, const OperandDesc& b);
+std::string packed_text(bool packs_a, bool packs_b);
 
 /// The bytes of the packed copies of both operands, each aligned to 256 bytes.
 inline int64_t packed_bytes(DType dtype, const OperandDesc& a, const OperandDesc& b) {

@@ -90,7 +90,7 @@ struct BlockVecs {
   __device__ __forceinline__ VecCopy operator[](uint32_t index) const {
     const Division vec = divide(first_vec + index, operand.by_row);
     const Division row = divide(first_row + vec.quotient, operand.by_batch);
-    const int64_t col = vec.rest * VEC, b = batch + row.quotient;
+    const int64_t col = int64_t{vec.rest} * VEC, b = batch + row.quotient;
     return {operand.from + b * operand.from_batch_stride + row.rest * operand.from_row_stride +
                 col * operand.from_stride,
             operand.to + b * operand.to_batch_stride + row.rest * operand.to_row_stride + col,

@@ -30,7 +30,7 @@ constexpr int MIN_PANEL_LANES = 2 * ROWS_PER_STAGE;
 constexpr int PANEL_ROW_VECTORS = 7;
 
 /// Bytes of shared memory per row of a panel: a sector more than the lanes' vectors.
-constexpr int panel_pitch(int lanes) { return 16 * lanes + SECTOR_BYTES; }
+__host__ __device__ constexpr int panel_pitch(int lanes) { return 16 * lanes + SECTOR_BYTES; }
 /// Bytes of a block's stages; most with the fewest lanes.
 constexpr size_t panel_shared_bytes(int lanes) {
   return size_t{STAGES} * ROWS_PER_STAGE * panel_pitch(lanes) * (THREADS / lanes);
@@ -44,7 +44,6 @@ struct UnalignedThreadMap {
   int64_t panels;
   Span readable;
 
-  int pitch() const { return panel_pitch(lanes); }
   size_t shared_bytes() const { return panel_shared_bytes(lanes); }
 };
 
@@ -101,7 +100,7 @@ class UnalignedRowLoader {
       : readable_(map.readable),
         panel_lanes_(map.lanes),
         lane_(static_cast<int>(threadIdx.x) % map.lanes),
-        pitch_(16 * map.lanes + SECTOR_BYTES),
+        pitch_(panel_pitch(map.lanes)),
         smem_base_(static_cast<int>(threadIdx.x) / map.lanes * STAGES * ROWS_PER_STAGE * pitch_) {
     const int threads_x = map.block.threads_x;
     const int64_t panel = int64_t{blockIdx.x % map.block.grid_x} * (threads_x / panel_lanes_) +

@@ -201,6 +201,19 @@ std::string exception() {
   });
 }
 
+/// The processor refuses what one thread does (cpu_emulator/traps.h).
+std::string trap() {
+#ifdef __x86_64__
+  return error_of({4}, {64}, [] {
+    volatile int* volatile nowhere = nullptr;
+    if (blockIdx.x == 2 && threadIdx.x == 40) *nowhere = 1;
+    __syncthreads();
+  });
+#else
+  return json("");
+#endif
+}
+
 }  // namespace
 }  // namespace smem::test
 
@@ -214,6 +227,7 @@ int main() {
                          {"deadlock", deadlock()},
                          {"warp_deadlock", warp_deadlock()},
                          {"exception", exception()},
+                         {"trap", trap()},
                          {"after_errors", moves_whole<int>(1, 2) ? "1" : "0"}})
                 .c_str());
 }

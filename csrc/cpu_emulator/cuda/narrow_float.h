@@ -3,8 +3,6 @@
 
 #include <stdint.h>
 
-#include <type_traits>
-
 #include "conversion_functions.h"
 #include "math_functions.h"
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "cpu_emulator/cluster.h"
+#include "cpu_emulator/fault.h"
 #include "cpu_emulator/sm90/call.h"
-#include "cpu_emulator/sm90/fault.h"
 #include "cpu_emulator/sm90/store_async.h"
 
 using namespace smem::cpu_emulator;  // NOLINT(google-build-using-namespace)
@@ -20,7 +20,7 @@ void tma_load(const Call& call, void* shared, const smem::CUtensorMap& map, sm90
 
 Block& block_of_cluster(const Call& call, uint32_t rank) {
   if (rank >= call.block.cluster().size()) {
-    sm90::fail(call.block, "out of bounds", "the cluster has no such block", call.site);
+    fail(call.block, "out of bounds", "the cluster has no such block", call.site);
   }
   return call.block.cluster().block(rank);
 }
@@ -37,8 +37,7 @@ void* smem_shared_pointer(uint32_t address) {
   CALL;
   const uint32_t rank = address >> sm90::SharedWindow::RANK_SHIFT;
   if (rank != call.block.cluster().rank_of(call.block)) {
-    sm90::fail(call.block, "out of bounds", "an address in another block's shared memory",
-               call.site);
+    fail(call.block, "out of bounds", "an address in another block's shared memory", call.site);
   }
   return call.state.window.at(address & sm90::SharedWindow::OFFSET_MASK);
 }

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cpu_emulator/sm90/fault.h"
+#include "cpu_emulator/fault.h"
 
 namespace smem::cpu_emulator::sm90 {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cpu_emulator/sm90/fault.h"
+#include "cpu_emulator/fault.h"
 
 namespace smem::cpu_emulator::sm90 {
 

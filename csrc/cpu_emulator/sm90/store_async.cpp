@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "cpu_emulator/cluster.h"
+#include "cpu_emulator/fault.h"
 #include "cpu_emulator/sm90/block_state.h"
-#include "cpu_emulator/sm90/fault.h"
 
 namespace smem::cpu_emulator::sm90 {
 

@@ -6,8 +6,8 @@
 #include <iterator>
 
 #include "cpu_emulator/cluster.h"
+#include "cpu_emulator/fault.h"
 #include "cpu_emulator/sm90/block_state.h"
-#include "cpu_emulator/sm90/fault.h"
 #include "cpu_emulator/sm90/tensor_core.h"
 
 namespace smem::cpu_emulator::sm90 {

@@ -2,9 +2,9 @@
 // mma.sync.
 #include <cstring>
 
+#include "cpu_emulator/fault.h"
 #include "cpu_emulator/sm90/api.h"
 #include "cpu_emulator/sm90/call.h"
-#include "cpu_emulator/sm90/fault.h"
 #include "cpu_emulator/sm90/fragment.h"
 
 using namespace smem::cpu_emulator;  // NOLINT(google-build-using-namespace)
@@ -19,17 +19,17 @@ constexpr unsigned LANES_PER_ROW = 4, MATRICES = 4, MATRIX_ROWS = 8;
 /// All lanes of the warp give each other a pointer.
 void meet(const Call& call, const char* instruction, void* own, void* (&all)[WARP_SIZE]) {
   if (call.block.meet(own, all, call.site) == ~0u) return;
-  sm90::fail(call.block, "absent lanes",
-             std::string(instruction) + " needs all 32 lanes, and some have ended or never were",
-             call.site);
+  fail(call.block, "absent lanes",
+       std::string(instruction) + " needs all 32 lanes, and some have ended or never were",
+       call.site);
 }
 
 /// The rows of the 8 x 8 matrices that ldmatrix and stmatrix access; each lane names one.
 struct MatrixRows {
   MatrixRows(const Call& call, const char* instruction, void* own) {
     if (reinterpret_cast<uintptr_t>(own) % ROW_BYTES != 0) {
-      sm90::fail(call.block, "misaligned",
-                 std::string(instruction) + " needs rows at multiples of 16 bytes", call.site);
+      fail(call.block, "misaligned",
+           std::string(instruction) + " needs rows at multiples of 16 bytes", call.site);
     }
     meet(call, instruction, own, rows);
   }

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
 #include "cpu_emulator/trace/session.h"
 #include "cpu_emulator/trace/shared_memory.h"

@@ -122,8 +122,8 @@ void run(const char* kernel, dim3 grid, dim3 threads, size_t dynamic_shared_byte
     cpu_emulator::run(
         grid, threads, dynamic_shared_bytes, body, context,
         [&] { return std::make_unique<Tracer>(recorder); }, only_clusters, cluster_size);
-  } catch (const Deadlock&) {    // NOLINT(bugprone-empty-catch): the tracer has recorded it
-  } catch (const AsyncFault&) {  // NOLINT(bugprone-empty-catch): the same
+  } catch (const Deadlock&) {     // NOLINT(bugprone-empty-catch): the tracer has recorded it
+  } catch (const KernelFault&) {  // NOLINT(bugprone-empty-catch): the same
   }
   session->launches.push_back(std::move(launch));
 }

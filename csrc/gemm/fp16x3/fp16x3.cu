@@ -19,7 +19,8 @@
 // gemm.cu or gemm_sm80.cu multiplies them; rows and columns that two fp16 numbers cannot represent
 // are computed by float32 FMAs at its end (fp32_fallback.h). On Hopper every kernel but the first
 // starts while the previous one still runs (programmatic dependent launch, device/pdl.h). Elements
-// of A and B are read once; their hi and lo are read M / 128 and N / 128 times, mostly out of L2.
+// of A and B are read once; their hi and lo are read N / TILE_N and M / 128 times, mostly out of
+// L2.
 //
 // What may be changed: can_implement's limits and the order of the launches. The slices of K
 // (split_k.cu) and the order of the additions (promotion.h) determine the bits of the results.
@@ -68,7 +69,7 @@ bool can_implement(const Problem& problem, const Device& device) {
 
 /// Whether a kernel for a small M runs that reads the kept split of B.
 bool runs_skinny_m_hi_lo(const Problem& problem, const Device& device) {
-  return problem.b_split && can_implement_skinny_m_hi_lo(problem) && runs_wgmma(problem, device);
+  return problem.b_split && problem.M <= SKINNY_MAX_M && runs_wgmma(problem, device);
 }
 
 /// Whether the kernel for a small M runs that splits B itself. Without TMA it does so even if B's

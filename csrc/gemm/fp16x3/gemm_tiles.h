@@ -9,8 +9,6 @@
 // are used here have the same names in both.
 #pragma once
 
-#include <algorithm>
-
 #include "gemm/batch.h"
 #include "gemm/fp16x3/epilogue.h"
 #include "gemm/fp16x3/fp32_fallback.h"

@@ -48,7 +48,7 @@ LaunchSkinnyM* launch_of(const SplitOperand& b) {
                          : launch_skinny_m_layout<AnyStrides, LOAD_A>;
 }
 
-constexpr int64_t MAX_ROWS = 64;
+constexpr int64_t MOST_BLOCKS_PER_SM = 8;  ///< that should_split_each allows
 
 /// Blocks of 16 columns, the narrowest.
 int64_t blocks_of(const Problem& problem, const SplitOperand& b) {
@@ -63,7 +63,7 @@ bool should_split_each(const Problem& problem, const SplitOperand& b, const Devi
   int64_t blocks_per_sm = 1;
   if (is_pair && is_vectorized(b)) {
     const bool is_very_long = is_vectorized_mn_major(b) && problem.K >= VERY_LONG_K;
-    blocks_per_sm = is_very_long ? 8 : problem.K >= LONG_K ? 4 : 2;
+    blocks_per_sm = is_very_long ? MOST_BLOCKS_PER_SM : problem.K >= LONG_K ? 4 : 2;
   }
   return blocks_of(problem, b) <= blocks_per_sm * device.sm_count;
 }
@@ -85,7 +85,7 @@ Problem with_row_groups(Problem problem, int64_t groups) {
 
 bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b, bool uses_tma,
                             const Device& device) {
-  if (problem.M > MAX_ROWS) return false;
+  if (problem.M > SKINNY_MAX_M) return false;
   if (!uses_tma && device.shared_bytes < size_t{SM80_SHARED_BYTES}) return false;
   return b.batch_count > 1 || inner_batch_count(problem) == 1 ||
          (uses_tma && should_split_each(problem, b, device));
@@ -96,10 +96,12 @@ bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b
 Problem skinny_m_row_groups(const Problem& problem, const split::SplitOperand& b,
                             const Device& device) {
   if (problem.batch.rank > 0) return problem;
-  const int64_t max_rows = b.k_slices > 1 ? 16 : is_vectorized(b) ? MAX_ROWS : 32;
+  const int64_t max_rows = b.k_slices > 1 ? 16 : is_vectorized(b) ? SKINNY_MAX_M : 32;
   for (int64_t rows = 16; rows <= max_rows && rows < problem.M; rows *= 2) {
+    const int64_t most_groups = MOST_BLOCKS_PER_SM * device.sm_count / blocks_of(problem, b);
     int64_t groups = ceil_div(problem.M, rows);
-    while (problem.M / groups + problem.M % groups > rows) ++groups;
+    while (groups <= most_groups && problem.M / groups + problem.M % groups > rows) ++groups;
+    if (groups > most_groups) continue;
     // Rows of two groups are stored twice, so their C must not be out itself.
     if (problem.c.data && problem.M % groups != 0) continue;
     const Problem grouped = with_row_groups(problem, groups);

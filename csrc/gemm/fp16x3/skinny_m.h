@@ -7,6 +7,8 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
+constexpr int64_t SKINNY_MAX_M = 64;
+
 /// Whether the skinny kernel takes the problem. gemm.h takes every problem. `uses_tma`: A is loaded
 /// by TMA, which is Hopper's; otherwise the kernel needs as much shared memory as an A100 has.
 bool can_implement_skinny_m(const Problem& problem, const split::SplitOperand& b, bool uses_tma,
@@ -26,10 +28,7 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
                      const split::SplitOperand& b, float* partials, bool uses_tma,
                      const Device& device);
 
-/// Whether the skinny kernel for a kept split of B takes the problem, on a GPU with TMA.
-bool can_implement_skinny_m_hi_lo(const Problem& problem);
-
-/// As launch_skinny_m, with TMA, if hi and lo of B are in memory.
+/// As launch_skinny_m, with TMA, if hi and lo of B are in memory. Takes every M up to SKINNY_MAX_M.
 void launch_skinny_m_hi_lo(const Problem& problem, const split::SplitOperand& a,
                            const split::SplitOperand& b, float* partials, const Device& device);
 

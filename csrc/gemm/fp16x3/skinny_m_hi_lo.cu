@@ -4,11 +4,6 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-bool can_implement_skinny_m_hi_lo(const Problem& problem) {
-  constexpr int64_t MAX_M = 64;
-  return problem.M <= MAX_M;
-}
-
 void launch_skinny_m_hi_lo(const Problem& problem, const split::SplitOperand& a,
                            const split::SplitOperand& b, float* partials, const Device& device) {
   const auto launch = [&](auto config) {

@@ -46,7 +46,6 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-using split::AbsMinMax;
 using split::FloatVec;
 using split::RowScale;
 

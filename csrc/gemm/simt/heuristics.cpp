@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "gemm/operand_desc.h"
 #include "gemm/plan_cache.h"
 #include "gemm/simt/cost_model.h"
 #include "gemm/simt/operand_layout.h"
@@ -131,14 +132,19 @@ SimtWorkspace workspace_of(const Problem& problem, const SimtPlan& p) {
   return workspace;
 }
 
+bool has_tile(int tile, size_t element_bytes, const Device& device) {
+  return layouts_of(tile, element_bytes).bits != 0 &&
+         TILES[tile].shared_bytes(element_bytes) <= device.shared_bytes;
+}
+
 SimtPlan make_plan(const Problem& problem, const Device& device) {
   const double bytes = bytes_of(problem);
   if (problem.variant >= 0) return plan_with_named_tile(problem, device, bytes);
   std::optional<SimtPlan> best;
   for (int tile = 0; tile < TILE_COUNT; ++tile) {
+    if (!has_tile(tile, size_of(problem.dtype), device)) continue;
     const std::optional<LayoutPair> pair = layout_pair_for(problem, tile);
     if (!pair || is_too_thin(problem, tile, *pair)) continue;
-    if (TILES[tile].shared_bytes(size_of(problem.dtype)) > device.shared_bytes) continue;
     const SimtPlan next = plan_with_tile(problem, device, tile, *pair, bytes);
     if (!best || next.microseconds < best->microseconds) best = next;
   }
@@ -162,12 +168,9 @@ const SimtPlan& cached_plan(const Problem& problem, const Device& device) {
 std::string text_of(const SimtPlan& plan) {
   std::string text = "tiles " + std::string(TILES[plan.tile].name);
   if (plan.split_k.unit != PartialUnit::none) {
-    text += ", K in " + std::to_string(plan.split_k.slices) + " parts";
+    text += ", K in " + std::to_string(plan.split_k.slices) + " slices";
   }
-  if (plan.pack_a || plan.pack_b) {
-    text += plan.pack_a && plan.pack_b ? ", a and b" : plan.pack_a ? ", a" : ", b";
-    text += " packed first";
-  }
+  text += packed_text(plan.pack_a, plan.pack_b);
   return text + ": " + std::to_string(std::lround(plan.microseconds)) + " us expected";
 }
 

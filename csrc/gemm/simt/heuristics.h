@@ -16,6 +16,9 @@ struct SimtPlan {
   double microseconds = 0;  ///< the cost model's prediction
 };
 
+/// Whether TILES[tile] has kernels for elements of so many bytes, and fits an SM of the device.
+bool has_tile(int tile, size_t element_bytes, const Device& device);
+
 /// The best plan, or the best with TILES[problem.variant].
 SimtPlan make_plan(const Problem& problem, const Device& device);
 

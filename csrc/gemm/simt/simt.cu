@@ -69,8 +69,8 @@ const void* simt_function(DType dtype) {
   return dtype == DType::f64 ? simt::large_kernel<double>() : simt::large_kernel<float>();
 }
 
-bool simt_has_variant(int variant, DType dtype, const Device& /*device*/) {
-  return size_of(dtype) < 4 || simt::has_tile(variant, size_of(dtype));
+bool simt_has_variant(int variant, DType dtype, const Device& device) {
+  return size_of(dtype) < 4 || simt::has_tile(variant, size_of(dtype), device);
 }
 
 std::string simt_approach(const Problem& problem, const Device& device) {

@@ -13,11 +13,11 @@
 
 #include <array>
 #include <type_traits>
-#include <utility>
 
 #include "device/opaque.h"
 #include "gemm/accumulation_order.h"
 #include "gemm/gemm.h"
+#include "gemm/tile_table.h"
 
 namespace smem::gemm::simt {
 
@@ -276,28 +276,17 @@ inline constexpr auto TILES = [] {
 inline constexpr int TILE_COUNT = static_cast<int>(TILES.size());
 
 /// The tiles' names, for the kernel table.
-inline constexpr auto TILE_NAMES = []<size_t... TILE>(std::index_sequence<TILE...>) {
-  return std::array<const char*, TILE_COUNT>{TILES[TILE].name...};
-}(std::make_index_sequence<TILE_COUNT>());
+inline constexpr auto TILE_NAMES = names_of<TILE_COUNT>(TILES);
 
-constexpr bool is_same(const char* a, const char* b) {
-  return *a == *b && (*a == 0 || is_same(a + 1, b + 1));
-}
-/// The index of a tile in TILES, which must be there.
-constexpr int tile_index(const char* name, int tile = 0) {
-  return is_same(TILES[tile].name, name) ? tile : tile_index(name, tile + 1);
-}
-constexpr int TILE_128X128 = tile_index("128x128"), TILE_16X16 = tile_index("16x16"),
-              TILE_64X144 = tile_index("64x144");
+constexpr int TILE_128X128 = row_of<TILE_COUNT>(TILES, "128x128"),
+              TILE_16X16 = row_of<TILE_COUNT>(TILES, "16x16"),
+              TILE_64X144 = row_of<TILE_COUNT>(TILES, "64x144");
 
 constexpr LayoutSet layouts_of(int tile, size_t element_bytes) {
   return element_bytes == 8 ? TILES[tile].f64 : TILES[tile].f32;
 }
 constexpr bool has_kernel(int tile, LayoutPair pair, size_t element_bytes) {
   return layouts_of(tile, element_bytes).contains(pair);
-}
-constexpr bool has_tile(int tile, size_t element_bytes) {
-  return layouts_of(tile, element_bytes).bits != 0;
 }
 
 /// Values of k per stage, and stages. The kernels that load via registers need few stages, because

@@ -92,11 +92,11 @@ Plan plan(const Problem& problem, const Device& device) {
 
 const Plan& cached_plan(const Problem& problem, const Device& device) {
   const Problem& p = problem;
-  PlanKey<17 + 4 * MAX_RANK> key;
+  PlanKey<17 + 3 * MAX_RANK> key;
   for (const int64_t number :
        {p.M, p.N, p.K, int64_t{p.variant}, int64_t{device.sm_count}, int64_t{device.capability},
         int64_t{device.code_capability}, int64_t{device.host},
-        static_cast<int64_t>(device.shared_bytes), static_cast<int64_t>(size_of(p.dtype))}) {
+        static_cast<int64_t>(device.shared_bytes), static_cast<int64_t>(p.dtype)}) {
     key.push(number);
   }
   key.push(static_cast<int64_t>(has_whole_rows(p)));
@@ -110,7 +110,7 @@ std::string describe(const Plan& plan) {
   if (plan.split_k_slices > 1) {
     text += ", K in " + std::to_string(plan.split_k_slices) + " slices";
   }
-  text += packed_text(plan.a, plan.b);
+  text += packed_text(plan.a.packed, plan.b.packed);
   return text + ": " + std::to_string(std::lround(plan.microseconds)) + " us expected";
 }
 

@@ -5,12 +5,10 @@
 // equally fast, heuristics.cpp takes the first.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
-#include <utility>
 
 #include "device/dtype.h"
+#include "gemm/tile_table.h"
 
 namespace smem::gemm::sm80 {
 
@@ -160,9 +158,7 @@ inline constexpr TileVariant TILES[] = {
 inline constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
 
 /// The tiles' names, for the kernel table.
-inline constexpr auto TILE_NAMES = []<size_t... TILE>(std::index_sequence<TILE...>) {
-  return std::array<const char*, TILE_COUNT>{TILES[TILE].name...};
-}(std::make_index_sequence<TILE_COUNT>());
+inline constexpr auto TILE_NAMES = names_of<TILE_COUNT>(TILES);
 
 /// The sizes of a tile in code for a compute capability. Before 8.0 there are two stages: vectors
 /// wait in registers, not in shared memory.

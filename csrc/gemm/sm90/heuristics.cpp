@@ -223,7 +223,8 @@ bool can_implement(const Problem& problem, const Device& device) {
   if (device.shared_bytes < SHARED_BYTES) return false;
   if (problem.M < 1 || problem.N < 1 || problem.K < 1) return false;
   if (problem.M >= LARGEST || problem.N >= LARGEST || problem.K >= LARGEST) return false;
-  return ceil_div(problem.M, 64) * ceil_div(problem.N, 32) * inner_batch_count(problem) <
+  return ceil_div(problem.M, 64) * ceil_div(problem.N, 32) * inner_batch_count(problem) *
+             ceil_div(k_tiles_of(problem), accum_interval_of(problem)) <
          MOST_TILES;
 }
 
@@ -266,7 +267,7 @@ const Plan& cached_plan(const Problem& problem, const Device& device) {
     key.push(number);
   }
   for (const Operand* operand : {&p.a, &p.b, &p.out}) key.push(*operand);
-  key.push(static_cast<int64_t>(size_of(p.dtype)));
+  key.push(static_cast<int64_t>(p.dtype));
   key.push(static_cast<int64_t>(p.out_dtype == p.dtype) |
            static_cast<int64_t>(p.c.data != nullptr) << 1 |
            static_cast<int64_t>(p.pre != nullptr) << 2 | static_cast<int64_t>(device.host) << 3 |
@@ -283,8 +284,9 @@ std::string describe(const Plan& plan) {
     text += " of " + std::to_string(plan.tile_n) + " columns";
   }
   text += " by " + std::to_string(plan.clusters * tile.config.cluster_m) + " blocks";
-  if (plan.split_k_slices > 1) text += ", K in " + std::to_string(plan.split_k_slices) + " chunks";
-  text += plan.transposed ? packed_text(plan.b, plan.a) : packed_text(plan.a, plan.b);
+  if (plan.split_k_slices > 1) text += ", K in " + std::to_string(plan.split_k_slices) + " slices";
+  const OperandDesc &a = plan.transposed ? plan.b : plan.a, &b = plan.transposed ? plan.a : plan.b;
+  text += packed_text(a.packed, b.packed);
   return text + ": " + std::to_string(std::lround(plan.microseconds)) + " us expected";
 }
 

@@ -35,7 +35,7 @@
 //
 // What may be changed:
 //   - Tile sizes, stages and clusters: in the table of tile_config.h alone.
-//   - What the epilogue computes: in epilogue_op.h (and, for StoreMode::scalar, gemm/block.h).
+//   - What the epilogue computes: in epilogue_op.h (and, for StoreMode::scalar, epilogue_scalar.h).
 //   - The order of work tiles: in tile_scheduler.h.
 // What must stay consistent:
 //   - The order of k decides the bits. All kernels and reduce_split_k.cu share it.

@@ -12,6 +12,7 @@
 #include "device/dtype.h"
 #include "device/launch.h"
 #include "gemm/tile_scheduler.h"
+#include "gemm/tile_table.h"
 
 namespace smem::gemm::sm90 {
 
@@ -154,16 +155,10 @@ constexpr TileVariant TILES[] = {
 // clang-format on
 constexpr int TILE_COUNT = sizeof(TILES) / sizeof(TILES[0]);
 
-constexpr bool is_same_name(const char* a, const char* b) {
-  return *a == *b && (*a == '\0' || is_same_name(a + 1, b + 1));
-}
+/// The tiles' names, for the kernel table.
+inline constexpr auto TILE_NAMES = names_of<TILE_COUNT>(TILES);
 
-/// The row of that name. As a template argument, an unknown name does not compile.
-constexpr int tile_index(const char* name, int from = 0) {
-  // NOLINTNEXTLINE(bugprone-std-exception-baseclass): no constant expression can get here
-  if (from == TILE_COUNT) throw "TILES has no row of that name";
-  return is_same_name(TILES[from].name, name) ? from : tile_index(name, from + 1);
-}
+constexpr int tile_index(const char* name) { return row_of<TILE_COUNT>(TILES, name); }
 
 constexpr bool tiles_are_valid(int from = 0) {
   if (from == TILE_COUNT) return true;

@@ -23,9 +23,7 @@
 // zero, as tensor_core's is. If N is narrow and K is long, there is a chain for each
 // accumulation interval of K (gemm/accum_interval.h), and their results are added in order.
 // Reads: A ceil(N/256) times, B ceil(M/256) times, mostly from L2. Writes: out once.
-#include <array>
 #include <string>
-#include <utility>
 
 #include "gemm/ladder.h"
 #include "gemm/sm90/heuristics.h"
@@ -61,20 +59,10 @@ const void* wgmma_function(DType dtype) {
 constexpr std::nullptr_t wgmma_function = nullptr;
 #endif
 
-constexpr auto wgmma_has_variant = sm90::has_tile;
-
 std::string wgmma_approach(const Problem& problem, const Device& device) {
   if (!sm90::can_implement(problem, device)) return "left to tensor_core";
   return sm90::describe(sm90::plan(problem, device));
 }
-
-template <int... INDEX>
-constexpr std::array<const char*, sm90::TILE_COUNT> names_of_tiles(
-    std::integer_sequence<int, INDEX...>) {
-  return {sm90::TILES[INDEX].name...};
-}
-constexpr std::array<const char*, sm90::TILE_COUNT> WGMMA_TILE_NAMES =
-    names_of_tiles(std::make_integer_sequence<int, sm90::TILE_COUNT>());
 
 const Kernel wgmma_row = {
     .name = "wgmma",
@@ -88,9 +76,9 @@ const Kernel wgmma_row = {
     .tensor_cores = {.capability = 90, .alone = true},
     .float32 = Precision::tf32,
     .workspace_bytes = wgmma_workspace_bytes,
-    .variants = WGMMA_TILE_NAMES.data(),
+    .variants = sm90::TILE_NAMES.data(),
     .variant_count = sm90::TILE_COUNT,
-    .has_variant = wgmma_has_variant,
+    .has_variant = sm90::has_tile,
     .approach = wgmma_approach,
 };
 
