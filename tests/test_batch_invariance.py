@@ -151,6 +151,13 @@ def test_a_model_that_is_not_deterministic_fails_with_a_batch_of_one() -> None:
     assert cause.operator.startswith("aten.rand_like")
 
 
+def test_no_batch_to_compare_is_an_error() -> None:
+    with pytest.raises(ValueError, match="batch_sizes is empty, expected numbers of rows"):
+        smem.check_batch_invariance(torch.nn.Linear(4, 4), rows(), batch_sizes=())
+    with pytest.raises(TypeError, match="batch_sizes is 3, expected a sequence of integers"):
+        smem.check_batch_invariance(torch.nn.Linear(4, 4), rows(), batch_sizes=3)
+
+
 def test_modes_and_hooks_are_as_before() -> None:
     model = torch.nn.Sequential(torch.nn.Dropout(0.5), Sums(limit=2), torch.nn.Dropout(0.5))
     model[2].eval()

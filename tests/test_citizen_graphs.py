@@ -66,6 +66,19 @@ def gradients(result: Tensor, model: nn.Module) -> list[Tensor]:
 # ------------------------------------------------------------------------------- ahead of time
 
 
+def test_fx_keeps_a_layer_as_one_call(device: str) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
+    smem.convert(model.to(device))
+    x = torch.randn(4, 8, device=device)
+    traced = torch.fx.symbolic_trace(model)
+    calls = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+    assert calls == [smem.linear, smem.linear]
+    for rows in (x, x[:1]):
+        assert same_bits(traced(rows), model(rows))
+    expected, grads = (torch.autograd.grad(f(x).sum(), model[0].weight) for f in (model, traced))
+    assert same_bits(expected[0], grads[0])
+
+
 def test_export_with_a_dynamic_batch(device: str, tmp_path: Path) -> None:
     """Strict and not, saved and loaded; decompositions leave the ops as they are."""
     ours, torchs = models("named", device)

@@ -350,6 +350,10 @@ NO_NUMBER, NO_TENSOR = "expected a real number", "expected a Tensor"
 TYPES: list[tuple[Callable[[Tensor, str], Any], str]] = [
     (lambda x, k: smem.gemm(x, x, alpha=1j, kernel=k), f"gemm: alpha is 1j, {NO_NUMBER}"),
     (lambda x, k: smem.gemm(x, x, alpha="2", kernel=k), f"gemm: alpha is '2', {NO_NUMBER}"),
+    (
+        lambda x, k: smem.gemm(x, x, alpha=x, kernel=k),
+        f"gemm: alpha is a torch.Tensor, {NO_NUMBER}",
+    ),
     (lambda x, k: smem.gemm(x, x, c=x, beta=1j, kernel=k), f"gemm: beta is 1j, {NO_NUMBER}"),
     (lambda x, k: smem.gemm(None, x, kernel=k), f"gemm: a is None, {NO_TENSOR}"),
     (lambda x, k: smem.gemm(x, None, kernel=k), f"gemm: b is None, {NO_TENSOR}"),
@@ -369,6 +373,15 @@ TYPES: list[tuple[Callable[[Tensor, str], Any], str]] = [
         "linear: out_dtype is 'float32', expected a torch.dtype or None",
     ),
     (lambda x, k: smem.plan(x, None), f"gemm: b is None, {NO_TENSOR}"),
+    (
+        lambda x, k: smem.Linear(2, 2, cache_split="off"),
+        "Linear: cache_split is 'off', expected a bool",
+    ),
+    (
+        lambda x, k: smem.convert(torch.nn.Linear(2, 2), cache_split="off"),
+        "convert: cache_split is 'off', expected a bool",
+    ),
+    (lambda x, k: smem.revert(3), "revert: model is a int, expected a torch.nn.Module"),
     (lambda x, k: smem.linear(x, None), f"linear: weight is None, {NO_TENSOR}"),
     (lambda x, k: smem.linear(None, x), f"linear: x is None, {NO_TENSOR}"),
     (lambda x, k: smem.transpose(2), f"transpose: x is 2, {NO_TENSOR}"),

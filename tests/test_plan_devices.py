@@ -64,6 +64,8 @@ def test_plan_takes_tensors_without_memory() -> None:
     assert smem.plan(a, b.mT, device="A100").kernel == "mma"
     assert "a and b packed first" in smem.plan(a[:, 1:], b[:, 1:].mT, device="A100").reason
     assert smem.plan(a[:0], b.mT, device="A100").kernel == "mma"
+    large = torch.empty(2**20, 2**20, device="meta")
+    assert smem.plan(large, large, device="A100").kernel == "fp16x3"
     with pytest.raises(ValueError, match=r"smem.plan: a is on meta, expected a tensor on a CPU or"):
         smem.plan(a, b.mT)
 
@@ -117,6 +119,8 @@ def test_plan_of_a_kernel_that_the_device_cannot_run() -> None:
         smem.plan(a, a, kernel="mma", device="T4")
     with pytest.raises(RuntimeError, match=r"'mma' has no variant '128x256' for bfloat16"):
         smem.plan(a, a, kernel="mma:128x256", device="A10")
+    with pytest.raises(RuntimeError, match=r"'simt' has no variant '128x128' for float64"):
+        smem.plan(a.double(), a.double(), kernel="simt:128x128", device="A10")
     with pytest.raises(ValueError, match=r"smem.gemm: kernel is 'mme', expected one of"):
         smem.plan(a, a, kernel="mme", device="A100")
     assert smem.plan(a, a, kernel="mma").kernel == "mma"

@@ -17,6 +17,7 @@ import torch
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.raw_kernel import cache, compiler, source, tools
+from torch_smem_gemm.raw_kernel.compiler import compile_kernel
 
 TWICE = """
 __global__ void twice(const float* in, float* out, int n) {
@@ -331,10 +332,36 @@ def test_wrong_launches_are_named() -> None:
             kernel(grid, block, args)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="shared_mem is -1, expected a number of bytes"):
         kernel(1, 32, args, shared_mem=-1)
+    with pytest.raises(TypeError, match="blocks is 0, expected numbers of blocks"):
+        kernel.trace(1, 32, args, blocks=0)
+    for options in ("-O2", ("-DA", 3)):
+        with pytest.raises(TypeError, match="expected a sequence of strings"):
+            smem.RawKernel(TWICE, "twice", options=options)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="name is None, expected a string"):
+        smem.RawKernel(TWICE, None)  # type: ignore[arg-type]
     with pytest.raises(
         ValueError, match="shared_mem is 300000 bytes, and a block has at most 232448"
     ):
         kernel(1, 32, args, shared_mem=300_000)
+
+
+@pytest.mark.parametrize(
+    ("floats", "dynamic", "said"),
+    [
+        (12_289, 0, "k: its __shared__ arrays have 49156 bytes, and nvcc compiles at most 49152"),
+        (12_288, 200_000, "k: shared_mem is 200000 bytes beside 49152 of its __shared__ arrays"),
+        (12_288, 183_296, None),
+    ],
+)
+def test_shared_memory_that_a_block_has_not(floats: int, dynamic: int, said: str | None) -> None:
+    code = f"__global__ void k(float* x) {{ __shared__ float s[{floats}]; *x = s[5] = 3; }}"
+    kernel, x = smem.RawKernel(code, "k"), torch.zeros(1)
+    for run in (kernel, kernel.trace):
+        if said is None:
+            run(1, 1, (x,), shared_mem=dynamic)
+        else:
+            with pytest.raises(ValueError, match=said):
+                run(1, 1, (x,), shared_mem=dynamic)
 
 
 def test_a_compile_error_shows_the_users_line(tmp_path: Path) -> None:
@@ -439,14 +466,20 @@ def test_a_full_disk(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(own_cache.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", ["", None])
-def test_a_damaged_entry_is_made_anew(own_cache: Path, content: str | None) -> None:
-    smem.RawKernel(TWICE, "twice").compile()
-    (entry,) = own_cache.iterdir()
-    (entry / "unit.json").unlink() if content is None else (entry / "unit.json").write_text(content)
-    x = torch.zeros(32)
-    smem.RawKernel(TWICE, "twice")(1, 32, (torch.ones(32), x, 32))
-    assert x.eq(2).all()
+@pytest.mark.parametrize("file", ["unit.json", "unit.so"])
+@pytest.mark.parametrize("content", ["", "no such thing", None])
+def test_a_damaged_entry_is_made_anew(own_cache: Path, file: str, content: str | None) -> None:
+    code = f"// another library: this process keeps the ones that it has loaded {file}{content}\n"
+    code += TWICE
+    compile_kernel(code, "twice", "kernel.cu")
+    (damaged,) = own_cache.glob(f"*/{file}")
+    damaged.unlink()
+    if content is not None:
+        damaged.write_text(content)
+    for _ in range(2):
+        x = torch.zeros(32)
+        smem.RawKernel(code, "twice")(1, 32, (torch.ones(32), x, 32))
+        assert x.eq(2).all()
 
 
 def test_the_cache_s_path_may_have_any_letters(

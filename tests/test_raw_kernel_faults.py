@@ -1,5 +1,7 @@
 """A kernel's errors on a GPU are found on the CPU: every planted fault, and no other."""
 
+import copy
+import pickle
 import re
 from pathlib import Path
 
@@ -145,6 +147,9 @@ def test_a_call_raises_what_a_trace_reports() -> None:
     with pytest.raises(smem.KernelFault, match=r"out of bounds in call at .*faults\.cu") as raised:
         kernel(1, 32, (number, True, x, y))
     assert raised.value.faults == trace("global_out_of_bounds", True).faults
+    for copied in (pickle.loads(pickle.dumps(raised.value)), copy.copy(raised.value)):
+        assert str(copied) == str(raised.value)
+        assert copied.faults == raised.value.faults
     # The other threads have run on, and the process goes on.
     assert y[:31].eq(1).all()
     assert y[31] == 0

@@ -33,6 +33,8 @@ UNSUPPORTED = {
         "block_tile_memory: tiles of several warps cannot run on the CPU yet"
     ),
     "float* y = (float*)malloc(4);": "malloc: a kernel on the CPU cannot allocate memory yet",
+    "if (x[0] < 0) abort();": "abort: a kernel cannot call a function of the host",
+    "std::exit(3);": "std::exit: a kernel cannot call a function of the host",
     "float* y = new float[4];": "new: a kernel on the CPU cannot allocate memory yet",
 }
 

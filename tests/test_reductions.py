@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable
 
+import numpy
 import pytest
 import torch
 from helpers import (
@@ -98,6 +99,15 @@ def test_shapes_and_dims(name: str, kernel: str, dtype: torch.dtype, device: str
             out = poisoned(expected.shape, dtype, device)
             assert ours(name, kernel)(x, dim, keepdim, out=out) is out
             assert same_bits(out, result)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "sum"])
+def test_a_dimension_by_any_kind_of_integer(name: str, device: str) -> None:
+    x, reduce = torch.randn(2, 3, device=device), getattr(smem, name)
+    for dim in (numpy.int64(1), torch.tensor(1), [numpy.int64(1)], numpy.array([1])):
+        assert torch.equal(reduce(x, dim), reduce(x, 1))
+    counted = smem.trace(name, x, numpy.int64(1)).wavefronts
+    assert counted == smem.trace(name, x, 1).wavefronts
 
 
 @every_kernel

@@ -1,5 +1,6 @@
 """torch.func, fake and meta tensors, autocast."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -188,6 +189,51 @@ def test_vmap_of_transpose_and_sum(choice: str, in_dim: int, device: str) -> Non
     scalars = torch.randn(6, device=device)
     assert torch.equal(torch.vmap(lambda x: smem.sum(x, kernel=add))(scalars), scalars)
     assert torch.equal(torch.vmap(lambda x: smem.transpose(x, 0, 0, kernel=turn))(scalars), scalars)
+
+
+WEIGHT = torch.ones(4, 5)
+# What takes one entry of each of the tensors, of these shapes with the mapped dimension.
+WRONG_ENTRIES: list[tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = [
+    (lambda a: smem.gemm(a, WEIGHT, kernel="tiled32"), [(2, 4)]),
+    (lambda a, b: smem.gemm(a, b, kernel="naive"), [(4, 4), (4, 5)]),
+    (lambda b: smem.gemm(torch.ones(3, 4), WEIGHT, bias=b, kernel="simt"), [(5,)]),
+    (lambda b: smem.gemm(torch.ones(3, 4), WEIGHT, bias=b, kernel="naive"), [(2, 1, 5)]),
+    (
+        lambda a, c: smem.gemm(a, WEIGHT, c=c, kernel="naive"),
+        [(2, 3, 4), (2, 1, 3, 5)],
+    ),
+    (lambda w: OPS.linear(torch.ones(3, 4), w), [(2, 4)]),
+    (lambda x: OPS.transpose(x, 0, 2), [(2, 4)]),
+    (lambda x: OPS.sum(x, [1]), [(2, 4)]),
+]
+
+
+@pytest.mark.parametrize(("call", "shapes"), WRONG_ENTRIES)
+def test_errors_of_a_vmap_are_those_of_an_entry(
+    call: Callable[..., Tensor], shapes: list[tuple[int, ...]]
+) -> None:
+    mapped = [torch.ones(shape) for shape in shapes]
+    with pytest.raises((RuntimeError, IndexError)) as alone:
+        call(*(x[0] for x in mapped))
+    with pytest.raises(type(alone.value), match=re.escape(str(alone.value))):
+        torch.vmap(call)(*mapped)
+
+
+@every_choice
+@pytest.mark.parametrize("out_dtype", [None, torch.float32])
+def test_a_mapped_bias_beside_c_is_rounded_once(
+    choice: str, out_dtype: torch.dtype | None, device: str
+) -> None:
+    """2 c alone is more than float16 holds."""
+    a, b = torch.full((2, 4), -100.0, device=device), torch.full((4, 3), 100.0, device=device)
+    c, biases = torch.full((2, 3), 40_000.0, device=device), torch.randn(5, 3, device=device)
+    a, b, c, biases = (x.half() for x in (a, b, c, biases))
+
+    def call(bias: Tensor) -> Tensor:
+        kernel = CHOICES[choice]["gemm"]
+        return smem.gemm(a, b, c=c, beta=2.0, bias=bias, out_dtype=out_dtype, kernel=kernel)
+
+    close(torch.vmap(call)(biases), torch.stack([call(bias) for bias in biases]))
 
 
 @every_choice

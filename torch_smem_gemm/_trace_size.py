@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from torch_smem_gemm.ops._arguments import dims_of
 from torch_smem_gemm.ops._checks import check_gemm, check_linear, check_transpose, reduced_dims
 from torch_smem_gemm.ops.plan import transpose_problem
 
@@ -54,8 +55,7 @@ def accesses(op: str, arguments: Mapping[str, Any]) -> int:
         problem = transpose_problem(x, *exchanged)
         batch = [size for size, *_ in problem.batch]
         return transpose_accesses(problem.rows, problem.cols, math.prod(batch))
-    dim = arguments.get("dim")
-    dims = reduced_dims(op, x, [dim] if isinstance(dim, int) else dim)
+    dims = reduced_dims(op, x, dims_of(arguments.get("dim")))
     reduced = math.prod(x.shape[d] for d in dims)
     return reduction_accesses(reduced, x.numel() // reduced if reduced else 0)
 

@@ -6,11 +6,14 @@ at the top level of a module, because pickle requires that of the classes of con
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from transformers import pytorch_utils
 
 from torch_smem_gemm.ops.gemm import gemm
 from torch_smem_gemm.split_cache import CachesSplit
+
+torch.fx.wrap("gemm")  # as in nn.py
 
 
 class Conv1D(pytorch_utils.Conv1D, CachesSplit):

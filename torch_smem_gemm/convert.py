@@ -13,6 +13,7 @@ import torch
 
 from torch_smem_gemm._kernels import kernels
 from torch_smem_gemm.nn import Linear
+from torch_smem_gemm.ops._arguments import check_bool
 from torch_smem_gemm.ops._checks import GEMM_DTYPES
 from torch_smem_gemm.ops._codes import precision_code
 from torch_smem_gemm.split_cache import release
@@ -76,14 +77,18 @@ def convert(
 
     Raises:
         TypeError: ``model`` is not a module.
-        TypeError, ValueError: a precision that does not exist.
+        TypeError, ValueError: a precision that does not exist, or ``cache_split`` that is no bool.
         Any exception that the filter raises; the model is then unchanged.
     """
     precision_code("convert", precision)
+    if cache_split is not None:
+        check_bool("convert", "cache_split", cache_split)
     options = {"precision": precision, "cache_split": cache_split}
     options = {name: value for name, value in options.items() if value is not None}
     ours = _ours()
-    linears = [(name, module) for name, module in _modules(model) if _looks_linear(module, ours)]
+    linears = [
+        (name, module) for name, module in _modules("convert", model) if _looks_linear(module, ours)
+    ]
     reasons: dict[int, str] = {}
     for name, module in linears:
         is_ours = type(module) in ours.values()
@@ -180,7 +185,7 @@ def revert(model: torch.nn.Module) -> list[str]:
     plain = {ours: plain for plain, ours in _ours().items()}
     reverted: list[tuple[str, torch.nn.Module]] = [
         (name, module)
-        for name, module in _modules(model)
+        for name, module in _modules("revert", model)
         if type(module) in plain
         and vars(module).get("_converted")
         and vars(module).get("activation") is None
@@ -194,10 +199,12 @@ def revert(model: torch.nn.Module) -> list[str]:
     return [name for name, _ in reverted]
 
 
-def _modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+def _modules(function: str, model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
     """Yield every name in ``model`` with its module; a shared module appears once per name."""
     if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, expected a torch.nn.Module")
+        raise TypeError(
+            f"smem.{function}: model is a {type(model).__name__}, expected a torch.nn.Module"
+        )
     return list(model.named_modules(remove_duplicate=False))
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_smem_gemm.ops._arguments import check_bool
 from torch_smem_gemm.ops._codes import activation_code, precision_code
 from torch_smem_gemm.ops.linear import linear
 from torch_smem_gemm.split_cache import CachesSplit
+
+# torch.fx.symbolic_trace keeps it as one call, as it keeps the modules of torch.nn.
+torch.fx.wrap("linear")
 
 
 class Linear(torch.nn.Linear, CachesSplit):
@@ -67,6 +71,7 @@ class Linear(torch.nn.Linear, CachesSplit):
     ) -> None:
         activation_code("Linear", activation)
         precision_code("Linear", precision)
+        check_bool("Linear", "cache_split", cache_split)
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         self.activation = activation
         self.precision = precision

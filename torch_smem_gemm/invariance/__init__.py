@@ -54,6 +54,10 @@ def check_batch_invariance(
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"{_NAME}: model is {type(model).__name__}, expected a torch.nn.Module")
+    if not isinstance(batch_sizes, Sequence):
+        raise TypeError(f"{_NAME}: batch_sizes is {batch_sizes!r}, expected a sequence of integers")
+    if not batch_sizes:
+        raise ValueError(f"{_NAME}: batch_sizes is empty, expected numbers of rows")
     for size in batch_sizes:
         if not isinstance(size, int):
             raise TypeError(f"{_NAME}: batch_sizes holds {size!r}, expected integers")

@@ -4,6 +4,7 @@ Tensors are checked only after a call has failed, so that valid calls have no ov
 """
 
 import numbers
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +35,12 @@ def check_dtype(op: str, name: str, value: Any) -> None:
         raise TypeError(f"smem.{op}: {name} is {_described(value)}, expected a torch.dtype or None")
 
 
+def check_bool(op: str, name: str, value: Any) -> None:
+    """Raise TypeError unless ``value`` is a bool."""
+    if not isinstance(value, bool):
+        raise TypeError(f"smem.{op}: {name} is {_described(value)}, expected a bool")
+
+
 def check_tensors(op: str, *, required: Mapping[str, Any], optional: Mapping[str, Any]) -> None:
     """Raise TypeError unless all are tensors; the ``optional`` ones may be None."""
     for name, value in (*required.items(), *optional.items()):
@@ -50,6 +57,18 @@ def check_dims(op: str, dims: Mapping[str, Any]) -> None:
             raise TypeError(
                 f"smem.{op}: {name} is {_described(value)}, expected dimensions by number"
             )
+
+
+def dims_of(dim: Any) -> list[Any] | None:
+    """Return dimensions as a list: of one number, of a sequence, or None for all."""
+    if isinstance(dim, int):
+        return [dim]
+    if dim is None:
+        return None
+    try:
+        return [operator.index(dim)]  # NumPy's integers, say
+    except TypeError:
+        return list(dim)
 
 
 def check_after(

@@ -226,16 +226,29 @@ def _register_rules(
         check_args_and_out(*args, out=out)
         out.copy_(checked_on_cpu(*args))
 
+    def checked_vmap(op: Op, info: Any, in_dims: tuple, *args: Any) -> tuple:
+        describe(*map(_one_entry, args, in_dims))
+        return vmap(op, info, in_dims, *args)
+
     for op in (name, f"_{name}"):
         register_fake(op, describe)
         if "out" in packet.overloads():
             torch.library.register_fake(f"smem::{op}.out", check_args_and_out)
         # Each rule calls its own op: only the public one continues to autograd.
-        rule = functools.partial(vmap, getattr(torch.ops.smem, op).default)
+        rule = functools.partial(checked_vmap, getattr(torch.ops.smem, op).default)
         torch.library.register_vmap(f"smem::{op}", rule)
     torch.library.impl(f"smem::{name}", "CPU", checked_on_cpu)
     if "out" in packet.overloads():
         torch.library.impl(f"smem::{name}.out", "CPU", on_cpu_out)
+
+
+def _one_entry(value: Any, mapped: int | None) -> Any:
+    """Return what a call under vmap sees of an argument: a tensor without its mapped dimension."""
+    if mapped is None or not isinstance(value, Tensor):
+        return value
+    if value.shape[mapped] > 0:
+        return value.select(mapped, 0)
+    return value.new_empty((*value.shape[:mapped], *value.shape[mapped + 1 :]))
 
 
 def register_fake(op: str, describe: Describe) -> None:

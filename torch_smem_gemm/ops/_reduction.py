@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after, check_dtype
+from torch_smem_gemm.ops._arguments import WRONG_TYPE, check_after, check_dtype, dims_of
 from torch_smem_gemm.ops._checks import check_reduction, reduced_dims, reduction_dtype
 from torch_smem_gemm.ops._codes import AUTO, kernel_code
 from torch_smem_gemm.ops._dispatch import Describe, Op, define, refuse_grad_with_out
@@ -73,7 +73,7 @@ def define_reduction(
         *dtype: torch.dtype | None,
     ) -> Tensor:
         try:
-            dims = [dim] if isinstance(dim, int) else dim if dim is None else list(dim)
+            dims = dims_of(dim)
             is_plain = kernel == "auto" and out is None and dtype in ((), (None,))
             if is_plain and not is_dynamo_compiling():
                 result = op_call.plain(x, dims, keepdim)

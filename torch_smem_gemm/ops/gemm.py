@@ -126,6 +126,8 @@ def gemm(
     except WRONG_TYPE as error:
         optional = {"bias": bias, "c": c, "out": out}
         check_after("gemm", error, required={"a": a, "b": b}, optional=optional)
+        real_number("gemm", "alpha", alpha)
+        beta_or_default(beta, c)
         raise
 
 
@@ -233,11 +235,18 @@ def _batch(info: Any, in_dims: Any, given: Any) -> Batched:
     if in_dims.a is None and in_dims.b is None:
         # Only the addends are mapped: give the product the mapped dimension they broadcast over.
         a = a.expand(info.batch_size, *(1,) * (rank - a.dim()), *a.shape)
-    if bias is not None and in_dims.bias is not None:
-        # A bias per entry becomes a row of c per entry.
-        addend = lead(bias, in_dims.bias)
-        bias, c, beta = None, addend if c is None or beta == 0 else beta * c + addend, 1.0
-    return "gemm", given._replace(a=a, b=b, bias=bias, c=c, beta=beta), lambda y: y
+    batched = given._replace(a=a, b=b, bias=bias, c=c)
+    if bias is None or in_dims.bias is None:
+        return "gemm", batched, lambda y: y
+    # A bias per entry becomes a row of c per entry.
+    addend = lead(bias, in_dims.bias)
+    if c is None or beta == 0:
+        return "gemm", batched._replace(bias=None, c=addend, beta=1.0), lambda y: y
+    # Their sum stays as wide as the result's, which is rounded once.
+    wide = wide_dtype(a)
+    addend = beta * c.to(wide) + addend
+    batched = batched._replace(bias=None, c=addend, beta=1.0, out_dtype=given.out_dtype or wide)
+    return "gemm", batched, lambda y: y if given.out_dtype else y.to(a.dtype)
 
 
 _gemm, _gemm_call = define_with_activation(

@@ -1,6 +1,7 @@
 """smem.plan: which kernel runs, and how."""
 
 import json
+import mmap
 from dataclasses import dataclass
 from html import escape
 from itertools import chain
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from torch_smem_gemm.analysis import Device
 
 OLDEST_CAPABILITY = 7, 5
+# MAP_NORESERVE has no name before Python 3.13: addresses alone, for which there need be no memory.
+_UNRESERVED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000
 _DTYPE_CODES = {torch.float64: 0, torch.float32: 1, torch.float16: 2, torch.bfloat16: 3}
 
 
@@ -72,8 +75,11 @@ def _allocated(x: Tensor) -> Tensor:
         return x
     offset = x.storage_offset() % 16  # its alignment
     elements = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
-    memory = torch.empty(offset + max(elements, 1), dtype=x.dtype)
-    return memory.as_strided(x.shape, x.stride(), offset)
+    count = int(offset + max(elements, 1))
+    memory = mmap.mmap(-1, count * x.dtype.itemsize, flags=_UNRESERVED)
+    return torch.frombuffer(memory, dtype=x.dtype, count=count).as_strided(
+        x.shape, x.stride(), offset
+    )
 
 
 def plan_problem(
@@ -239,5 +245,5 @@ def plan_transpose(
 def _transpose_numbers(x: Tensor, dim0: int, dim1: int, out: Tensor | None) -> list[int]:
     shape = check_transpose(x, dim0, dim1)
     if out is None:
-        out = x.new_empty(shape)
+        out = x.new_empty(shape) if x.is_cuda else _allocated(x.new_empty(shape, device="meta"))
     return torch.ops.smem._transpose_problem(x, dim0, dim1, out)

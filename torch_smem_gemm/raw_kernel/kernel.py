@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import shutil
 from collections.abc import Sequence
 from numbers import Integral
 from os import PathLike
@@ -31,6 +32,7 @@ _MAX_THREADS = 1024
 _MAX_BLOCK = (1024, 1024, 64)
 _MAX_GRID = (2**31 - 1, 65535, 65535)
 _MAX_SHARED_BYTES = 227 * 1024
+_MAX_STATIC_SHARED_BYTES = 48 * 1024  # CUDA C++ Programming Guide, "Shared Memory"
 
 
 class KernelFault(RuntimeError):
@@ -40,6 +42,10 @@ class KernelFault(RuntimeError):
         others = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         super().__init__(f"smem.RawKernel: {faults[0]}{others}")
         self.faults = tuple(faults)
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        """Pickle the faults, of which the text is made."""
+        return type(self), (self.faults,)
 
 
 class RawKernel:
@@ -71,9 +77,15 @@ class RawKernel:
     def __init__(
         self, code_or_path: str | PathLike[str], name: str, *, options: Sequence[str] = ()
     ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"smem.RawKernel: name is {name!r}, expected a string")
         if not re.fullmatch(r"\s*[\w:]+\s*(?:<.*>)?\s*", name, re.DOTALL):
             raise ValueError(
                 f"smem.RawKernel: {name!r} is no name of a kernel, such as 'transpose<float, 32>'"
+            )
+        if isinstance(options, str) or not all(isinstance(option, str) for option in options):
+            raise TypeError(
+                f"smem.RawKernel: options is {options!r}, expected a sequence of strings"
             )
         self.name = name
         self.options = tuple(options)
@@ -95,8 +107,13 @@ class RawKernel:
 
     def _on_cpu(self) -> LoadedUnit:
         if self._unit is None:
-            options = self.options
-            self._unit = LoadedUnit(compile_kernel(self.code, self.name, self.path, options))
+            identity = self.code, self.name, self.path, self.options
+            compiled = compile_kernel(*identity)
+            try:
+                self._unit = LoadedUnit(compiled)
+            except OSError:  # a damaged entry of the cache
+                shutil.rmtree(compiled.library.parent, ignore_errors=True)
+                self._unit = LoadedUnit(compile_kernel(*identity))
         return self._unit
 
     def _on_gpu(self, device: torch.device) -> GpuUnit:
@@ -166,7 +183,8 @@ class RawKernel:
             blocks: run only the blocks of these numbers (x first), a sample of a large grid; the
                 counts are those of the sample.
             max_accesses: a launch that would make more accesses of threads is refused, with the
-                time that it would take; None is no limit.
+                time that it would take; None is no limit. How many it would make is measured by
+                three blocks, if there are several and together more than 65,536 threads.
 
         The other arguments and errors are those of a call on CPU tensors, but faults are in the
         Trace.
@@ -239,6 +257,7 @@ class RawKernel:
             max_steps=max_steps,
             is_trial=is_trial,
         )
+        _check_static_shared(self.name, report["launches"][0]["static_shared_bytes"], shared_mem)
         report["launches"][0] |= {
             "dynamic_shared_bytes": shared_mem,
             "sample": len(blocks) or None,
@@ -349,6 +368,8 @@ def _hashable(size: Any) -> Any:
 
 
 def _block_numbers(blocks: Sequence[int] | None, count: int) -> list[int]:
+    if not isinstance(blocks, Sequence | None):
+        raise TypeError(f"smem.RawKernel: blocks is {blocks!r}, expected numbers of blocks")
     numbers = [] if blocks is None else list(blocks)
     for i, number in enumerate(numbers):
         if not 0 <= number < count:
@@ -366,6 +387,19 @@ def _check_shared_bytes(shared_mem: int) -> None:
     if not isinstance(shared_mem, Integral) or shared_mem < 0:
         raise ValueError(
             f"smem.RawKernel: shared_mem is {shared_mem!r}, expected a number of bytes"
+        )
+
+
+def _check_static_shared(name: str, static: int, dynamic: int) -> None:
+    if static > _MAX_STATIC_SHARED_BYTES:
+        raise ValueError(
+            f"smem.RawKernel: {name}: its __shared__ arrays have {static} bytes, and nvcc compiles "
+            f"at most {_MAX_STATIC_SHARED_BYTES}: use extern __shared__, and shared_mem"
+        )
+    if static + dynamic > _MAX_SHARED_BYTES:
+        raise ValueError(
+            f"smem.RawKernel: {name}: shared_mem is {dynamic} bytes beside {static} of its "
+            f"__shared__ arrays, and a block has at most {_MAX_SHARED_BYTES} on an H200"
         )
 
 

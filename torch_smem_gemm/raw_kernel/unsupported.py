@@ -42,6 +42,12 @@ _CONSTRUCTS = [
         "a kernel on the CPU cannot allocate memory yet",
     ),
     (
+        r"(?<![.>\w])(?:std\s*::\s*)?"
+        r"\b(?:abort|_?exit|_Exit|quick_exit|terminate|pthread_exit|system|fork|u?sleep)\s*(?=\()",
+        None,
+        "a kernel cannot call a function of the host",
+    ),
+    (
         r"\bcublas[A-Z]\w+\s*(?=\()|\b(?:cudnn|cufft(?!(?:Double)?(?:Real|Complex)\b)|cusolver|cusparse|nccl)\w+",
         None,
         "libraries of the host are not there on the CPU",
