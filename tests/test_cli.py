@@ -430,6 +430,16 @@ def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("output", "status", "said"),
+    [(">/dev/full", 1, "[Errno 28] No space left on device\n"), (">&-", 0, "")],
+)
+def test_output_that_cannot_be_written(output: str, status: int, said: str) -> None:
+    command = f"{sys.executable} -m torch_smem_gemm explain transpose --kernel tiled {output}"
+    done = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (status, said)
+
+
 def test_a_reader_that_has_seen_enough() -> None:
     """``explain ... | head -1`` ends without a trace."""
     command = [sys.executable, "-m", "torch_smem_gemm", "explain", "gemm", "--ladder"]

@@ -110,6 +110,13 @@ def test_threads_that_enable_it_at_once_are_counted_once(monkeypatch: pytest.Mon
     assert not is_in_force(0)
 
 
+@pytest.mark.parametrize("device", [None, "cuda", "cuda:0", 0])
+def test_its_devices_may_be_named_where_there_are_none(device: str | int | None) -> None:
+    x = torch.ones(2, 2)
+    with smem.batch_invariant(device):
+        assert torch.equal(x @ x, torch.full((2, 2), 2.0))
+
+
 @pytest.mark.parametrize("device", ["cpu", torch.device("meta")])
 def test_another_device_is_an_error(device: torch.device | str) -> None:
     with pytest.raises(RuntimeError, match=r"smem\.batch_invariant: device is '(cpu|meta)'"):

@@ -437,6 +437,11 @@ def test_the_same_counts_every_time() -> None:
             TypeError,
             "^smem.trace: linear: missing a required argument: 'weight'$",
         ),
+        (
+            lambda x: smem.trace("gemm", x.to("meta"), x.to("meta")),
+            ValueError,
+            "smem.trace: gemm: a is on meta, expected a tensor with values",
+        ),
         (lambda x: smem.trace("gemm", x, None), TypeError, "^smem.gemm: b is None, expected a"),
         (lambda x: smem.trace("gemm", x, x, alpha=1j), TypeError, "alpha is 1j, expected a real"),
     ],

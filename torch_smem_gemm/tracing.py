@@ -86,6 +86,9 @@ def trace(
             f"max_accesses is {max_accesses:.2g}: choose smaller sizes, or raise max_accesses to "
             "wait for it (a second for each 50 million)"
         )
+    for key, value in arguments.items():
+        if isinstance(value, Tensor) and value.is_meta:
+            raise ValueError(f"smem.trace: {name}: {key} is on meta, expected a tensor with values")
     storages: set[int] = set()
     arguments = {key: _on_cpu(value, storages) for key, value in arguments.items()}
     begin()

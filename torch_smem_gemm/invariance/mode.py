@@ -151,7 +151,8 @@ def _devices(device: torch.device | str | int | None) -> frozenset[int]:
     chosen = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
     if chosen.type != "cuda":
         raise RuntimeError(f"{_NAME}: device is {str(chosen)!r}, expected a CUDA device")
-    index = torch.cuda.current_device() if chosen.index is None else chosen.index
+    current = torch.cuda.current_device() if count else 0
+    index = current if chosen.index is None else chosen.index
     if count and index >= count:
         raise RuntimeError(f"{_NAME}: device is {str(chosen)!r}, but there are {count}")
     return frozenset((index,))
