@@ -83,6 +83,7 @@ documents: extension  ## write the figures of README and docs/: from bench/resul
 	PYTHONPATH=. $(PY) bench/scaling.py
 	PYTHONPATH=. $(PY) bench/invariance.py
 	PYTHONPATH=. $(PY) bench/occupancy.py
+	PYTHONPATH=. $(PY) bench/public_kernels.py
 	PYTHONPATH=. $(PY) docs/write_api.py
 	PYTHONPATH=. $(PY) docs/write_examples.py
 	PYTHONPATH=. $(PY) docs/write_runs.py

@@ -160,6 +160,11 @@ IMPORTS = {
         "assert not [name for name in brought if 'flop_counter' in name or 'triton' in name]\n"
         "from torch.utils import flop_counter"
     ),
+    "asked where it is before": (
+        "import importlib.util, torch_smem_gemm\n"
+        "importlib.util.find_spec('torch.utils.flop_counter')\n"
+        "from torch.utils import flop_counter"
+    ),
 }
 
 

@@ -456,6 +456,13 @@ def test_unknown_kernel_code(op: str, device: str) -> None:
         getattr(OPS, op)(*((x, x) if op == "gemm" else (x,)), kernel_id=99)
 
 
+def test_unknown_variant_code(device: str) -> None:
+    x = torch.ones(2, 2, device=device)
+    for code in (-256, -512, 256):
+        with pytest.raises(RuntimeError, match=r"^smem\.gemm: kernel '\w+' has \d+ variants, got"):
+            OPS.gemm(x, x, kernel_id=code)
+
+
 # ----------------------------------------------------------------------------- different devices
 
 # A matrix and a vector on the host, the same on the device.

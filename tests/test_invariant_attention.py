@@ -343,8 +343,10 @@ def test_parts_without_keys_change_nothing(device: str, dtype: torch.dtype) -> N
 def test_parts_that_do_not_fit() -> None:
     out, logsumexp, lengths = parts_of(2, 3, 2, 1, 64, "cpu")
     combine = torch.ops.smem._combine_parts
-    with pytest.raises(RuntimeError, match=r"smem\._combine_parts: parts is 0"):
-        combine(out, logsumexp, lengths, 0, 2)
+    for parts, group in ((0, 2), (2**32, 2**32)):
+        message = rf"smem\._combine_parts: parts is {parts} and group {group}, expected 1"
+        with pytest.raises(RuntimeError, match=message):
+            combine(out, logsumexp, lengths, parts, group)
     with pytest.raises(
         RuntimeError, match=r"smem\._combine_parts: parts_out is 12x1x64 of float64"
     ):

@@ -1,14 +1,17 @@
 """smem.RawKernel: calls, arguments, the cache, and what is said of bad input."""
 
 import ctypes
+import multiprocessing
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy
@@ -357,11 +360,13 @@ def test_shared_memory_that_a_block_has_not(floats: int, dynamic: int, said: str
     code = f"__global__ void k(float* x) {{ __shared__ float s[{floats}]; *x = s[5] = 3; }}"
     kernel, x = smem.RawKernel(code, "k"), torch.zeros(1)
     for run in (kernel, kernel.trace):
+        x.zero_()
         if said is None:
             run(1, 1, (x,), shared_mem=dynamic)
         else:
             with pytest.raises(ValueError, match=said):
                 run(1, 1, (x,), shared_mem=dynamic)
+            assert x.item() == 0
 
 
 def test_a_compile_error_shows_the_users_line(tmp_path: Path) -> None:
@@ -433,11 +438,11 @@ def test_the_cache_is_bounded(own_cache: Path, monkeypatch: pytest.MonkeyPatch) 
     def make(path: Path) -> None:
         (path / "file").write_bytes(b"x" * 1000)
 
-    for age, key in enumerate(("a", "b", "c")):
+    for age, key in enumerate(("a" * 32, "b" * 32, "c" * 32)):
         path = cache.entry(key, make)
         os.utime(path, (age, age))
-    cache.entry("d", make)
-    assert sorted(path.name for path in own_cache.iterdir()) == ["c", "d"]
+    cache.entry("d" * 32, make)
+    assert sorted(path.name for path in own_cache.iterdir()) == ["c" * 32, "d" * 32]
 
 
 def test_a_cache_that_cannot_be_made(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,6 +469,72 @@ def test_a_full_disk(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match=f"cache {own_cache} .No space left on device.: set SMEM"):
         smem.RawKernel(TWICE, "twice").compile()
     assert list(own_cache.iterdir()) == []
+
+
+def test_what_is_not_the_cache_s_stays(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = own_cache / "photos" / "one"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(bytes(1000))
+    monkeypatch.setattr(cache, "MAX_BYTES", 1)
+    smem.RawKernel(TWICE, "twice").compile()
+    assert other.exists()
+
+
+@pytest.mark.parametrize("named", ["here", "~/here"])
+def test_a_cache_named_from_here(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SMEM_CACHE_DIR", named)
+    x = torch.zeros(32)
+    smem.RawKernel(TWICE, "twice")(1, 32, (torch.ones(32), x, 32))
+    assert x.eq(2).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
+def test_a_kernel_whose_entry_is_gone_has_its_lines(own_cache: Path) -> None:
+    kernel, x = smem.RawKernel(TWICE, "twice"), torch.zeros(32)
+    kernel(1, 32, (torch.ones(32), x, 32))
+    lines = kernel.trace(1, 32, (torch.ones(32), x, 32)).launches[0].lines
+    other = smem.RawKernel(TWICE, "twice", options=("-DX",))
+    other(1, 32, (torch.ones(32), x, 32))
+    shutil.rmtree(own_cache)
+    assert other.trace(1, 32, (torch.ones(32), x, 32)).launches[0].lines == lines
+
+
+def test_a_kernel_goes_to_another_process() -> None:
+    """Not what this one has loaded, but the source."""
+    kernel, x = smem.RawKernel(TWICE, "twice"), torch.zeros(32)
+    kernel(1, 32, (torch.ones(32), x, 32))
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert pool.submit(sum_of_twice, kernel).result() == 64
+
+
+def sum_of_twice(kernel: smem.RawKernel) -> float:
+    x = torch.zeros(32)
+    kernel(1, 32, (torch.ones(32), x, 32))
+    return x.sum().item()
+
+
+def test_what_a_kernel_may_only_read_is_not_stored(tmp_path: Path) -> None:
+    numpy.arange(32, dtype=numpy.float32).tofile(tmp_path / "numbers")
+    mapped = numpy.memmap(tmp_path / "numbers", dtype=numpy.float32, mode="r")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tensor must not be written
+        x = torch.from_numpy(mapped)
+    y = torch.zeros(32)
+    smem.RawKernel(TWICE, "twice")(1, 32, (x, y, 32))
+    assert torch.equal(y, 2 * torch.arange(32.0))
+
+
+def test_autograd_learns_what_is_written() -> None:
+    x, y = torch.ones(32), torch.zeros(32, requires_grad=True).exp()
+    y.sum().backward(retain_graph=True)
+    smem.RawKernel(TWICE, "twice")(1, 32, (x, y.detach(), 32))
+    assert x._version == 0
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
 
 
 @pytest.mark.parametrize("file", ["unit.json", "unit.so"])

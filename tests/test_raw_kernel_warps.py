@@ -32,6 +32,23 @@ def test_shuffles_of_all_kinds_and_widths(width: int) -> None:
     assert shuffled == {(mark, "shuffle", 4): 2 for mark in ("shfl", "up", "down", "xor")}
 
 
+def test_shuffles_by_more_than_a_warp() -> None:
+    """Of a distance or a mask of lanes the last five bits count: PTX ISA, "shfl.sync"."""
+    code = """__global__ void k(int* x) {
+        const int lane = threadIdx.x;
+        x[lane] = __shfl_xor_sync(~0u, lane, -1);
+        x[32 + lane] = __shfl_down_sync(~0u, lane, (unsigned)-1);
+        x[64 + lane] = __shfl_up_sync(~0u, lane, 33u);
+        x[96 + lane] = __shfl_sync(~0u, lane, 35);
+    }"""
+    x = torch.zeros(4, 32, dtype=torch.int32)
+    smem.RawKernel(code, "k")(1, 32, (x,))
+    assert x[0].tolist() == [31 - lane for lane in range(32)]
+    assert x[1].tolist() == [31, *range(1, 32)]
+    assert x[2].tolist() == [0, *range(31)]
+    assert x[3].tolist() == [3] * 32
+
+
 def test_shuffles_of_all_types() -> None:
     pairs = torch.arange(64).view(32, 2).half()
     out = torch.zeros(64, dtype=torch.float64)

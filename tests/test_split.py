@@ -192,6 +192,11 @@ def test_nothing_to_split(device: str) -> None:
         assert exponent.tolist() == status.tolist() == [0, 0, 0]
 
 
+def test_more_dimensions_than_the_results_can_have(device: str) -> None:
+    with pytest.raises(RuntimeError, match="_split: x has 61 dimensions, expected at most 60"):
+        torch.ops.smem._split(torch.zeros([1] * 59 + [4, 64], device=device))
+
+
 def test_a_line_does_not_depend_on_the_others(device: str) -> None:
     x = normal(70, 300, device=device)
     for view, lines_last in ((x, False), (x.t().contiguous(), True)):

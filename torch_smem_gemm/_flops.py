@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -26,16 +27,21 @@ def register_when_imported() -> None:
         sys.meta_path.insert(0, _CounterFinder())
 
 
-class _CounterFinder(MetaPathFinder):
-    """Finds the counter as all others would, once, and has it register the formulas when loaded."""
+class _CounterFinder(MetaPathFinder, threading.local):
+    """Finds the counter as all others would, and has it register the formulas when loaded."""
+
+    is_asking = False  # the others, in this thread
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != COUNTER:
+        if name != COUNTER or self.is_asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self.is_asking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.is_asking = False
         if spec is None or spec.loader is None:
             return spec
         load = spec.loader.exec_module
@@ -43,6 +49,7 @@ class _CounterFinder(MetaPathFinder):
         def load_and_register(module: ModuleType) -> None:
             load(module)
             _register(module)
+            sys.meta_path.remove(self)
 
         spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
         return spec

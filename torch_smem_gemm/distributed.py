@@ -114,7 +114,8 @@ def _transpose(given: Any) -> list[Layout]:
 def _reduction(given: Any, result_of_shards: Callable[[int], Partial | None]) -> list[Layout]:
     """Return the rules of a reduction over shards of dimension d: ``result_of_shards(d)``."""
     x, keepdim = given.x, given.keepdim
-    reduced = {d % x.ndim for d in given.dim} if given.dim else set(range(x.ndim))
+    dims = given.dim if x.ndim else ()  # 0 and -1 also name the one of a scalar
+    reduced = {d % x.ndim for d in dims} if dims else set(range(x.ndim))
     layouts = [_layout(Replicate(), Replicate())]
     for d in range(x.ndim):
         after = d if keepdim else d - sum(other < d for other in reduced)

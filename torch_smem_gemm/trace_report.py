@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -184,6 +184,14 @@ class Launch:
         )
 
 
+def finite_or_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values for JSON, which has no infinity."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in values.items()
+    }
+
+
 def _check_name(argument: str, name: str, valid: Sequence[str]) -> None:
     if name not in valid:
         expected = ", ".join(map(repr, valid))
@@ -345,10 +353,13 @@ class Trace:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the sources, with the totals, as JSON-compatible values."""
+        """Return everything but the sources, with the totals, as JSON-compatible values.
+
+        Without traffic the intensity is None.
+        """
         values = dataclasses.asdict(self)
         del values["sources"]
-        return {**values, "totals": self.totals()}
+        return {**values, "totals": finite_or_none(self.totals())}
 
     def to_html(self, path: str | Path | None = None, *, device: str = "H200") -> str:
         """Return the trace as an HTML page, which is one file and loads nothing.

@@ -101,7 +101,7 @@ BatchedProblem build_problem(const GemmArguments& args, const MatrixView& out) {
 /// The variant that `kernel` encodes (VARIANT_STEP); -1: the kernel chooses.
 int variant_of(const GemmArguments& args, const gemm::Kernel& kernel) {
   const int64_t variant = args.kernel / VARIANT_STEP - 1;
-  if (variant >= kernel.variant_count) {
+  if (variant < -1 || variant >= kernel.variant_count) {
     fail(args.op, std::string("kernel '") + kernel.name + "' has " +
                       std::to_string(kernel.variant_count) + " variants, got number " +
                       std::to_string(variant));

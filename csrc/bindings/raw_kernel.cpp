@@ -49,9 +49,7 @@ std::string run_released(const char* name, dim3 grid, dim3 threads, cpu_emulator
   return error;
 }
 
-}  // namespace
-
-PyObject* run_kernel(PyObject*, PyObject* arguments) {
+PyObject* run_parsed(PyObject* arguments) {
   const char* name;
   unsigned long long entry, values, begin, end, shared_memory, step_limit;
   unsigned grid[3], threads[3];
@@ -91,6 +89,17 @@ PyObject* run_kernel(PyObject*, PyObject* arguments) {
   }
   const std::string report = report_json(session);
   return PyUnicode_FromStringAndSize(report.data(), static_cast<Py_ssize_t>(report.size()));
+}
+
+}  // namespace
+
+PyObject* run_kernel(PyObject*, PyObject* arguments) {
+  try {
+    return run_parsed(arguments);
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
 }
 
 }  // namespace smem::bindings

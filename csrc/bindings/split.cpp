@@ -16,6 +16,11 @@ void check(const Tensor& x, int64_t part_length) {
   if (x.dim() < 2) {
     fail(OP, "x is " + shape_text(sizes_of(x)) + ", expected at least 2 dimensions");
   }
+  constexpr int64_t MOST_DIMS = MAX_DIMS - 4;  // the results have up to so many more
+  if (x.dim() > MOST_DIMS) {
+    fail(OP, "x has " + std::to_string(x.dim()) + " dimensions, expected at most " +
+                 std::to_string(MOST_DIMS));
+  }
   if (x.scalar_type() != ScalarType::Float) {
     fail(OP, "x has dtype " + dtype_text(x.scalar_type()) + ", expected float32");
   }

@@ -32,7 +32,8 @@ struct Sizes {
 
   Sizes() = default;
   explicit Sizes(torch::headeronly::IntHeaderOnlyArrayRef values);
-  void push(int64_t value) { at[count++] = value; }
+  /// Throws beyond MAX_DIMS.
+  void push(int64_t value) { at.at(count++) = value; }
   int64_t last(int i) const { return at[count - i]; }
   int64_t numel() const;
   bool operator==(const Sizes& other) const;

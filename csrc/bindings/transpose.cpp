@@ -89,8 +89,8 @@ std::vector<int64_t> transpose_problem(const Tensor& x, int64_t dim0, int64_t di
                                p.in_col_stride,
                                p.out_row_stride,
                                p.out_col_stride,
-                               static_cast<int64_t>(reinterpret_cast<uintptr_t>(p.in) % 16),
-                               static_cast<int64_t>(reinterpret_cast<uintptr_t>(p.out) % 16)};
+                               static_cast<int64_t>(reinterpret_cast<uintptr_t>(p.in) % 32),
+                               static_cast<int64_t>(reinterpret_cast<uintptr_t>(p.out) % 32)};
   for (int d = 0; d < p.batch.rank; ++d) {
     for (const int64_t number :
          {p.batch.size[d], p.batch.stride[transpose::IN][d], p.batch.stride[transpose::OUT][d]}) {

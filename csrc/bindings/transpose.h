@@ -12,7 +12,7 @@ void transpose_out(const Tensor& x, int64_t dim0, int64_t dim1, int64_t kernel, 
 
 /// The problem that a kernel gets (transpose/transpose.h), as numbers: element bytes, rows,
 /// columns; the row and column strides of `in`, then of `out`, in elements; both addresses modulo
-/// 16; then the size and both strides of each dimension of the batch.
+/// 32; then the size and both strides of each dimension of the batch.
 std::vector<int64_t> transpose_problem(const Tensor& x, int64_t dim0, int64_t dim1,
                                        const Tensor& out);
 

@@ -297,7 +297,7 @@ unsigned Block::meet(void* given, void* (&all)[WARP_SIZE], Site site) {
 
 uint64_t Block::shuffle_bits(unsigned mask, uint64_t bits, int bytes, unsigned source, Site site) {
   return give_and_read(mask, bits, bytes, WarpSync::shuffle, site, [&](const Warp& warp) {
-    const bool given = (mask & warp.alive) >> source & 1;
+    const bool given = source < WARP_SIZE && ((mask & warp.alive) >> source & 1);
     if (!given && observer_) {
       observer_->shuffle_without_source(current_thread->linear, source, site);
     }

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cpu_emulator/cluster.h"
@@ -67,7 +69,7 @@ void run(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body, void* 
   const auto work = [&](InterruptPoll* poll) {
     int64_t i = 0;
     const Stop here{poll, stopped};
-    stop = &here;
+    const Stop* const outer = std::exchange(stop, &here);  // a signal handler may launch, too
     try {
       Cluster cluster(cluster_size, grid, threads, dynamic_shared_bytes, body, context,
                       make_observer);
@@ -89,11 +91,15 @@ void run(dim3 grid, dim3 threads, size_t dynamic_shared_bytes, Body body, void* 
       }
       next = clusters;
     }
+    stop = outer;
   };
 
   const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> others;
-  for (int64_t i = 1; i < std::min(cores, clusters); ++i) others.emplace_back(work, nullptr);
+  try {
+    for (int64_t i = 1; i < std::min(cores, clusters); ++i) others.emplace_back(work, nullptr);
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): those that there are do
+  }
   InterruptPoll poll;
   work(&poll);
   for (auto& other : others) other.join();

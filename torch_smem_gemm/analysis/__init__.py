@@ -1,6 +1,6 @@
 """Models of a GPU's limits: occupancy, roofline, bank conflicts, traffic.
 
-Needs neither a GPU nor torch.
+Arithmetic alone, which needs no GPU.
 
 >>> from torch_smem_gemm import analysis
 >>> analysis.occupancy(threads=256, registers=32, shared_bytes=32 * 1024, device="A100").limit

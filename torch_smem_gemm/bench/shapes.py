@@ -122,7 +122,7 @@ def load(
     """
     path = SHIPPED / f"{name_or_file}.txt" if name_or_file in names() else Path(name_or_file)
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(
             f"shapes: expected one of {', '.join(names())} or a text file, got {name_or_file!r}: "

@@ -19,7 +19,7 @@ from torch_smem_gemm.analysis import (
     roofline,
 )
 from torch_smem_gemm.cli._resources import Resources, built_resources
-from torch_smem_gemm.trace_report import BULK, WARP, Launch, Line, Trace
+from torch_smem_gemm.trace_report import BULK, WARP, Launch, Line, Trace, finite_or_none
 
 WAVEFRONT = 128  # bytes that shared memory delivers in one pass
 
@@ -76,7 +76,9 @@ class Explained:
             "device": self.device.name,
             "residency": dataclasses.asdict(self.residency),
             "traffic": self.traffic,
-            "rooflines": {name: dataclasses.asdict(r) for name, r in self.rooflines.items()},
+            "rooflines": {
+                name: finite_or_none(dataclasses.asdict(r)) for name, r in self.rooflines.items()
+            },
             "least_seconds": self.least_seconds,
             "peak_tflops": self.peak_tflops,
             "bottleneck": self.bottleneck,

@@ -38,6 +38,10 @@ class Maker:
 
         Raises ValueError for numbers that the dtype does not have.
         """
+        with torch.device("cpu"):  # wherever new tensors are by default
+            return self._make(parameter, random)
+
+    def _make(self, parameter: torch.dtype | None, random: torch.Generator) -> Tensor:
         fractions = [number for number in self.numbers if isinstance(number, float)]
         is_whole = self.name in ("arange", "randint", "tensor") and not fractions
         dtype = self.dtype or parameter or (torch.int64 if is_whole else torch.float32)

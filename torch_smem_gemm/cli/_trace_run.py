@@ -120,7 +120,9 @@ def run(
     if options.html:
         trace.to_html(options.html, device=options.device.name)
     if options.json:
-        options.json.write_text(json.dumps(done.to_dict(), indent=1), encoding="utf-8")
+        options.json.write_text(
+            json.dumps(done.to_dict(), indent=1, allow_nan=False), encoding="utf-8"
+        )
     return done
 
 
@@ -147,11 +149,9 @@ def _option(name: str) -> Iterator[None]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig", errors="replace")  # comments may be in any
     except OSError as error:
         raise RunError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise RunError(f"{path} is not a text in UTF-8: {error.reason}") from None
 
 
 def _only(text: str) -> str:

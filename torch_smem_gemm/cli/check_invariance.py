@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from torch_smem_gemm.cli._text import default_device, device_argument
+from torch_smem_gemm.cli._trace_options import natural
+
 SUMMARY = "find out whether a language model computes the same alone and in any batch"
 DTYPES = ("bfloat16", "float16", "float32")
 
@@ -26,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--context", type=_positive, default=16, metavar="N", help="tokens of a row (default: 16)"
     )
     parser.add_argument(
-        "--new-tokens", type=int, default=8, metavar="N", help="tokens to generate (default: 8)"
+        "--new-tokens", type=natural, default=8, metavar="N", help="tokens to generate (default: 8)"
     )
     parser.add_argument(
         "--batch-sizes",
@@ -36,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="numbers of rows (default: 1,2,7,32)",
     )
     parser.add_argument("--dtype", choices=DTYPES, default="bfloat16")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", type=device_argument, help="default: cuda where there is one")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and tokens")
 
 
@@ -47,13 +50,14 @@ def run(args: argparse.Namespace) -> int:
 
     torch.manual_seed(args.seed)
     try:
-        model = _load(args.model, args.random_weights, getattr(torch, args.dtype)).to(args.device)
+        device = args.device or default_device()
+        model = _load(args.model, args.random_weights, getattr(torch, args.dtype)).to(device)
     except (OSError, ValueError) as error:
         print(f"check-invariance: error: {str(error).splitlines()[0]}", file=sys.stderr)
         return 2
     print("torch's operators as they are" if args.plain else "in smem.batch_invariant()")
     shape = max(args.batch_sizes), args.context
-    tokens = torch.randint(model.config.vocab_size, shape, device=args.device)
+    tokens = torch.randint(model.config.vocab_size, shape, device=device)
     with batch_invariant(enabled=not args.plain):
         report = check_batch_invariance(
             model,

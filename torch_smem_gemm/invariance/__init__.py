@@ -13,6 +13,7 @@ from torch.utils import _pytree
 from torch_smem_gemm.invariance.record import Alone, InBatch, Output, Results, Step
 from torch_smem_gemm.invariance.report import Cause, Difference, Finding, InvarianceReport
 from torch_smem_gemm.invariance.rows import batch_of, batch_size_of, checksum, part_of
+from torch_smem_gemm.split_cache import release
 
 __all__ = ["Cause", "Difference", "Finding", "InvarianceReport", "check_batch_invariance"]
 
@@ -180,3 +181,5 @@ def _in_eval_mode(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes.items():
             module.training = training
+            if training:
+                release(module)

@@ -82,7 +82,9 @@ def _call(args: tuple[Any, ...]) -> Tensor:
 
 def _is_usual(dimensions: int, a: Tensor, b: Tensor, out_dtype: torch.dtype | None) -> bool:
     """Whether a and b go to gemm as they are. Such products take 1 us less."""
-    return a.dim() == b.dim() == dimensions and out_dtype is None and a.dtype in _WITHOUT_PRECISION
+    is_one_batch = dimensions < 3 or a.shape[0] == b.shape[0]
+    is_wanted = a.dim() == b.dim() == dimensions and is_one_batch
+    return is_wanted and out_dtype is None and a.dtype in _WITHOUT_PRECISION
 
 
 def _without_addend(op: str, dimensions: int) -> Kernel:
@@ -175,6 +177,9 @@ def _expect_dimensions(op: str, dimensions: int, *tensors: Tensor) -> None:
                 f"{op}: expected tensors of {dimensions} dimensions, got one of shape "
                 f"{tuple(tensor.shape)}"
             )
+    if dimensions == 3 and len({tensor.shape[0] for tensor in tensors}) > 1:
+        shapes = " and ".join(str(tuple(tensor.shape)) for tensor in tensors)
+        raise RuntimeError(f"{op}: expected batches of one size, got tensors of shapes {shapes}")
 
 
 _mm, _bmm = _without_addend("mm", 2), _without_addend("bmm", 3)

@@ -73,7 +73,7 @@ def _allocated(x: Tensor) -> Tensor:
     """The tensor, or for one on ``meta`` one like it, whose memory is never touched."""
     if not x.is_meta:
         return x
-    offset = x.storage_offset() % 16  # its alignment
+    offset = x.storage_offset() % 32  # its alignment, up to a sector
     elements = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
     count = int(offset + max(elements, 1))
     memory = mmap.mmap(-1, count * x.dtype.itemsize, flags=_UNRESERVED)
@@ -205,7 +205,7 @@ class TransposeProblem:
     rows and between columns; each entry of ``batch`` has a size and the strides in the input and in
     the output. Consecutive rows are densest in the output, consecutive columns in the input. The
     exception is a transpose that keeps the innermost dimension: then the rows are its elements, and
-    each column is copied whole. ``misaligned`` has both addresses modulo 16.
+    each column is copied whole. ``misaligned`` has both addresses modulo 32, a sector.
     """
 
     element_bytes: int

@@ -152,6 +152,14 @@ def convert_for_gpu(
     ]
 
 
+def count_changes(parameters: Sequence[Parameter], args: Sequence[Any]) -> None:
+    """Tell autograd that a kernel has written the tensors, as an operator in place does."""
+    for parameter, value in zip(parameters, args, strict=True):
+        is_written = parameter.kind == "p" and not parameter.is_const
+        if is_written and isinstance(value, Tensor) and not value.is_inference():
+            torch.autograd.graph.increment_version(value)
+
+
 def _check_count(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> None:
     if len(args) != len(parameters):
         expected = ", ".join(f"{p.type_name} {p.name}".strip() for p in parameters)
@@ -183,9 +191,7 @@ def _tensor(kernel: str, parameter: Parameter, value: Tensor) -> tuple[int, Buff
     # What fits is seen at once: a small kernel takes some microseconds.
     if not value.is_cpu or value.dtype not in parameter.dtypes or value.layout != torch.strided:
         _check_tensor(kernel, parameter, value, value.is_cpu, "on the CPU")
-    if value.is_neg() or value.is_conj():
-        expected = "a tensor whose memory has its values (resolve_neg(), resolve_conj())"
-        raise _fail(kernel, parameter, expected, "one that is negated or conjugated when read")
+    _check_values(kernel, parameter, value)
     extent = value.nbytes
     if not value.is_contiguous():
         last = sum(
@@ -193,7 +199,8 @@ def _tensor(kernel: str, parameter: Parameter, value: Tensor) -> tuple[int, Buff
         )
         extent = (last + 1) * value.element_size()
     offset = int(value.storage_offset()) * value.element_size()
-    buffer = Buffer(parameter.key, value.data_ptr(), extent, offset)
+    is_writable = not parameter.is_const
+    buffer = Buffer(parameter.key, value.data_ptr(), extent, offset, is_writable)
     if extent and not buffer.address:
         raise _fail(kernel, parameter, "a tensor that has memory", type(value).__name__)
     return buffer.address, buffer, str(value.dtype).removeprefix("torch.")
@@ -207,11 +214,18 @@ def _address_on_gpu(
         # What fits is seen at once: a launch takes microseconds.
         if not is_there or value.dtype not in parameter.dtypes or value.layout != torch.strided:
             _check_tensor(kernel, parameter, value, is_there, f"on {device}, where the kernel runs")
+        _check_values(kernel, parameter, value)
         return ctypes.c_void_p(value.data_ptr())
     if value is None:
         return ctypes.c_void_p()
     expected = f"a tensor on {device}, where the kernel runs, or None"
     raise _fail(kernel, parameter, expected, type(value).__name__)
+
+
+def _check_values(kernel: str, parameter: Parameter, value: Tensor) -> None:
+    if value.is_neg() or value.is_conj():
+        expected = "a tensor whose memory has its values (resolve_neg(), resolve_conj())"
+        raise _fail(kernel, parameter, expected, "one that is negated or conjugated when read")
 
 
 def _check_tensor(
@@ -237,7 +251,7 @@ def _array(kernel: str, parameter: Parameter, value: numpy.ndarray) -> tuple[int
     address = value.ctypes.data
     if low != address:
         raise _fail(kernel, parameter, "an array of no negative strides", "one that has some")
-    buffer = Buffer(parameter.key, address, high - low, 0, value.flags.writeable)
+    buffer = Buffer(parameter.key, address, high - low, 0, not parameter.is_const)
     return address, buffer, value.dtype.name
 
 
@@ -325,7 +339,7 @@ def _real(parameter: Parameter, value: float) -> Any:
     if parameter.kind == "f":
         return ctypes.c_float(value) if parameter.bytes == 4 else ctypes.c_double(value)
     dtype = torch.float16 if parameter.kind == "h" else torch.bfloat16
-    number = torch.tensor([value], dtype=torch.float64).to(dtype)
+    number = torch.tensor([value], dtype=torch.float64, device="cpu").to(dtype)
     return _bytes(number.view(torch.uint8).numpy().tobytes())
 
 

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -27,9 +28,11 @@ def folder() -> Path:
     Raises PermissionError if it belongs to another user: what is in it is executed; OSError if it
     cannot be made.
     """
-    named = os.environ.get("SMEM_CACHE_DIR")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    path = Path(named) if named else Path(home) / "torch_smem_gemm" / "kernels"
+    if named := os.environ.get("SMEM_CACHE_DIR"):
+        path = Path(named).expanduser().absolute()  # compilers run in other folders
+    else:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        path = Path(home) / "torch_smem_gemm" / "kernels"
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -92,7 +95,7 @@ def unit(identity: Sequence[str], make: Callable[[Path], None]) -> tuple[Path, d
         key = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
         path = entry(key, make)
         try:
-            description = json.loads((path / "unit.json").read_text())
+            description = json.loads((path / "unit.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):  # damaged, or removed by another process
             shutil.rmtree(path, ignore_errors=True)
             continue
@@ -115,10 +118,15 @@ def stamp(path: str) -> list[int]:
     return [status.st_mtime_ns, status.st_size]
 
 
+def _is_ours(path: Path) -> bool:
+    """Whether a file of the folder is an entry: SMEM_CACHE_DIR may hold what others put there."""
+    return re.fullmatch(r"[0-9a-f]{32}|draft-\w+", path.name) is not None
+
+
 def _prune(keep: Path) -> None:
     """Remove the entries not used for longest while all together take more than MAX_BYTES."""
     sizes: list[tuple[float, int, Path]] = []
-    for path in folder().iterdir():
+    for path in filter(_is_ours, folder().iterdir()):
         with contextlib.suppress(OSError):  # removed by another process
             size = sum(file.stat().st_size for file in path.iterdir())
             sizes.append((path.stat().st_mtime, size, path))

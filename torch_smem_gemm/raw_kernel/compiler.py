@@ -205,7 +205,7 @@ def _build(
         "parameter_names": next(
             filter(None, (source.parameter_names(code, name) for code in sources.texts)), []
         ),
-        "includes": _stamps(dependencies.read_text(), folder)
+        "includes": _stamps(dependencies.read_text(encoding="utf-8"), folder)
         | {str(file): cache.stamp(str(file)) for file in sources.files},
     }
     (folder / "unit.json").write_text(json.dumps(description))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torch_smem_gemm.raw_kernel import cubin, toolkit
-from torch_smem_gemm.raw_kernel.arguments import convert_for_gpu
+from torch_smem_gemm.raw_kernel.arguments import convert_for_gpu, count_changes
 from torch_smem_gemm.raw_kernel.nvrtc import Cubin
 from torch_smem_gemm.raw_kernel.toolkit import result
 from torch_smem_gemm.raw_kernel.unit import Dim
@@ -104,6 +104,7 @@ class GpuUnit:
         if launched[0]:
             size = f"grid {grid}, block {block}, {shared_bytes} bytes of dynamic shared memory"
             result(launched, f"{name}: launch on {self.device} ({size})")
+        count_changes(self.parameters, args)
 
     def variable(self, name: str, dtype: torch.dtype) -> Tensor:
         """Return a ``__device__`` or ``__constant__`` variable's memory as a tensor."""

@@ -6,6 +6,7 @@ import functools
 import math
 import re
 import shutil
+import struct
 from collections.abc import Sequence
 from numbers import Integral
 from os import PathLike
@@ -20,7 +21,7 @@ from torch_smem_gemm.raw_kernel import arguments, gpu_unit, nvrtc
 from torch_smem_gemm.raw_kernel.compiler import compile_kernel
 from torch_smem_gemm.raw_kernel.gpu_unit import GpuUnit
 from torch_smem_gemm.raw_kernel.report import launch_of
-from torch_smem_gemm.raw_kernel.unit import Dim, LoadedUnit
+from torch_smem_gemm.raw_kernel.unit import MAX_SHARED_BYTES, Dim, LoadedUnit
 from torch_smem_gemm.trace_report import Fault, Launch, Trace
 
 # Accesses and basic blocks of one thread: some seconds of one that does not end.
@@ -31,8 +32,6 @@ _SMALL_GRID = 2**16
 _MAX_THREADS = 1024
 _MAX_BLOCK = (1024, 1024, 64)
 _MAX_GRID = (2**31 - 1, 65535, 65535)
-_MAX_SHARED_BYTES = 227 * 1024
-_MAX_STATIC_SHARED_BYTES = 48 * 1024  # CUDA C++ Programming Guide, "Shared Memory"
 
 
 class KernelFault(RuntimeError):
@@ -96,6 +95,10 @@ class RawKernel:
     def __repr__(self) -> str:
         return f"RawKernel({self.path!r}, {self.name!r})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what only this process has loaded."""
+        return self.__dict__ | {"_unit": None, "_gpu_units": {}}
+
     def compile(self, device: torch.device | str = "cpu") -> LoadedUnit | GpuUnit:
         """Compile the kernel for a device and load it, if that has not been done.
 
@@ -120,10 +123,14 @@ class RawKernel:
         unit = self._gpu_units.get(device)
         if unit is None:
             capability = torch.cuda.get_device_capability(device)
-            compiled = nvrtc.compile_kernel(
-                self.code, self.name, self.path, self.options, capability
-            )
-            unit = self._gpu_units[device] = gpu_unit.load(compiled, device)
+            identity = self.code, self.name, self.path, self.options, capability
+            compiled = nvrtc.compile_kernel(*identity)
+            try:
+                unit = gpu_unit.load(compiled, device)
+            except (OSError, ValueError, struct.error):  # a damaged entry of the cache
+                shutil.rmtree(compiled.file.parent, ignore_errors=True)
+                unit = gpu_unit.load(nvrtc.compile_kernel(*identity), device)
+            self._gpu_units[device] = unit
         return unit
 
     def __call__(
@@ -257,7 +264,8 @@ class RawKernel:
             max_steps=max_steps,
             is_trial=is_trial,
         )
-        _check_static_shared(self.name, report["launches"][0]["static_shared_bytes"], shared_mem)
+        if not is_trial:
+            arguments.count_changes(unit.parameters, args)
         report["launches"][0] |= {
             "dynamic_shared_bytes": shared_mem,
             "sample": len(blocks) or None,
@@ -275,8 +283,11 @@ class RawKernel:
                 sources[file] = path.read_text(errors="replace").splitlines() if known else []
             return sources[file]
 
-        places = self._on_cpu().places
-        return launch_of(report["launches"][0], report["tensors"], places, source), sources
+        unit = self._on_cpu()
+        if not unit.unit.library.exists():  # the cache has been cleared since: the same once more
+            compile_kernel(self.code, self.name, self.path, self.options)
+        launch, tensors = report["launches"][0], report["tensors"]
+        return launch_of(launch, tensors, unit.places, source), sources
 
     def _refuse_if_too_large(
         self,
@@ -371,13 +382,15 @@ def _block_numbers(blocks: Sequence[int] | None, count: int) -> list[int]:
     if not isinstance(blocks, Sequence | None):
         raise TypeError(f"smem.RawKernel: blocks is {blocks!r}, expected numbers of blocks")
     numbers = [] if blocks is None else list(blocks)
-    for i, number in enumerate(numbers):
+    seen: set[int] = set()
+    for number in numbers:
         if not 0 <= number < count:
             raise ValueError(
                 f"smem.RawKernel: blocks names block {number}, and the grid has {count}"
             )
-        if number in numbers[:i]:
+        if number in seen:
             raise ValueError(f"smem.RawKernel: blocks names block {number} twice")
+        seen.add(number)
     if blocks is not None and not numbers:
         raise ValueError("smem.RawKernel: blocks is empty, expected numbers of blocks")
     return numbers
@@ -390,22 +403,9 @@ def _check_shared_bytes(shared_mem: int) -> None:
         )
 
 
-def _check_static_shared(name: str, static: int, dynamic: int) -> None:
-    if static > _MAX_STATIC_SHARED_BYTES:
-        raise ValueError(
-            f"smem.RawKernel: {name}: its __shared__ arrays have {static} bytes, and nvcc compiles "
-            f"at most {_MAX_STATIC_SHARED_BYTES}: use extern __shared__, and shared_mem"
-        )
-    if static + dynamic > _MAX_SHARED_BYTES:
-        raise ValueError(
-            f"smem.RawKernel: {name}: shared_mem is {dynamic} bytes beside {static} of its "
-            f"__shared__ arrays, and a block has at most {_MAX_SHARED_BYTES} on an H200"
-        )
-
-
 def _check_shared_limit(shared_mem: int) -> None:
-    if shared_mem > _MAX_SHARED_BYTES:
+    if shared_mem > MAX_SHARED_BYTES:
         raise ValueError(
             f"smem.RawKernel: shared_mem is {shared_mem} bytes, and a block has at most "
-            f"{_MAX_SHARED_BYTES} on an H200"
+            f"{MAX_SHARED_BYTES} on an H200"
         )

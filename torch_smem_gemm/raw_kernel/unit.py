@@ -22,6 +22,8 @@ from torch_smem_gemm.raw_kernel.guarded import Guarded
 from torch_smem_gemm.raw_kernel.symbols import Place, places
 
 Dim = tuple[int, int, int]
+MAX_SHARED_BYTES = 227 * 1024
+MAX_STATIC_SHARED_BYTES = 48 * 1024  # CUDA C++ Programming Guide, "Shared Memory"
 
 
 class LoadedUnit:
@@ -81,7 +83,7 @@ class LoadedUnit:
                 buffers.append((buffer.name, address, buffer.bytes, buffer.offset, False))
         pointers = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
         guarded.load()
-        report = _C.run_kernel(
+        text = _C.run_kernel(
             name,
             self._entry,
             ctypes.addressof(pointers),
@@ -94,11 +96,15 @@ class LoadedUnit:
             counts,
             max_steps,
         )
+        report = json.loads(text) if text is not None else None
+        if report is not None:
+            static = report["launches"][0]["static_shared_bytes"]
+            _check_static_shared(name, static, shared_bytes)
         if not is_trial:
             guarded.store()
         if report is None:
             raise _C.take_interruption() or KeyboardInterrupt
-        return json.loads(report)
+        return report
 
     def places(self, addresses: set[int]) -> dict[int, Place]:
         """Return the source line of each return address in memory."""
@@ -117,6 +123,19 @@ class LoadedUnit:
                 return numpy.ctypeslib.as_array(memory).view(dtype)
         known = ", ".join(variable for variable, *_ in self.unit.variables) or "none"
         raise KeyError(f"smem.RawKernel: there is no variable {name!r}; there are: {known}")
+
+
+def _check_static_shared(name: str, static: int, dynamic: int) -> None:
+    if static > MAX_STATIC_SHARED_BYTES:
+        raise ValueError(
+            f"smem.RawKernel: {name}: its __shared__ arrays have {static} bytes, and nvcc compiles "
+            f"at most {MAX_STATIC_SHARED_BYTES}: use extern __shared__, and shared_mem"
+        )
+    if static + dynamic > MAX_SHARED_BYTES:
+        raise ValueError(
+            f"smem.RawKernel: {name}: shared_mem is {dynamic} bytes beside {static} of its "
+            f"__shared__ arrays, and a block has at most {MAX_SHARED_BYTES} on an H200"
+        )
 
 
 def _is_the_users(file: str) -> bool:

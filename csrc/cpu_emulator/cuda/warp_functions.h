@@ -27,7 +27,8 @@ SMEM_INLINE T smem_shuffle_value(unsigned mask, T value, unsigned source) {
 }
 
 // The lanes of a warp form segments of `width`; a lane whose source lies outside its segment gets
-// its own value (CUDA C++ Programming Guide, "Warp Shuffle Functions").
+// its own value (CUDA C++ Programming Guide, "Warp Shuffle Functions"). Of a distance or a mask
+// of lanes the last five bits count (PTX ISA, "shfl.sync").
 
 template <typename T>
 SMEM_INLINE T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
@@ -37,19 +38,19 @@ SMEM_INLINE T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
 
 template <typename T>
 SMEM_INLINE T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-  const int lane = smem_lane(), source = lane - static_cast<int>(delta);
+  const int lane = smem_lane(), source = lane - static_cast<int>(delta % 32);
   return smem_shuffle_value(mask, value, source < (lane & -width) ? lane : source);
 }
 
 template <typename T>
 SMEM_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-  const int lane = smem_lane(), source = lane + static_cast<int>(delta);
+  const int lane = smem_lane(), source = lane + static_cast<int>(delta % 32);
   return smem_shuffle_value(mask, value, source >= (lane & -width) + width ? lane : source);
 }
 
 template <typename T>
 SMEM_INLINE T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32) {
-  const int lane = smem_lane(), source = lane ^ lane_mask;
+  const int lane = smem_lane(), source = lane ^ (lane_mask & 31);
   return smem_shuffle_value(mask, value, source >= (lane & -width) + width ? lane : source);
 }
 
