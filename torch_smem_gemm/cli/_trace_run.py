@@ -149,7 +149,8 @@ def _option(name: str) -> Iterator[None]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig", errors="replace")  # comments may be in any
+        # Comments may be in any encoding.
+        return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise RunError(f"{path}: {error.strerror}") from None
 
