@@ -289,9 +289,15 @@ def test_files_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     broken = kernel(tmp_path, SOURCE, "a\nb.cu")
     assert "has a line break in its name" in error(capsys, broken, *LAUNCH)
-    assert "there is no __global__ function" in error(capsys, tmp_path / "binary", *LAUNCH)
+    assert "is not a text in UTF-8" in error(capsys, tmp_path / "binary", *LAUNCH)
     empty = kernel(tmp_path, "")
     assert "--kernel is missing; there is no __global__" in error(capsys, empty, *LAUNCH)
+
+
+def test_a_comment_in_another_encoding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "k.cu"
+    path.write_bytes("// déjà vu\n".encode("latin-1") + SOURCE.encode())
+    assert error(capsys, path, *LAUNCH) == error(capsys, kernel(tmp_path, SOURCE, "o.cu"), *LAUNCH)
 
 
 def test_which_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

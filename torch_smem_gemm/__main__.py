@@ -24,10 +24,10 @@ except KeyboardInterrupt:
     print("interrupted", file=sys.stderr)
     status = INTERRUPTED
 except OSError as error:
-    if error.errno == errno.ENOSPC and error.filename is None:
+    if error.filename is None:
+        if error.errno != errno.ENOSPC:
+            raise
         discard_output()
-    elif error.filename is None:
-        raise
     print(error, file=sys.stderr)
     status = 1
 except (MemoryError, RuntimeError) as error:

@@ -150,9 +150,12 @@ def _option(name: str) -> Iterator[None]:
 def _read(path: Path) -> str:
     try:
         # Comments may be in any encoding.
-        return path.read_text(encoding="utf-8-sig", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise RunError(f"{path}: {error.strerror}") from None
+    if "\0" in text:
+        raise RunError(f"{path} is not a text in UTF-8")
+    return text
 
 
 def _only(text: str) -> str:

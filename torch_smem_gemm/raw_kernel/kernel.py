@@ -7,21 +7,21 @@ import math
 import re
 import shutil
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 import torch
 
 from torch_smem_gemm._trace_size import MAX_ACCESSES
 from torch_smem_gemm.raw_kernel import arguments, gpu_unit, nvrtc
-from torch_smem_gemm.raw_kernel.compiler import compile_kernel
+from torch_smem_gemm.raw_kernel.compiler import Unit, compile_kernel
 from torch_smem_gemm.raw_kernel.gpu_unit import GpuUnit
 from torch_smem_gemm.raw_kernel.report import launch_of
-from torch_smem_gemm.raw_kernel.unit import MAX_SHARED_BYTES, Dim, LoadedUnit
+from torch_smem_gemm.raw_kernel.unit import Dim, LoadedUnit
 from torch_smem_gemm.trace_report import Fault, Launch, Trace
 
 # Accesses and basic blocks of one thread: some seconds of one that does not end.
@@ -32,6 +32,9 @@ _SMALL_GRID = 2**16
 _MAX_THREADS = 1024
 _MAX_BLOCK = (1024, 1024, 64)
 _MAX_GRID = (2**31 - 1, 65535, 65535)
+
+Compiled = TypeVar("Compiled")
+Loaded = TypeVar("Loaded")
 
 
 class KernelFault(RuntimeError):
@@ -110,27 +113,22 @@ class RawKernel:
 
     def _on_cpu(self) -> LoadedUnit:
         if self._unit is None:
-            identity = self.code, self.name, self.path, self.options
-            compiled = compile_kernel(*identity)
-            try:
-                self._unit = LoadedUnit(compiled)
-            except OSError:  # a damaged entry of the cache
-                shutil.rmtree(compiled.library.parent, ignore_errors=True)
-                self._unit = LoadedUnit(compile_kernel(*identity))
+            self._unit = _loaded(self._compile, LoadedUnit, lambda unit: unit.library)
         return self._unit
+
+    def _compile(self) -> Unit:
+        return compile_kernel(self.code, self.name, self.path, self.options)
 
     def _on_gpu(self, device: torch.device) -> GpuUnit:
         unit = self._gpu_units.get(device)
         if unit is None:
             capability = torch.cuda.get_device_capability(device)
             identity = self.code, self.name, self.path, self.options, capability
-            compiled = nvrtc.compile_kernel(*identity)
-            try:
-                unit = gpu_unit.load(compiled, device)
-            except (OSError, ValueError, struct.error):  # a damaged entry of the cache
-                shutil.rmtree(compiled.file.parent, ignore_errors=True)
-                unit = gpu_unit.load(nvrtc.compile_kernel(*identity), device)
-            self._gpu_units[device] = unit
+            unit = self._gpu_units[device] = _loaded(
+                lambda: nvrtc.compile_kernel(*identity),
+                lambda compiled: gpu_unit.load(compiled, device),
+                lambda compiled: compiled.file,
+            )
         return unit
 
     def __call__(
@@ -252,7 +250,6 @@ class RawKernel:
         unit = self._on_cpu()
         converted = arguments.convert(self.name, unit.parameters, args)
         _check_shared_bytes(shared_mem)
-        _check_shared_limit(shared_mem)
         report = unit.run(
             self.name,
             _dims("grid", grid, _MAX_GRID),
@@ -285,7 +282,7 @@ class RawKernel:
 
         unit = self._on_cpu()
         if not unit.unit.library.exists():  # the cache has been cleared since: the same once more
-            compile_kernel(self.code, self.name, self.path, self.options)
+            self._compile()
         launch, tensors = report["launches"][0], report["tensors"]
         return launch_of(launch, tensors, unit.places, source), sources
 
@@ -317,6 +314,20 @@ class RawKernel:
                 f"threads, which take some {needed / 2e7:.0f} s, and max_accesses is "
                 f"{max_accesses:.2g}: trace a sample (blocks=range(4)), or raise max_accesses"
             )
+
+
+def _loaded(
+    compile_: Callable[[], Compiled],
+    load: Callable[[Compiled], Loaded],
+    file: Callable[[Compiled], Path],
+) -> Loaded:
+    """Load what was compiled; if its entry in the cache is damaged, compile it once more."""
+    compiled = compile_()
+    try:
+        return load(compiled)
+    except (OSError, ValueError, struct.error):
+        shutil.rmtree(file(compiled).parent, ignore_errors=True)
+        return load(compile_())
 
 
 def _gpu(device: torch.device | str) -> torch.device | None:
@@ -400,12 +411,4 @@ def _check_shared_bytes(shared_mem: int) -> None:
     if not isinstance(shared_mem, Integral) or shared_mem < 0:
         raise ValueError(
             f"smem.RawKernel: shared_mem is {shared_mem!r}, expected a number of bytes"
-        )
-
-
-def _check_shared_limit(shared_mem: int) -> None:
-    if shared_mem > MAX_SHARED_BYTES:
-        raise ValueError(
-            f"smem.RawKernel: shared_mem is {shared_mem} bytes, and a block has at most "
-            f"{MAX_SHARED_BYTES} on an H200"
         )

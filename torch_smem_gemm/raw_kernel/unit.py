@@ -67,6 +67,11 @@ class LoadedUnit:
 
         A trial leaves the tensors as they are; variables of the source are changed by it, too.
         """
+        if shared_bytes > MAX_SHARED_BYTES:
+            raise ValueError(
+                f"smem.RawKernel: shared_mem is {shared_bytes} bytes, and a block has at most "
+                f"{MAX_SHARED_BYTES} on an H200"
+            )
         unit = self.unit
         arrays = [
             (array, offset, shared_bytes if dynamic else size, dynamic)
