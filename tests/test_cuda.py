@@ -1,7 +1,12 @@
 """What only a GPU can show: streams, devices, graphs, syncs, memory, what the compiler made."""
 
 import math
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -59,6 +64,43 @@ def test_gradients_on_a_side_stream(op: str, kernel: str) -> None:
     stream.synchronize()
     for grad, wanted in zip(grads, expected, strict=True):
         assert torch.equal(grad, wanted)
+
+
+# --------------------------------------------------------------------------------- shared memory
+
+
+def test_threads_launch_one_kernel_with_different_shared_memory() -> None:
+    """Panels of 16 and of 32 lanes, more than 48 KiB each, by one kernel of ``columns``."""
+    inputs = [torch.randn(9000, columns, device="cuda") for columns in (35, 37, 1001, 1003)]
+    expected = [smem.sum(x, 0) for x in inputs]
+    torch.cuda.synchronize()
+    start = threading.Barrier(len(inputs))
+
+    def work(i: int) -> bool:
+        start.wait()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            return all(torch.equal(smem.sum(inputs[i], 0), expected[i]) for _ in range(500))
+
+    with ThreadPoolExecutor(len(inputs)) as pool:
+        assert all(pool.map(work, range(len(inputs))))
+
+
+NARROW_COLUMNS = """
+import torch, torch_smem_gemm as smem
+for columns in range(28, 33):
+    x = torch.randint(-9, 9, (40_000, columns), dtype=torch.int32, device="cuda")
+    assert torch.equal(smem.sum(x, 0), x.sum(0)), columns
+"""
+
+
+def test_narrow_columns_fit_in_64_kib() -> None:
+    """The thread partials of 30 columns of int32 take more than a block of a T4 can have."""
+    path = os.pathsep.join(filter(None, sys.path))
+    environment = os.environ | {"SMEM_CAPABILITY": "7.5", "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", NARROW_COLUMNS], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 # --------------------------------------------------------------------------------------- devices

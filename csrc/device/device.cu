@@ -2,8 +2,10 @@
 #include <array>
 #include <cstdlib>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "device/assumed_capability.h"
 #include "device/device.h"
@@ -89,20 +91,41 @@ std::optional<KernelResources> cuda_kernel_resources(const void* function) {
     return std::nullopt;  // an empty kernel has a launch bound of 1 (device/target.h)
   }
   check(error, "reading a kernel's attributes");
-  return KernelResources{
-      .registers = a.numRegs,
-      .max_threads = a.maxThreadsPerBlock,
-      .shared_bytes = a.sharedSizeBytes,
-      .local_bytes = a.localSizeBytes,
-      .max_dynamic_shared_bytes = static_cast<size_t>(a.maxDynamicSharedSizeBytes)};
+  return KernelResources{.registers = a.numRegs,
+                         .max_threads = a.maxThreadsPerBlock,
+                         .shared_bytes = a.sharedSizeBytes,
+                         .local_bytes = a.localSizeBytes};
+}
+
+cudaError_t set_shared_memory_limit(const void* kernel, bool fits_several) {
+  static std::mutex mutex;
+  static std::array<std::set<std::pair<const void*, bool>>, MAX_DEVICES> done;
+  int device = 0;
+  if (const cudaError_t error = cudaGetDevice(&device)) return error;
+  const std::lock_guard lock(mutex);
+  if (done.at(device).contains({kernel, fits_several})) return cudaSuccess;
+  cudaFuncAttributes attributes{};
+  int bytes = 0;
+  cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+  if (!error) {
+    error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  if (!error) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 bytes - static_cast<int>(attributes.sharedSizeBytes));
+  }
+  if (!error && fits_several) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared);
+  }
+  if (!error) done[device].insert({kernel, fits_several});
+  return error;
 }
 
 std::vector<int> cuda_active_blocks(const void* function, int max_threads,
                                     size_t dynamic_shared_bytes) {
   if (dynamic_shared_bytes > 0) {
-    check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(dynamic_shared_bytes)),
-          "opting in to shared memory");
+    check(set_shared_memory_limit(function, /*fits_several=*/false), "opting in to shared memory");
   }
   std::vector<int> blocks;
   for (int threads = 1; threads <= max_threads; ++threads) {

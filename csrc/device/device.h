@@ -29,7 +29,7 @@ Device cuda_device(int index);
 /// The resources of a compiled kernel, as the driver of the current GPU reports them.
 struct KernelResources {
   int registers, max_threads;
-  size_t shared_bytes, local_bytes, max_dynamic_shared_bytes;
+  size_t shared_bytes, local_bytes;
 };
 /// Returns nothing if this build has no code of the kernel for the current GPU.
 std::optional<KernelResources> cuda_kernel_resources(const void* function);

@@ -50,6 +50,14 @@ constexpr Device HOST_DEVICE{
 [[noreturn]] void throw_grid_too_large(const char* kernel, int64_t blocks);
 [[noreturn]] void throw_launch_failed(const char* kernel, const char* error, bool lacks_code);
 
+#ifdef __CUDACC__
+/// Sets the limit of the kernel's dynamic shared memory to the most that the current GPU allows,
+/// once per kernel and GPU (device.cu): a limit of each launch's own size would be lowered under a
+/// thread that is about to launch the kernel with more. `fits_several`: also prefers shared memory
+/// to L1 cache.
+cudaError_t set_shared_memory_limit(const void* kernel, bool fits_several);
+#endif
+
 inline namespace SMEM_BUILD {
 
 /// The launch configuration: a one-dimensional grid.
@@ -71,17 +79,10 @@ inline void check_launch(cudaError_t error, const char* kernel) {
       error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion);
 }
 
-/// Lets a block of the kernel have this much dynamic shared memory. `fits_several`: several blocks
-/// of this size fit on an SM, if all of its memory is shared memory.
-inline void opt_in_to_shared_bytes(const char* name, const void* kernel, size_t bytes,
-                                   bool fits_several) {
-  check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(bytes)),
-               name);
-  if (!fits_several) return;
-  check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                    cudaSharedmemCarveoutMaxShared),
-               name);
+/// Lets a block of the kernel have as much shared memory as the GPU allows. `fits_several`: several
+/// blocks fit on an SM, if all of its memory is shared memory.
+inline void opt_in_to_shared_memory(const char* name, const void* kernel, bool fits_several) {
+  check_launch(set_shared_memory_limit(kernel, fits_several), name);
 }
 
 /// Wraps cudaLaunchKernelExC. `argument` points to the kernel's only parameter.
@@ -119,7 +120,7 @@ void launch(const char* name, void (*kernel)(Argument), const Geometry& geometry
 #ifdef __CUDACC__
   const auto* const function = reinterpret_cast<const void*>(kernel);
   if (geometry.dynamic_shared_bytes > DEFAULT_SHARED_BYTES) {
-    opt_in_to_shared_bytes(name, function, geometry.dynamic_shared_bytes, /*fits_several=*/true);
+    opt_in_to_shared_memory(name, function, /*fits_several=*/true);
   }
   launch_kernel(name, function, geometry, device, &argument);
 #else

@@ -227,7 +227,7 @@ ColumnKernel layout_kernel_of(const Problem& problem, const Device& device) {
 ///   4. layout_kernel_of: aligned, unaligned or batched
 ColumnKernel column_kernel_of(const Problem& problem, const Device& device) {
   if (problem.count <= IN_REGISTERS_MAX_ROWS) return ColumnKernel::in_registers;
-  if (columns_are_narrow(problem)) return ColumnKernel::narrow;
+  if (columns_are_narrow(problem, device)) return ColumnKernel::narrow;
   const ColumnKernel alternative = layout_kernel_of(problem, device);
   return prefer_per_thread(problem, device, alternative) ? ColumnKernel::per_thread : alternative;
 }
@@ -311,9 +311,8 @@ void run_per_thread(const Problem& problem, const Device& device) {
 template <typename T, typename Op>
 void launch_narrow(const Problem& problem, const Device& device) {
   const NarrowColumnsParams narrow = narrow_params(problem, device);
-  const int thread_partials = narrow.tiles * PARTIALS_PER_TILE * narrow.columns;
   launch_blocks("columns", narrow_columns_kernel<T, Op>, narrow.blocks(), device, narrow,
-                narrow_smem_offset<T>(thread_partials) * sizeof(ThreadPartial<T>));
+                narrow_dynamic_bytes<T>(narrow.tiles, narrow.columns));
 }
 
 template <typename T, typename Op>

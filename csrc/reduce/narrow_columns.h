@@ -46,12 +46,22 @@ constexpr int narrow_smem_offset(int thread_partial) {
   return thread_partial + thread_partial / (128 / static_cast<int>(sizeof(ThreadPartial<T>)));
 }
 
+/// The dynamic shared memory of a block, in bytes: the thread partials of its tiles.
+template <typename T>
+constexpr size_t narrow_dynamic_bytes(int tiles, int columns) {
+  return narrow_smem_offset<T>(tiles * PARTIALS_PER_TILE * columns) * sizeof(ThreadPartial<T>);
+}
+
+/// The partials of tiles and columns, in static shared memory.
+template <typename Acc>
+using NarrowPartials = Tile<Acc, NARROW_MAX_TILES_PER_BLOCK, NARROW_MAX_COLUMNS>;
+
 template <typename T, typename Op>
 __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
     narrow_columns_kernel(const __grid_constant__ NarrowColumnsParams params) {
   constexpr int W = VECTOR_WIDTH<T>, PARTIALS_PER_LANE = PARTIALS_PER_TILE / 32;
   using Acc = Partial<Op, T>;
-  __shared__ Tile<Acc, NARROW_MAX_TILES_PER_BLOCK, NARROW_MAX_COLUMNS> partials;
+  __shared__ NarrowPartials<Acc> partials;
   auto* const thread_partials = dynamic_shared<ThreadPartial<T>>();
   const Problem& problem = params.problem;
   const int columns = params.columns, vectors = params.vectors, round = PARTIALS_PER_TILE * columns;
@@ -133,8 +143,18 @@ __global__ void __launch_bounds__(THREADS, NARROW_MIN_BLOCKS_PER_SM)
   store_result(problem, first_output + column, split, transform.invert(Acc(partials(0, column))));
 }
 
+/// Returns whether a block can have the shared memory of one tile. 30 to 32 columns of int32, whose
+/// partials take 8 bytes, need more than the 64 KiB of compute capability 7.5.
+inline bool narrow_tile_fits(DType dtype, int columns, const Device& device) {
+  return with_element_type(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return narrow_dynamic_bytes<T>(1, columns) + sizeof(NarrowPartials<int64_t>) <=
+           device.shared_bytes;
+  });
+}
+
 /// Returns whether the outputs are a few long columns without gaps between the rows.
-inline bool columns_are_narrow(const Problem& problem) {
+inline bool columns_are_narrow(const Problem& problem, const Device& device) {
   const int inner = problem.outputs.rank - 1;
   if (inner < 0 || problem.reduced.rank != 1 ||
       problem.elements_per_partial != ELEMENTS_PER_PARTIAL)
@@ -145,7 +165,8 @@ inline bool columns_are_narrow(const Problem& problem) {
   return problem.outputs.stride[IN][inner] == 1 && problem.reduced.stride[IN][0] == columns &&
          columns * bytes <= NARROW_MAX_ROW_BYTES && columns <= NARROW_MAX_COLUMNS &&
          problem.count >= NARROW_MIN_TILES * PARTIALS_PER_TILE * ELEMENTS_PER_PARTIAL &&
-         is_aligned(problem, width) && strides_are_multiples(problem.outputs, inner, width);
+         is_aligned(problem, width) && strides_are_multiples(problem.outputs, inner, width) &&
+         narrow_tile_fits(problem.in_dtype, static_cast<int>(columns), device);
 }
 
 inline NarrowColumnsParams narrow_params(const Problem& problem, const Device& device) {

@@ -68,7 +68,7 @@ void launch_tile(const void* kernel, const Plan& plan, const GemmParams<T>& para
                           .launch_with_pdl = launch_with_pdl,
                           .cluster_size = static_cast<unsigned>(tile.cluster_m)};
 #ifdef __CUDACC__
-  opt_in_to_shared_bytes("wgmma", kernel, tile.shared_bytes(), tile.min_blocks_per_sm > 1);
+  opt_in_to_shared_memory("wgmma", kernel, tile.min_blocks_per_sm > 1);
   smem::launch_kernel("wgmma", kernel, geometry, device, &params);
 #else
   smem::launch("wgmma", reinterpret_cast<void (*)(GemmParams<T>)>(const_cast<void*>(kernel)),
