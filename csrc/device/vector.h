@@ -8,6 +8,11 @@
 
 namespace smem::inline SMEM_BUILD {
 
+template <typename T>
+__device__ __forceinline__ constexpr T lesser(T a, T b) {
+  return b < a ? b : a;
+}
+
 template <typename T, int N>
 struct alignas(N * sizeof(T)) SMEM_MAY_ALIAS Vector {
   T lane[N];

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gemm/gemm.h"
+#include "gemm/gemv/params.h"
 #include "gemm/gpu_rates.h"
 #include "gemm/operand_desc.h"
 #include "gemm/sm80/heuristics.h"
@@ -169,6 +170,8 @@ std::vector<std::string> kernels_without_code(const KernelTable& table, const De
 }
 
 Choice choose(const Problem& problem, const Device& device) {
+  if (gemv::is_chosen(problem))
+    return {index_of(host_kernels(), "gemv"), "a matrix times a vector"};
   // fp16x3 gives other bits than the SIMT kernels, so this choice depends on N and K alone.
   // Measured on an H200 and, with 64 and 72 columns, on an H100, in us, torch | simt | fp16x3:
   //   256^3                12 |  12 |  18

@@ -9,7 +9,7 @@
 //   M > 64, mma      split A and B -> gemm_sm80.cu
 //   M <= 64          split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
 //   few tiles        the same, by groups of rows of A that share B (skinny_m.h)
-//   B's split kept   B is not split again (Problem::b_split), and for M <= 64 on Hopper
+//   B's split kept   B is not split again (Problem::b_split), and for M <= 64 or few tiles on Hopper
 //                    skinny_m_kernel.h reads hi and lo
 //   split-K          one of these for all k slices -> reduce_split_k, if N is small and K large
 //
@@ -83,7 +83,7 @@ bool runs_skinny_m(const Problem& problem, const Device& device) {
 /// The problem as a batch of groups of its rows, if the skinny kernel computes it so. A variant
 /// that is named computes more than 64 rows by its own product kernel.
 Problem in_row_groups(const Problem& problem, const Device& device) {
-  if (problem.variant >= 0 || problem.b_split || !runs_wgmma(problem, device)) return problem;
+  if (problem.variant >= 0 || !runs_wgmma(problem, device)) return problem;
   return skinny_m_row_groups(problem, operand_of(problem, B), device);
 }
 

@@ -369,12 +369,4 @@ struct SimtParams {
   bool padded_a, padded_b;  ///< packed operands have zeros beyond their rows, up to whole tiles
 };
 
-inline namespace SMEM_BUILD {
-
-template <typename T>
-__device__ __forceinline__ constexpr T lesser(T a, T b) {
-  return b < a ? b : a;
-}
-
-}  // namespace SMEM_BUILD
 }  // namespace smem::gemm::simt

@@ -1,0 +1,2 @@
+// gemv compiled for the CPU emulator.
+#include "gemm/gemv/gemv.cu"

@@ -1,0 +1,276 @@
+// out = A b: a matrix whose rows are contiguous, times a vector.
+//
+// Reading A is nearly all of the work, so it is read once, as it lies in memory, and multiplied by
+// FMAs. A tile of tensor cores would compute eight columns for one, after its stages of shared
+// memory have filled.
+//
+// Order of additions. K is divided into slices, and a slice into vectors of 16 bytes, which are
+// dealt out to the lanes of a few warps in turn:
+//
+//   vector of the slice:    0   1  ...  31    32  33  ...  63    64  ...    for two warps
+//   lane:                   0   1  ...  31     0   1  ...  31     0  ...
+//   warp:                 [       0       ]  [       1       ]  [ 0  ...
+//
+// Each lane has one accumulator per row. The lanes' are combined in a tree, pairs of neighbours
+// first, then the warps' sums in the same way; at last the slices' sums are added in their order.
+// The numbers of lanes, warps and slices are functions of K (params.h).
+//
+// Work of a block: 4 rows per group of lanes and warps that divide K: from 4 rows, of a long K, to
+// 256. Reads: A once, and b once per block, mostly from L1 and L2. Writes: out once, or a partial
+// per slice, if there are too few rows to fill the GPU.
+//
+// What may be changed: MIN_BLOCKS_PER_SM. ROWS and KDivision decide the work of a block; KDivision
+// also decides the bits.
+#pragma once
+
+#include <bit>
+
+#include "device/global_load.h"
+#include "device/pdl.h"
+#include "device/vector.h"
+#include "gemm/block_tile.h"
+#include "gemm/gemv/params.h"
+
+namespace smem::gemm::gemv::inline SMEM_BUILD {
+
+constexpr int ROWS = 4;  ///< per lane
+/// 64 registers, which hold two vectors of each row. Three blocks lose 2% (float32 5%), and five,
+/// with one vector of each row, 10%.
+constexpr int MIN_BLOCKS_PER_SM = 4;
+
+/// A lane's rows of A, and b.
+template <typename T>
+struct Operands {
+  const T* rows[ROWS];
+  const T* b;
+};
+
+/// Loads a vector that begins at any element: the aligned words that contain it and the element
+/// after it, which must exist.
+template <int V, typename T>
+__device__ __forceinline__ Loaded<T, V> load_unaligned(const T* from) {
+  constexpr int WORDS = V * sizeof(T) / sizeof(uint32_t);
+  const auto address = reinterpret_cast<uintptr_t>(from);
+  const auto* const words = reinterpret_cast<const uint32_t*>(address & ~uintptr_t{3});
+  Loaded<T, V> loaded;
+#pragma unroll
+  for (int i = 0; i < WORDS; ++i) loaded.words.lane[i] = words[i];
+  if constexpr (sizeof(T) < sizeof(uint32_t)) {
+    const auto bits = static_cast<unsigned>(address % 4 * 8);
+    const uint32_t last = words[WORDS];
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) {
+      const uint32_t next = i + 1 < WORDS ? loaded.words.lane[i + 1] : last;
+      loaded.words.lane[i] = __funnelshift_r(loaded.words.lane[i], next, bits);
+    }
+  }
+  return loaded;
+}
+
+/// Loads the first `num_valid` of V elements of global memory; the others are zeros and are not
+/// read.
+template <int V, typename T>
+__device__ __forceinline__ Vector<T, V> load_elements(const T* from, int64_t num_valid) {
+  using Word = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
+  Vector<T, V> elements;
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    elements.lane[i] =
+        std::bit_cast<T>(static_cast<Word>(global_load<sizeof(T)>(from + i, i < num_valid)));
+  }
+  return elements;
+}
+
+/// V values of k of a lane's rows and of b.
+template <typename T>
+struct Fragments {
+  static constexpr int V = VECTOR_WIDTH<T>;
+  Loaded<T, V> rows[ROWS], b;
+
+  /// ALIGNED: the rows and b begin at multiples of 16 bytes.
+  template <bool ALIGNED>
+  __device__ __forceinline__ static Fragments load(const Operands<T>& operands, int64_t k) {
+    Fragments loaded;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const T* const from = operands.rows[r] + k;
+      loaded.rows[r] = ALIGNED ? load_words<V>(from) : load_unaligned<V>(from);
+    }
+    loaded.b = ALIGNED ? load_words<V>(operands.b + k) : load_unaligned<V>(operands.b + k);
+    return loaded;
+  }
+
+  __device__ __forceinline__ void multiply(Accumulator<T> (&accum)[ROWS]) const {
+    const Vector<T, V> b_elements = b.elements();
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) multiply_row(accum[r], rows[r].elements(), b_elements);
+  }
+
+  __device__ __forceinline__ static void multiply_row(Accumulator<T>& accum,
+                                                      const Vector<T, V>& row,
+                                                      const Vector<T, V>& b) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      accum = fma(to_accumulator(row.lane[i]), to_accumulator(b.lane[i]), accum);
+    }
+  }
+};
+
+/// Adds to `accum` what a lane has of its rows: vectors from k on, in steps of `step`.
+template <typename T, bool ALIGNED>
+__device__ __forceinline__ void accumulate(Accumulator<T> (&accum)[ROWS],
+                                           const Operands<T>& operands, int64_t k, int64_t end,
+                                           int64_t step) {
+  constexpr int V = VECTOR_WIDTH<T>;
+  // load_unaligned reads an element more, so the last vector is left to the end.
+  const int64_t whole_end = ALIGNED ? end - V : end - V - 1;
+#pragma unroll 1
+  for (; k + step <= whole_end; k += 2 * step) {  // two loads of each row in flight
+    const auto first = Fragments<T>::template load<ALIGNED>(operands, k);
+    const auto second = Fragments<T>::template load<ALIGNED>(operands, k + step);
+    first.multiply(accum);
+    second.multiply(accum);
+  }
+  if (k <= whole_end) {
+    Fragments<T>::template load<ALIGNED>(operands, k).multiply(accum);
+    k += step;
+  }
+  if (k >= end) return;
+  Vector<T, V> b;  // it may be in shared memory
+#pragma unroll
+  for (int i = 0; i < V; ++i) b.lane[i] = i < end - k ? operands.b[k + i] : T(0.0f);
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    Fragments<T>::multiply_row(accum[r], load_elements<V>(operands.rows[r] + k, end - k), b);
+  }
+}
+
+/// Copies elements `begin` to `end` of b to shared memory.
+template <typename T>
+__device__ __forceinline__ void stage(T* to, const Matrix<const T>& b, int64_t begin, int64_t end) {
+  constexpr int LOADS_IN_FLIGHT = 8;
+  const int threads = blockDim.x;
+  for (int64_t k = begin + threadIdx.x; k < end; k += LOADS_IN_FLIGHT * threads) {
+    T elements[LOADS_IN_FLIGHT];
+#pragma unroll
+    for (int i = 0; i < LOADS_IN_FLIGHT; ++i) {
+      elements[i] = b(lesser(k + i * threads, end - 1), 0);
+    }
+#pragma unroll
+    for (int i = 0; i < LOADS_IN_FLIGHT; ++i) {
+      if (k + i * threads < end) to[k + i * threads - begin] = elements[i];
+    }
+  }
+}
+
+/// Adds the accumulators of `lanes` neighbouring lanes in a tree, neighbours first. In the first
+/// two steps a lane sends half of its sums and keeps the others. Afterwards sums[0] is that of row
+/// row_of_lane().
+template <typename Acc>
+__device__ __forceinline__ void reduce_lanes(Acc (&sums)[ROWS], int lanes) {
+  constexpr unsigned ALL_LANES = 0xffffffffu;
+  static_assert(ROWS == 4, "two steps leave one sum per lane");
+#pragma unroll
+  for (int offset = 1, count = ROWS / 2; count > 0; offset *= 2, count /= 2) {
+    const bool upper = (threadIdx.x & offset) != 0;
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      const Acc kept = upper ? sums[i + count] : sums[i];
+      const Acc sent = upper ? sums[i] : sums[i + count];
+      sums[i] = kept + __shfl_xor_sync(ALL_LANES, sent, offset);
+    }
+  }
+  for (int offset = ROWS; offset < lanes; offset *= 2) {
+    sums[0] += __shfl_xor_sync(ALL_LANES, sums[0], offset);
+  }
+}
+__device__ __forceinline__ int row_of_lane(int lane) { return lane % 2 * 2 + lane / 2 % 2; }
+
+/// Adds the warps' sums in a tree, neighbours first; those of other warps count as zero.
+template <typename Acc>
+__device__ __forceinline__ Acc reduce_warps(Acc (&sums)[MAX_WARPS]) {
+#pragma unroll
+  for (int stride = 1; stride < MAX_WARPS; stride *= 2) {
+#pragma unroll
+    for (int w = 0; w < MAX_WARPS; w += 2 * stride) sums[w] += sums[w + stride];
+  }
+  return sums[0];
+}
+
+/// Computes a tile of rows, over all of K or over one slice.
+template <typename T, bool ALIGNED>
+__global__ void __launch_bounds__(32 * MAX_WARPS, MIN_BLOCKS_PER_SM)
+    gemv_kernel(const __grid_constant__ GemvParams params) {
+  using Acc = Accumulator<T>;
+  constexpr int V = VECTOR_WIDTH<T>;
+  __shared__ Tile<Acc, 2 * MAX_WARPS, ROWS> warp_sums;  // two buffers: one barrier per slice
+  T* const staged_b = dynamic_shared<T>();
+
+  const Problem& problem = params.problem;
+  const KDivision& division = params.division;
+  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+  const int lane_k = lane % division.lanes, warp_k = warp % division.warps;
+  const int groups_per_warp = 32 / division.lanes;
+  const int rows_per_block =
+      static_cast<int>(blockDim.x) / 32 / division.warps * groups_per_warp * ROWS;
+  const unsigned tile = params.splits_k ? blockIdx.x / division.slices : blockIdx.x;
+  const unsigned matrix = tile / params.row_tiles;
+  const BlockTile<T> block(problem, int64_t{tile % params.row_tiles} * rows_per_block, int64_t{0},
+                           matrix);
+  const int64_t first_row =
+      block.row0 +
+      (warp / division.warps * groups_per_warp + lane / division.lanes) * int64_t{ROWS};
+  Operands<T> operands;
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {  // rows beyond the last repeat it
+    operands.rows[r] = block.A.at(lesser(first_row + r, problem.M - 1), 0);
+  }
+  launch_dependent_grids();
+  wait_on_dependent_grids();
+  const int64_t first_slice = params.splits_k ? blockIdx.x % division.slices : 0;
+  const int64_t last_slice = params.splits_k ? first_slice : division.slices - 1;
+  Acc total = 0;
+#pragma unroll 1
+  for (int64_t slice = first_slice; slice <= last_slice; ++slice) {
+    const int64_t begin = slice * division.slice_length;
+    const int64_t end = lesser(problem.K, begin + division.slice_length);
+    operands.b = block.B.data;
+    if (params.stages_b) {
+      if (slice > first_slice) __syncthreads();
+      stage<T>(staged_b, block.B, begin, end);
+      __syncthreads();
+      operands.b = staged_b - begin;
+    }
+    Acc sums[ROWS] = {};
+    accumulate<T, ALIGNED>(sums, operands, begin + (warp_k * division.lanes + lane_k) * V, end,
+                           int64_t{division.warps} * division.lanes * V);
+    reduce_lanes(sums, division.lanes);
+    if (division.warps == 1) {
+      total = sums[0];
+      continue;
+    }
+    const int buffer = static_cast<int>(slice % 2) * MAX_WARPS;
+    if (lane < ROWS) warp_sums(buffer + warp, row_of_lane(lane)) = sums[0];
+    __syncthreads();
+    if (thread >= rows_per_block) continue;
+    const int first_warp = buffer + thread / ROWS * division.warps;
+    Acc of_warps[MAX_WARPS];
+#pragma unroll
+    for (int w = 0; w < MAX_WARPS; ++w) {
+      of_warps[w] = w < division.warps ? Acc(warp_sums(first_warp + w, thread % ROWS)) : Acc(0);
+    }
+    total = slice == first_slice ? reduce_warps(of_warps) : total + reduce_warps(of_warps);
+  }
+  const bool in_lanes = division.warps == 1;  // the sums are in the lanes, or in the first threads
+  if (in_lanes ? lane_k >= ROWS : thread >= rows_per_block) return;
+  const int64_t row = in_lanes ? first_row + row_of_lane(lane) : block.row0 + thread;
+  if (!params.splits_k) {
+    block.epilogue.store(row, 0, total);
+  } else if (row < problem.M) {
+    const int64_t of_slice = int64_t{matrix} * division.slices + first_slice;
+    params.partials[(of_slice * problem.M + row) * params.partial_pitch] =
+        from_accumulator<float>(total);
+  }
+}
+
+}  // namespace smem::gemm::gemv::inline SMEM_BUILD
