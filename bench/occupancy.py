@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from trace_vs_ncu import kernels_of
 
 import torch_smem_gemm as smem
 from torch_smem_gemm.analysis import device
@@ -31,6 +32,7 @@ RESULTS = ROOT / "bench" / "results" / "occupancy-h200.json"
 # Op, sizes (M, N, K; rows, columns; the last dimension is summed), dtype.
 PROBLEMS = (
     ("gemm", (512, 512, 64), "float32"),
+    ("gemm", (1024, 1, 1024), "float32"),
     ("transpose", (1024, 1024), "float32"),
     ("transpose", (1024, 1024), "bfloat16"),
     ("transpose", (1024, 1024), "uint8"),
@@ -58,10 +60,9 @@ HEADS = (
 def measure() -> dict[str, Any]:
     """Everything that the results file holds."""
     rows = [
-        row_of(op, sizes, dtype, kernel.name)
+        row_of(op, sizes, dtype, kernel)
         for op, sizes, dtype in PROBLEMS
-        for kernel in smem.kernels(op)
-        if kernel.on_cpu
+        for kernel in kernels_of(op, sizes)
     ]
     return {"device": "H200", "versions": versions(), "rows": rows}
 

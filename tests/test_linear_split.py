@@ -173,17 +173,24 @@ def test_a_large_m_does_not_split_the_weight_again(kernel: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("m", "tile_n", "blocks"), [(8, 16, 7), (16, 16, 7), (32, 16, 7), (64, 32, 4)]
+    ("m", "n", "rows", "tile_n", "blocks"),
+    [
+        *((8, 100, 8, 16, 7), (16, 100, 16, 16, 7)),
+        *((32, 100, 16, 16, 14), (64, 100, 16, 16, 28), (192, 600, 64, 16, 114)),  # in groups
+        *((32, 1072, 32, 16, 67), (64, 1072, 64, 16, 67), (64, 2128, 64, 32, 67)),  # too many tiles
+    ],
 )
-def test_a_trace_counts_boxes_and_products(m: int, tile_n: int, blocks: int) -> None:
+def test_a_trace_counts_boxes_and_products(
+    m: int, n: int, rows: int, tile_n: int, blocks: int
+) -> None:
     """Boxes are filled with zeros beyond N."""
-    n, k = 100, 1536
+    k = 1536 if n == 100 else 128
     launch = recorded(normal(m, k), normal(n, k))[-1]
     assert (launch.kernel, launch.blocks) == ("fp16x3 skinny M", blocks)
     row_bytes = 2 * 2 * k  # hi and lo
-    expected = blocks * (m + tile_n) * row_bytes
+    expected = blocks * (rows + tile_n) * row_bytes
     assert launch.count("bytes", actions=["box_to"], memory="shared") == expected
-    assert launch.fma == 3 * blocks * tile_n * -(-m // 8) * 8 * k
+    assert launch.fma == 3 * blocks * tile_n * -(-rows // 8) * 8 * k
     assert sum(line.conflicts for line in launch.lines if line.memory == "shared") == 0
 
 

@@ -65,11 +65,12 @@ def test_one_kernel_measured_again_keeps_the_others() -> None:
     rows = [dict(zip(("op", "kernel", "sizes", "dtype"), run, strict=True)) for run in runs]
     before = {"versions": "old", "rows": rows}
     after = trace_vs_ncu.merged(
-        {"versions": "new", "rows": [rows[3] | {"loads": "merged"}]}, before
+        {"device": "other", "versions": "new", "rows": [rows[3] | {"loads": "merged"}]}, before
     )
     assert after["versions"] == "old"
     assert [row.get("loads") for row in after["rows"][2:5]] == [None, "merged", None]
     assert [row.get("versions") for row in after["rows"][2:5]] == [None, "new", None]
+    assert [row.get("device") for row in after["rows"][2:5]] == [None, "other", None]
     assert len(after["rows"]) == len(runs)
 
 

@@ -1,7 +1,7 @@
 // The rows of the kernel table, in the order of the ladder. To add a kernel, write its file in
-// ladder/ and add its name in the two lists below. simt, mma, wgmma, fp16x3 and gemv consist of
-// several files and have their own folders; their rows end in _row, because simt, fp16x3 and
-// gemv are namespaces, and mma and wgmma are instructions.
+// ladder/ and add its name in the two lists below. simt, gemv, mma, wgmma and fp16x3 consist of
+// several files and have their own folders; their rows end in _row, because simt, gemv and fp16x3
+// are namespaces, and mma and wgmma are instructions.
 #pragma once
 
 #include "gemm/gemm.h"
@@ -9,12 +9,12 @@
 namespace smem::gemm::inline SMEM_BUILD {
 
 extern const Kernel naive, panel, tiled16, tiled32, tiled32_padded, vectorized, register_tiled,
-    double_buffered, simt_row, tensor_core, mma_row, wgmma_row, fp16x3_row, gemv_row;
+    double_buffered, simt_row, gemv_row, tensor_core, mma_row, wgmma_row, fp16x3_row;
 
 inline constexpr const Kernel* KERNELS[] = {
-    &naive,      &panel,          &tiled16,         &tiled32,  &tiled32_padded,
-    &vectorized, &register_tiled, &double_buffered, &simt_row, &tensor_core,
-    &mma_row,    &wgmma_row,      &fp16x3_row,      &gemv_row,
+    &naive,       &panel,          &tiled16,         &tiled32,    &tiled32_padded,
+    &vectorized,  &register_tiled, &double_buffered, &simt_row,   &gemv_row,
+    &tensor_core, &mma_row,        &wgmma_row,       &fp16x3_row,
 };
 
 }  // namespace smem::gemm::inline SMEM_BUILD

@@ -9,17 +9,22 @@ void launch_skinny_m_hi_lo(const Problem& problem, const split::SplitOperand& a,
   const auto launch = [&](auto config) {
     launch_config<decltype(config)>(problem, a, b, partials, device);
   };
+  // A tile reads as many bytes of A, from L2, as it has of B if both have as many rows as columns.
+  // So the tile is wider unless that leaves SMs without a block.
+  const auto launch_narrow_or = [&](auto narrow, auto wide) {
+    const int64_t tiles =
+        ceil_div(problem.N, decltype(narrow)::TILE_N) * inner_batch_count(problem);
+    if (tiles * a.k_slices <= device.sm_count) return launch(narrow);
+    launch(wide);
+  };
   if (problem.M <= 8) return launch(SkinnyMConfig<HiLoLayout, HI_LO_M8>{});
   if (problem.M <= 16) {
-    // A tile reads as many bytes of A, from L2, as it has of B if both have 16 rows and columns. So
-    // the tile is wider unless that leaves SMs without a block.
-    using Narrow = SkinnyMConfig<HiLoLayout, HI_LO_M16>;
-    const int64_t tiles = ceil_div(problem.N, Narrow::TILE_N) * inner_batch_count(problem);
-    if (tiles * a.k_slices <= device.sm_count) return launch(Narrow{});
-    return launch(SkinnyMConfig<HiLoLayout, HI_LO_M16_WIDE>{});
+    return launch_narrow_or(SkinnyMConfig<HiLoLayout, HI_LO_M16>{},
+                            SkinnyMConfig<HiLoLayout, HI_LO_M16_WIDE>{});
   }
   if (problem.M <= 32) return launch(SkinnyMConfig<HiLoLayout, HI_LO_M32>{});
-  launch(SkinnyMConfig<HiLoLayout, HI_LO_M64>{});
+  launch_narrow_or(SkinnyMConfig<HiLoLayout, HI_LO_M64>{},
+                   SkinnyMConfig<HiLoLayout, HI_LO_M64_WIDE>{});
 }
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

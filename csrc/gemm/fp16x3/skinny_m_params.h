@@ -80,7 +80,8 @@ constexpr SkinnyMPolicy HI_LO_M16{.row_warps = 2, .row_tiles = 1, .smem_stages =
 constexpr SkinnyMPolicy HI_LO_M16_WIDE{
     .column_groups = 2, .row_warps = 2, .row_tiles = 1, .smem_stages = 4};
 constexpr SkinnyMPolicy HI_LO_M32{.row_warps = 2, .row_tiles = 2, .smem_stages = 4};
-constexpr SkinnyMPolicy HI_LO_M64{
+constexpr SkinnyMPolicy HI_LO_M64{.row_warps = 4, .row_tiles = 2, .smem_stages = 4};
+constexpr SkinnyMPolicy HI_LO_M64_WIDE{
     .column_groups = 2, .row_warps = 4, .row_tiles = 2, .smem_stages = 4};
 
 /// What follows from a layout of B, a policy and the way of A.

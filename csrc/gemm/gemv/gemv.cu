@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "device/symbol.h"
 #include "gemm/batch.h"
 #include "gemm/gemv/kernel.h"
 #include "gemm/ladder.h"
@@ -116,13 +117,21 @@ const void* gemv_function(DType dtype) {
   return reinterpret_cast<const void*>(gemv::kernel_of(dtype, /*aligned=*/true));
 }
 
+const char* gemv_symbol(DType dtype) {
+  using gemv::gemv_kernel;
+  return dtype == DType::f64   ? register_tiled.symbol(dtype)
+         : dtype == DType::f32 ? symbol_of<gemv_kernel<float, true>>()
+         : dtype == DType::f16 ? symbol_of<gemv_kernel<half, true>>()
+                               : symbol_of<gemv_kernel<bfloat16, true>>();
+}
+
 const Kernel gemv_row = {
     .name = "gemv",
     .summary = "a matrix times a vector: contiguous rows read once, chains of K in lanes",
     .requires_ = "any shape, any strides",
     .launch = launch_gemv,
     .function = gemv_function,
-    .symbol = nullptr,
+    .symbol = gemv_symbol,
     .largest_k = nullptr,
     .workspace_bytes = gemv_workspace_bytes,
     .approach = gemv_approach,
