@@ -72,6 +72,14 @@ _UNROLLED = (
 )
 # Where the trace and ncu differ on the H200, by counter.
 REASONS: dict[str, tuple[Reason, ...]] = {
+    "shared load bytes": (
+        Reason(
+            "ncu counts generic loads among those of shared memory, too: gemv's vector lies in global "
+            "or in shared memory",
+            lambda row: row["kernel"] == "gemv",
+            1.0,
+        ),
+    ),
     "add": (
         Reason(
             "nvcc moves the last additions behind the test whether the thread's element is inside "

@@ -132,3 +132,11 @@ def test_a_trace_reads_a_matrix_once() -> None:
     read = launch.count("bytes", actions=["load"], memory="global")
     assert read == 4 * m * k + 4 * k * (m // 4)  # a lane reads b for four rows
     assert sum(line.conflicts for line in launch.lines) == 0
+
+
+@every_dtype
+@pytest.mark.parametrize("k", [33, 77, 2001])
+def test_a_trace_finds_no_fault(k: int, dtype: torch.dtype) -> None:
+    """Nothing before the first element is read, and nothing after the last one."""
+    a, b = matrix(10, k, dtype, "cpu", "odd")[:9], vector(k, dtype, "cpu", 2)
+    assert not smem.trace("gemm", a, b, kernel="gemv").faults

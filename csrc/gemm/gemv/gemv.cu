@@ -19,13 +19,14 @@ bool can_implement(const Problem& problem) {
          problem.a.col_stride == 1 && problem.M * inner_batch_count(problem) <= MAX_BLOCKS;
 }
 
-bool stages_b(const Problem& problem) { return problem.b.row_stride != 1 && problem.K > 1; }
-
-/// Whether the rows of A and b begin at multiples of 16 bytes.
-bool operands_are_aligned(const Problem& problem) {
+bool rows_are_aligned(const Problem& problem) {
   return is_aligned(problem.a.data) && batch_is_aligned(problem, A) &&
-         (problem.M == 1 || problem.a.row_stride % vec_elements(problem.dtype) == 0) &&
-         (stages_b(problem) || (is_aligned(problem.b.data) && batch_is_aligned(problem, B)));
+         (problem.M == 1 || problem.a.row_stride % vec_elements(problem.dtype) == 0);
+}
+
+/// Whether b is not read where it lies, by vectors.
+bool stages_b(const Problem& problem) {
+  return problem.b.row_stride != 1 || !is_aligned(problem.b.data) || !batch_is_aligned(problem, B);
 }
 
 /// The tiles of rows, and whether blocks divide K.
@@ -75,7 +76,7 @@ void launch_inner(const Problem& problem, const Device& device) {
   const int64_t staged = std::min(problem.K, plan.division.slice_length);
   const size_t shared_bytes =
       params.stages_b ? static_cast<size_t>(staged) * size_of(problem.dtype) : 0;
-  smem::launch("gemv", kernel_of(problem.dtype, operands_are_aligned(problem)),
+  smem::launch("gemv", kernel_of(problem.dtype, rows_are_aligned(problem)),
                {.blocks = plan.tiles * plan.slices(),
                 .threads = {static_cast<unsigned>(32 * plan.warps)},
                 .dynamic_shared_bytes = shared_bytes,

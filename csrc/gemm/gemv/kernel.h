@@ -45,23 +45,26 @@ struct Operands {
   const T* b;
 };
 
-/// Loads a vector that begins at any element: the aligned words that contain it and the element
-/// after it, which must exist.
+/// Loads a vector that begins at any element: by words, and the first and last of 2-byte elements
+/// that begin within a word by themselves.
 template <int V, typename T>
 __device__ __forceinline__ Loaded<T, V> load_unaligned(const T* from) {
   constexpr int WORDS = V * sizeof(T) / sizeof(uint32_t);
-  const auto address = reinterpret_cast<uintptr_t>(from);
-  const auto* const words = reinterpret_cast<const uint32_t*>(address & ~uintptr_t{3});
   Loaded<T, V> loaded;
+  if constexpr (sizeof(T) == sizeof(uint32_t)) {
 #pragma unroll
-  for (int i = 0; i < WORDS; ++i) loaded.words.lane[i] = words[i];
-  if constexpr (sizeof(T) < sizeof(uint32_t)) {
-    const auto bits = static_cast<unsigned>(address % 4 * 8);
-    const uint32_t last = words[WORDS];
+    for (int i = 0; i < WORDS; ++i) loaded.words.lane[i] = std::bit_cast<uint32_t>(from[i]);
+  } else {
+    const bool is_odd = reinterpret_cast<uintptr_t>(from) % sizeof(uint32_t) != 0;
+    const T* const begin = is_odd ? from + 1 : from;
+    uint32_t words[WORDS + 1];  // the first one is used if the vector is odd
+    words[0] = global_load<2>(from, is_odd) << 16;
+#pragma unroll
+    for (int i = 1; i < WORDS; ++i) words[i] = global_load<4>(begin + 2 * (i - 1), true);
+    words[WORDS] = global_load<4>(begin + V - 2, !is_odd) | global_load<2>(from + V - 1, is_odd);
 #pragma unroll
     for (int i = 0; i < WORDS; ++i) {
-      const uint32_t next = i + 1 < WORDS ? loaded.words.lane[i + 1] : last;
-      loaded.words.lane[i] = __funnelshift_r(loaded.words.lane[i], next, bits);
+      loaded.words.lane[i] = is_odd ? __funnelshift_r(words[i], words[i + 1], 16) : words[i + 1];
     }
   }
   return loaded;
@@ -87,7 +90,7 @@ struct Fragments {
   static constexpr int V = VECTOR_WIDTH<T>;
   Loaded<T, V> rows[ROWS], b;
 
-  /// ALIGNED: the rows and b begin at multiples of 16 bytes.
+  /// ALIGNED: the rows begin at multiples of 16 bytes, as b does.
   template <bool ALIGNED>
   __device__ __forceinline__ static Fragments load(const Operands<T>& operands, int64_t k) {
     Fragments loaded;
@@ -96,7 +99,7 @@ struct Fragments {
       const T* const from = operands.rows[r] + k;
       loaded.rows[r] = ALIGNED ? load_words<V>(from) : load_unaligned<V>(from);
     }
-    loaded.b = ALIGNED ? load_words<V>(operands.b + k) : load_unaligned<V>(operands.b + k);
+    loaded.b = load_words<V>(operands.b + k);
     return loaded;
   }
 
@@ -122,8 +125,7 @@ __device__ __forceinline__ void accumulate(Accumulator<T> (&accum)[ROWS],
                                            const Operands<T>& operands, int64_t k, int64_t end,
                                            int64_t step) {
   constexpr int V = VECTOR_WIDTH<T>;
-  // load_unaligned reads an element more, so the last vector is left to the end.
-  const int64_t whole_end = ALIGNED ? end - V : end - V - 1;
+  const int64_t whole_end = end - V;
 #pragma unroll 1
   for (; k + step <= whole_end; k += 2 * step) {  // two loads of each row in flight
     const auto first = Fragments<T>::template load<ALIGNED>(operands, k);
