@@ -74,8 +74,8 @@ _UNROLLED = (
 REASONS: dict[str, tuple[Reason, ...]] = {
     "shared load bytes": (
         Reason(
-            "ncu counts generic loads among those of shared memory, too: gemv's vector lies in global "
-            "or in shared memory",
+            "ncu counts generic loads among those of shared memory, too, and gemv's vector lies in "
+            "global or in shared memory",
             lambda row: row["kernel"] == "gemv",
             1.0,
         ),

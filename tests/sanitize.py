@@ -35,6 +35,13 @@ SHAPES = (
     ((), 129, 130, 36, True, True),
     ((), 128, 128, 32, False, False),
 )
+# For gemv: lanes and warps that divide K, rows at any address, several slices.
+VECTOR_SHAPES = (
+    ((), 300, 1, 700, False, False),
+    ((3,), 9, 1, 77, False, False),
+    ((), 70, 1, 4098, False, True),
+    ((), 5, 1, 33_001, False, False),
+)
 # For kernels with variants: several pieces of work a block, K in slices, operands packed first.
 LONGER_SHAPES = (
     ((), 700, 520, 200, False, True),
@@ -96,6 +103,7 @@ def gemms(kernel: smem.KernelInfo) -> int:
         variants = [v for v in variants if has_variant(kernel, v, dtype)]
         names = (kernel.name, *(f"{kernel.name}:{variant}" for variant in variants))
         shapes = SHAPES + (LONGER_SHAPES if kernel.variants else ())
+        shapes += VECTOR_SHAPES if kernel.name == "gemv" else ()
         # memcheck takes a cp.async that reads fewer bytes than it writes for one of all 16 bytes.
         whole_vectors = kernel.name == "mma"
         for name, (batch, m, n, k, turn_a, turn_b) in itertools.product(names, shapes):

@@ -22,7 +22,12 @@ LENGTHS = (1, 3, 8, 33, 77, 128, 600, 1001, 4096, 5000, 16_384, 33_001)
 def matrix(m: int, k: int, dtype: torch.dtype, device: str, layout: str = "contiguous") -> Tensor:
     """Random numbers, in rows that begin at any address or at multiples of 16 bytes."""
     values = normal(m, k, dtype=torch.float64).to(device, dtype)
-    pitch, first = {"contiguous": (k, 0), "aligned": (-(-k // 8) * 8, 0), "odd": (k | 1, 1)}[layout]
+    pitch, first = {
+        "contiguous": (k, 0),
+        "aligned": (-(-k // 8) * 8, 0),
+        "words": (k + k % 2 + 2, 2),
+        "odd": (k | 1, 1),
+    }[layout]
     rows = torch.zeros(first + m * pitch, dtype=dtype, device=device)[first:].view(m, pitch)[:, :k]
     return rows.copy_(values)
 
@@ -43,7 +48,7 @@ def test_accurate_and_the_same_bits_in_every_layout(
     wide, magnitudes = a.double() @ b.double(), a.double().abs() @ b.double().abs()
     limit = bound("ieee", 1, k) * 2.0**-24 * magnitudes
     assert ((result.double() - wide).abs() <= limit).all()
-    for layout in ("aligned", "odd"):
+    for layout in ("aligned", "words", "odd"):
         for step in (1, 3):
             operands = matrix(37, k, dtype, device, layout), vector(k, dtype, device, step)
             for operand, numbers in zip(operands, (a, b), strict=True):

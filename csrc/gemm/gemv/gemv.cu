@@ -19,9 +19,15 @@ bool can_implement(const Problem& problem) {
          problem.a.col_stride == 1 && problem.M * inner_batch_count(problem) <= MAX_BLOCKS;
 }
 
-bool rows_are_aligned(const Problem& problem) {
-  return is_aligned(problem.a.data) && batch_is_aligned(problem, A) &&
-         (problem.M == 1 || problem.a.row_stride % vec_elements(problem.dtype) == 0);
+/// The bytes at multiples of which all rows of A begin: 16, or fewer that a kernel is compiled for.
+int row_alignment(const Problem& problem) {
+  const auto bytes = static_cast<int64_t>(size_of(problem.dtype));
+  uint64_t address_bits = reinterpret_cast<uintptr_t>(problem.a.data);
+  if (problem.M > 1) address_bits |= static_cast<uint64_t>(problem.a.row_stride * bytes);
+  for (int d = 0; d < problem.batch.rank; ++d) {
+    address_bits |= static_cast<uint64_t>(problem.batch.stride[A][d] * bytes);
+  }
+  return address_bits % 16 == 0 ? 16 : address_bits % 4 == 0 ? 4 : 2;
 }
 
 /// Whether b is not read where it lies, by vectors.
@@ -53,14 +59,19 @@ struct Plan {
   int slices() const { return splits_k ? division.slices : 1; }
 };
 
+using GemvKernel = void(GemvParams);
 template <typename T>
-auto kernel_of(bool aligned) {
-  return aligned ? gemv_kernel<T, true> : gemv_kernel<T, false>;
+GemvKernel* kernel_of(int alignment) {
+  if (alignment == 16) return gemv_kernel<T, 16>;
+  if constexpr (sizeof(T) == 2) {
+    if (alignment == 2) return gemv_kernel<T, 2>;
+  }
+  return gemv_kernel<T, 4>;
 }
-auto kernel_of(DType dtype, bool aligned) {
-  return dtype == DType::f32   ? kernel_of<float>(aligned)
-         : dtype == DType::f16 ? kernel_of<half>(aligned)
-                               : kernel_of<bfloat16>(aligned);
+GemvKernel* kernel_of(DType dtype, int alignment) {
+  return dtype == DType::f32   ? kernel_of<float>(alignment)
+         : dtype == DType::f16 ? kernel_of<half>(alignment)
+                               : kernel_of<bfloat16>(alignment);
 }
 
 /// Launches a problem with at most one batch dimension.
@@ -76,7 +87,7 @@ void launch_inner(const Problem& problem, const Device& device) {
   const int64_t staged = std::min(problem.K, plan.division.slice_length);
   const size_t shared_bytes =
       params.stages_b ? static_cast<size_t>(staged) * size_of(problem.dtype) : 0;
-  smem::launch("gemv", kernel_of(problem.dtype, rows_are_aligned(problem)),
+  smem::launch("gemv", kernel_of(problem.dtype, row_alignment(problem)),
                {.blocks = plan.tiles * plan.slices(),
                 .threads = {static_cast<unsigned>(32 * plan.warps)},
                 .dynamic_shared_bytes = shared_bytes,
@@ -115,15 +126,15 @@ std::string gemv_approach(const Problem& problem, const Device& device) {
 
 const void* gemv_function(DType dtype) {
   if (dtype == DType::f64) return register_tiled.function(dtype);
-  return reinterpret_cast<const void*>(gemv::kernel_of(dtype, /*aligned=*/true));
+  return reinterpret_cast<const void*>(gemv::kernel_of(dtype, /*alignment=*/16));
 }
 
 const char* gemv_symbol(DType dtype) {
   using gemv::gemv_kernel;
   return dtype == DType::f64   ? register_tiled.symbol(dtype)
-         : dtype == DType::f32 ? symbol_of<gemv_kernel<float, true>>()
-         : dtype == DType::f16 ? symbol_of<gemv_kernel<half, true>>()
-                               : symbol_of<gemv_kernel<bfloat16, true>>();
+         : dtype == DType::f32 ? symbol_of<gemv_kernel<float, 16>>()
+         : dtype == DType::f16 ? symbol_of<gemv_kernel<half, 16>>()
+                               : symbol_of<gemv_kernel<bfloat16, 16>>();
 }
 
 const Kernel gemv_row = {

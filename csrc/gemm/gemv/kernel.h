@@ -45,29 +45,41 @@ struct Operands {
   const T* b;
 };
 
-/// Loads a vector that begins at any element: by words, and the first and last of 2-byte elements
-/// that begin within a word by themselves.
+/// Loads a vector of 2-byte elements that begins anywhere: by words, and the first and last element
+/// by themselves if they begin within a word.
 template <int V, typename T>
-__device__ __forceinline__ Loaded<T, V> load_unaligned(const T* from) {
+__device__ __forceinline__ Loaded<T, V> load_by_shifts(const T* from) {
   constexpr int WORDS = V * sizeof(T) / sizeof(uint32_t);
+  const bool is_odd = reinterpret_cast<uintptr_t>(from) % sizeof(uint32_t) != 0;
+  const T* const begin = is_odd ? from + 1 : from;
+  uint32_t words[WORDS + 1];  // the first one is used if the vector is odd
+  words[0] = global_load<2>(from, is_odd) << 16;
+#pragma unroll
+  for (int i = 1; i < WORDS; ++i) words[i] = global_load<4>(begin + 2 * (i - 1), true);
+  words[WORDS] = global_load<4>(begin + V - 2, !is_odd) | global_load<2>(from + V - 1, is_odd);
   Loaded<T, V> loaded;
-  if constexpr (sizeof(T) == sizeof(uint32_t)) {
 #pragma unroll
-    for (int i = 0; i < WORDS; ++i) loaded.words.lane[i] = std::bit_cast<uint32_t>(from[i]);
-  } else {
-    const bool is_odd = reinterpret_cast<uintptr_t>(from) % sizeof(uint32_t) != 0;
-    const T* const begin = is_odd ? from + 1 : from;
-    uint32_t words[WORDS + 1];  // the first one is used if the vector is odd
-    words[0] = global_load<2>(from, is_odd) << 16;
-#pragma unroll
-    for (int i = 1; i < WORDS; ++i) words[i] = global_load<4>(begin + 2 * (i - 1), true);
-    words[WORDS] = global_load<4>(begin + V - 2, !is_odd) | global_load<2>(from + V - 1, is_odd);
-#pragma unroll
-    for (int i = 0; i < WORDS; ++i) {
-      loaded.words.lane[i] = is_odd ? __funnelshift_r(words[i], words[i + 1], 16) : words[i + 1];
-    }
+  for (int i = 0; i < WORDS; ++i) {
+    loaded.words.lane[i] = is_odd ? __funnelshift_r(words[i], words[i + 1], 16) : words[i + 1];
   }
   return loaded;
+}
+
+/// Loads a vector that begins at a multiple of ALIGNMENT bytes.
+template <int V, int ALIGNMENT, typename T>
+__device__ __forceinline__ Loaded<T, V> load_row(const T* from) {
+  if constexpr (ALIGNMENT == 16) {
+    return load_words<V>(from);
+  } else if constexpr (ALIGNMENT == 4) {
+    Loaded<T, V> loaded;
+#pragma unroll
+    for (int i = 0; i < V * static_cast<int>(sizeof(T)) / 4; ++i) {
+      loaded.words.lane[i] = reinterpret_cast<const uint32_t*>(from)[i];
+    }
+    return loaded;
+  } else {
+    return load_by_shifts<V>(from);
+  }
 }
 
 /// Loads the first `num_valid` of V elements of global memory; the others are zeros and are not
@@ -90,14 +102,13 @@ struct Fragments {
   static constexpr int V = VECTOR_WIDTH<T>;
   Loaded<T, V> rows[ROWS], b;
 
-  /// ALIGNED: the rows begin at multiples of 16 bytes, as b does.
-  template <bool ALIGNED>
+  /// Rows begin at multiples of ALIGNMENT bytes, and b at one of 16.
+  template <int ALIGNMENT>
   __device__ __forceinline__ static Fragments load(const Operands<T>& operands, int64_t k) {
     Fragments loaded;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
-      const T* const from = operands.rows[r] + k;
-      loaded.rows[r] = ALIGNED ? load_words<V>(from) : load_unaligned<V>(from);
+      loaded.rows[r] = load_row<V, ALIGNMENT>(operands.rows[r] + k);
     }
     loaded.b = load_words<V>(operands.b + k);
     return loaded;
@@ -120,7 +131,7 @@ struct Fragments {
 };
 
 /// Adds to `accum` what a lane has of its rows: vectors from k on, in steps of `step`.
-template <typename T, bool ALIGNED>
+template <typename T, int ALIGNMENT>
 __device__ __forceinline__ void accumulate(Accumulator<T> (&accum)[ROWS],
                                            const Operands<T>& operands, int64_t k, int64_t end,
                                            int64_t step) {
@@ -128,13 +139,13 @@ __device__ __forceinline__ void accumulate(Accumulator<T> (&accum)[ROWS],
   const int64_t whole_end = end - V;
 #pragma unroll 1
   for (; k + step <= whole_end; k += 2 * step) {  // two loads of each row in flight
-    const auto first = Fragments<T>::template load<ALIGNED>(operands, k);
-    const auto second = Fragments<T>::template load<ALIGNED>(operands, k + step);
+    const auto first = Fragments<T>::template load<ALIGNMENT>(operands, k);
+    const auto second = Fragments<T>::template load<ALIGNMENT>(operands, k + step);
     first.multiply(accum);
     second.multiply(accum);
   }
   if (k <= whole_end) {
-    Fragments<T>::template load<ALIGNED>(operands, k).multiply(accum);
+    Fragments<T>::template load<ALIGNMENT>(operands, k).multiply(accum);
     k += step;
   }
   if (k >= end) return;
@@ -200,7 +211,7 @@ __device__ __forceinline__ Acc reduce_warps(Acc (&sums)[MAX_WARPS]) {
 }
 
 /// Computes a tile of rows, over all of K or over one slice.
-template <typename T, bool ALIGNED>
+template <typename T, int ALIGNMENT>
 __global__ void __launch_bounds__(32 * MAX_WARPS, MIN_BLOCKS_PER_SM)
     gemv_kernel(const __grid_constant__ GemvParams params) {
   using Acc = Accumulator<T>;
@@ -244,8 +255,8 @@ __global__ void __launch_bounds__(32 * MAX_WARPS, MIN_BLOCKS_PER_SM)
       operands.b = staged_b - begin;
     }
     Acc sums[ROWS] = {};
-    accumulate<T, ALIGNED>(sums, operands, begin + (warp_k * division.lanes + lane_k) * V, end,
-                           int64_t{division.warps} * division.lanes * V);
+    accumulate<T, ALIGNMENT>(sums, operands, begin + (warp_k * division.lanes + lane_k) * V, end,
+                             int64_t{division.warps} * division.lanes * V);
     reduce_lanes(sums, division.lanes);
     if (division.warps == 1) {
       total = sums[0];
