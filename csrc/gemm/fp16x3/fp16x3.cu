@@ -9,8 +9,8 @@
 //   M > 64, mma      split A and B -> gemm_sm80.cu
 //   M <= 64          split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
 //   few tiles        the same, by groups of rows of A that share B (skinny_m.h)
-//   B's split kept   B is not split again (Problem::b_split), and for M <= 64 or few tiles on Hopper
-//                    skinny_m_kernel.h reads hi and lo
+//   B's split kept   B is not split again (Problem::b_split), and for M <= 64 or few tiles, on
+//                    Hopper, skinny_m_kernel.h reads hi and lo
 //   split-K          one of these for all k slices -> reduce_split_k, if N is small and K large
 //
 // The variant wgmma is for Hopper, and mma for every GPU since sm_80. Both add in the same order.
