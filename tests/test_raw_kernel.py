@@ -321,6 +321,9 @@ def test_wrong_launches_are_named() -> None:
     for options in ("-O2", ("-DA", 3)):
         with pytest.raises(TypeError, match="expected a sequence of strings"):
             smem.RawKernel(TWICE, "twice", options=options)  # type: ignore[arg-type]
+    for option in ("-std=c++11", "--std=gnu++0x"):
+        with pytest.raises(ValueError, match=r"expected C\+\+14 or a later standard"):
+            smem.RawKernel(TWICE, "twice", options=(option,))
     with pytest.raises(TypeError, match="name is None, expected a string"):
         smem.RawKernel(TWICE, None)  # type: ignore[arg-type]
     with pytest.raises(
@@ -359,6 +362,8 @@ def test_a_compile_error_shows_the_users_line(tmp_path: Path) -> None:
         smem.RawKernel(file, "bad")(1, 1, (None,))
     with pytest.raises(smem.CompileError, match="no kernel of this name; it has twice"):
         smem.RawKernel(TWICE, "missing")(1, 1, ())
+    with pytest.raises(smem.CompileError, match="it returns int, and a __global__ function must"):
+        smem.RawKernel("__global__ int k(float* x) { return *x; }", "k")(1, 1, (None,))
     library = "__device__ void cublasSgemm(int); __global__ void k() { cublasSgemm(1); }"
     with pytest.raises(
         smem.CompileError, match=r"kernel\.cu:1: cublasSgemm: libraries of the host"

@@ -63,6 +63,8 @@ def _about_the_name(said: str, name: str, sources: Sources) -> str:
     if base not in known:
         there_are = f"it has {', '.join(dict.fromkeys(known))}" if known else "it has none"
         return f"the source has no kernel of this name; {there_are}"
+    if returned := re.search(r"smem_call\(([^()]+?) \(&\)\(", said):
+        return f"it returns {returned[1]}, and a __global__ function must return void"
     if "overloaded" not in said:
         return f"the kernel's name: {said}"
     heads = (source.template_head(text, base) for text in sources.texts)

@@ -72,7 +72,7 @@ class RawKernel:
         name: the kernel's name; with template arguments, ``"transpose<float, 32>"``.
         options: of the compiler: ``("-DTILE=16", "-Iinclude")``.
 
-    Raises ValueError for a path that is no file; at the first use CompileError, a RuntimeError with
+    Raises ValueError for a path that is no file or a C++ before 14; at the first use CompileError, a RuntimeError with
     the compiler's first error at its line, or ModuleNotFoundError if there is no NVRTC.
     """
 
@@ -89,6 +89,11 @@ class RawKernel:
             raise TypeError(
                 f"smem.RawKernel: options is {options!r}, expected a sequence of strings"
             )
+        for option in options:
+            if re.fullmatch(r"--?std=(?:c|gnu)\+\+(?:98|03|0x|11)", option):
+                raise ValueError(
+                    f"smem.RawKernel: options has {option!r}, expected C++14 or a later standard"
+                )
         self.name = name
         self.options = tuple(options)
         self.path, self.code = _read(code_or_path)
