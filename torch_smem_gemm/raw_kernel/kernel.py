@@ -72,8 +72,9 @@ class RawKernel:
         name: the kernel's name; with template arguments, ``"transpose<float, 32>"``.
         options: of the compiler: ``("-DTILE=16", "-Iinclude")``.
 
-    Raises ValueError for a path that is no file or a C++ before 14; at the first use CompileError, a RuntimeError with
-    the compiler's first error at its line, or ModuleNotFoundError if there is no NVRTC.
+    Raises ValueError for a path that is no file, or a C++ before 14; at the first use CompileError,
+    a RuntimeError with the compiler's first error at its line, or ModuleNotFoundError if there is
+    no NVRTC.
     """
 
     def __init__(
