@@ -71,10 +71,11 @@ __device__ __forceinline__ Loaded<T, V> load_row(const T* from) {
   if constexpr (ALIGNMENT == 16) {
     return load_words<V>(from);
   } else if constexpr (ALIGNMENT == 4) {
+    constexpr int PER_WORD = sizeof(uint32_t) / sizeof(T);
     Loaded<T, V> loaded;
 #pragma unroll
-    for (int i = 0; i < V * static_cast<int>(sizeof(T)) / 4; ++i) {
-      loaded.words.lane[i] = reinterpret_cast<const uint32_t*>(from)[i];
+    for (int i = 0; i < V / PER_WORD; ++i) {
+      loaded.words.lane[i] = load_words<PER_WORD>(from + i * PER_WORD).words.lane[0];
     }
     return loaded;
   } else {
