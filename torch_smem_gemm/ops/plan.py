@@ -158,8 +158,9 @@ def plan(
     """Return what ``smem.gemm(a, b, precision=precision, kernel=kernel)`` runs.
 
     Args:
-        a, b, precision, kernel: as in :func:`torch_smem_gemm.gemm`; the tensors are not read. With
-            ``device`` they may be on torch's device ``meta``, where they take no memory.
+        a, b, precision, kernel: as in :func:`torch_smem_gemm.gemm`; the tensors are not read, and
+            have the dtype that the plan is for, also under autocast. With ``device`` they may be on
+            torch's device ``meta``, where they take no memory.
         device: a GPU such as ``"A100"`` (:data:`torch_smem_gemm.analysis.DEVICES`): return what
             would run there, with a build for it, wherever the tensors are. Needs no GPU. Times in
             the reason are by the rates of that GPU's family for ``mma``, and for the other kernels
