@@ -116,7 +116,7 @@ def document(found: Mapping[str, Any]) -> str:
             cells = [
                 f"`{row['kernel']}`",
                 row["threads"],
-                row["registers"] or "depends on the tile",
+                row["registers"] or "depends on the problem",
                 f"{row['shared_bytes']:,}",
                 row["blocks"],
                 f"{row['percent']:.0f}%",

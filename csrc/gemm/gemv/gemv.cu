@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <string>
 
-#include "device/symbol.h"
 #include "gemm/batch.h"
 #include "gemm/gemv/kernel.h"
 #include "gemm/ladder.h"
@@ -129,21 +128,13 @@ const void* gemv_function(DType dtype) {
   return reinterpret_cast<const void*>(gemv::kernel_of(dtype, /*alignment=*/16));
 }
 
-const char* gemv_symbol(DType dtype) {
-  using gemv::gemv_kernel;
-  return dtype == DType::f64   ? register_tiled.symbol(dtype)
-         : dtype == DType::f32 ? symbol_of<gemv_kernel<float, 16>>()
-         : dtype == DType::f16 ? symbol_of<gemv_kernel<half, 16>>()
-                               : symbol_of<gemv_kernel<bfloat16, 16>>();
-}
-
 const Kernel gemv_row = {
     .name = "gemv",
     .summary = "a matrix times a vector: contiguous rows read once, chains of K in lanes",
     .requires_ = "any shape, any strides",
     .launch = launch_gemv,
     .function = gemv_function,
-    .symbol = gemv_symbol,
+    .symbol = nullptr,
     .largest_k = nullptr,
     .workspace_bytes = gemv_workspace_bytes,
     .approach = gemv_approach,
