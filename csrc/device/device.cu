@@ -105,12 +105,9 @@ cudaError_t set_shared_memory_limit(const void* kernel, bool fits_several) {
   const std::lock_guard lock(mutex);
   if (done.at(device).contains({kernel, fits_several})) return cudaSuccess;
   cudaFuncAttributes attributes{};
-  int bytes = 0;
   cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
   if (!error) {
-    error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  }
-  if (!error) {
+    const int bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  bytes - static_cast<int>(attributes.sharedSizeBytes));
   }

@@ -150,9 +150,8 @@ __device__ __forceinline__ void accumulate(Accumulator<T> (&accum)[ROWS],
     k += step;
   }
   if (k >= end) return;
-  Vector<T, V> b;  // it may be in shared memory
-#pragma unroll
-  for (int i = 0; i < V; ++i) b.lane[i] = i < end - k ? operands.b[k + i] : T(0.0f);
+  // b may be in shared memory, which load_elements does not read.
+  const Vector<T, V> b = load_vector<V>(operands.b + k, 1, end - k, /*wide=*/false);
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     Fragments<T>::multiply_row(accum[r], load_elements<V>(operands.rows[r] + k, end - k), b);

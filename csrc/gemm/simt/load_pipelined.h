@@ -7,6 +7,7 @@
 #pragma once
 
 #include "device/tile.h"
+#include "device/vector.h"
 #include "gemm/simt/tile_config.h"
 
 namespace smem::gemm::simt::inline SMEM_BUILD {
