@@ -205,6 +205,29 @@ OUT_LAYOUTS = tuple(_LAYOUTS)
 LAYOUTS = (*_LAYOUTS, "same_rows", "same_columns")
 
 
+def poisoned_rows(
+    rows: int, cols: int, begin: int, gap: int, dtype: torch.dtype, device: str = "cpu"
+) -> tuple[Tensor, Callable[[], None]]:
+    """A matrix from element ``begin`` of a storage on, and a check that nothing around it changed.
+
+    Args:
+        rows, cols: of the matrix, which is full of NaN.
+        begin: an index in elements.
+        gap: elements from a row's end to the next row.
+        dtype: floating-point.
+        device: of the matrix.
+    """
+    storage = poisoned((begin + rows * (cols + gap) + 8,), dtype, device)
+    out = storage[begin : begin + rows * (cols + gap)].view(rows, cols + gap)[:, :cols]
+
+    def check() -> None:
+        around = storage.clone()
+        around[begin : begin + rows * (cols + gap)].view(rows, cols + gap)[:, :cols] = math.nan
+        assert same_bits(around, poisoned(storage.shape, dtype, device))
+
+    return out, check
+
+
 def laid_out(x: Tensor, layout: str) -> Tensor:
     """``x`` in another layout, with poison around it; "same_..." repeats its first row, column."""
     if layout == "same_rows":

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import ACTIVATIONS, OUT_LAYOUTS, laid_out, poisoned_out, same_bits, short
+from helpers import (
+    ACTIVATIONS,
+    OUT_LAYOUTS,
+    laid_out,
+    poisoned_out,
+    poisoned_rows,
+    same_bits,
+    short,
+)
 from torch import Tensor
 
 import torch_smem_gemm as smem
@@ -140,6 +148,29 @@ def test_epilogue_batches_and_layouts(dtype: torch.dtype, kernel: str) -> None:
         mma(a[0], b, kernel, out=out)
         assert same_bits(out.contiguous(), expected), layout
         check_gaps()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kernel"),
+    [
+        *((torch.bfloat16, f"mma:{tile}") for tile in ("128x128_k32", "16x256_ldg", "64x64")),
+        *((torch.float32, f"mma:{tile}") for tile in ("64x64", "64x64_unaligned")),
+    ],
+    ids=short,
+)
+def test_rows_of_out_that_begin_anywhere(dtype: torch.dtype, kernel: str) -> None:
+    """They are stored by elements, and nothing beside them."""
+    a = operand(40, 16, dtype)
+    for n in (1, 5, 32, 63, 65, 71, 130):
+        b = operand(16, n, dtype)
+        expected = product(a, b).to(dtype)
+        for begin, gap in itertools.product((0, 1, 2, 4, 7), (0, 1, 6)):
+            out, check_around = poisoned_rows(40, n, begin, gap, dtype)
+            mma(a, b, kernel, out=out)
+            assert same_bits(out.contiguous(), expected), (n, begin, gap)
+            check_around()
+    launches = smem.trace("gemm", a, operand(16, 135, dtype), kernel=kernel, precision="tf32")
+    assert not any(launch.faults for launch in launches.launches)
 
 
 @pytest.mark.parametrize(

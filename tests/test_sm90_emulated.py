@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 from compile_kernels import results
-from helpers import ACTIVATIONS, OUT_LAYOUTS, laid_out, poisoned_out, same_bits, short
+from helpers import (
+    ACTIVATIONS,
+    OUT_LAYOUTS,
+    laid_out,
+    poisoned_out,
+    poisoned_rows,
+    same_bits,
+    short,
+)
 from torch import Tensor
 
 import torch_smem_gemm as smem
@@ -128,17 +136,36 @@ def test_layouts(dtype: torch.dtype, tile: str) -> None:
         check_gaps()
 
 
+@every_tile
+def test_rows_of_out_that_begin_anywhere(dtype: torch.dtype, tile: str) -> None:
+    """Whole vectors, the ends of rows, and what a subtile leaves to the next (shifted_rows.h)."""
+    a = operand(40, 16, dtype)
+    for n in (1, 5, 8, 63, 64, 65, 71, 130, 201):
+        b = operand(16, n, dtype)
+        expected = product(a, b).to(dtype)
+        for begin, gap in itertools.product((0, 1, 2, 4, 7), (0, 1, 6)):
+            out, check_around = poisoned_rows(40, n, begin, gap, dtype)
+            wgmma(a, b, tile, out=out)
+            assert same_bits(out.contiguous(), expected), (n, begin, gap)
+            check_around()
+    (launch,) = smem.trace(
+        "gemm", a, operand(16, 201, dtype).t().contiguous().t(), kernel=tile, precision="tf32"
+    ).launches
+    assert launch.faults == ()
+
+
 @pytest.mark.parametrize("transposed", list(itertools.product((False, True), repeat=2)), ids=str)
 def test_large_float32_outputs_with_rows_that_begin_anywhere(transposed: tuple) -> None:
-    """They are stored by neighbouring lanes; smaller ones are not (epilogue_tf32.h)."""
+    """They are stored by vectors; smaller ones are not (epilogue_tf32.h)."""
     m, n, k = 370, 363, 12
     a, b, bias = operand(m, k, torch.float32), operand(k, n, torch.float32), torch.randn(n)
-    expected = wgmma(a, torch.nn.functional.pad(b, (0, 5)))[:, :n] + bias
+    expected = (wgmma(a, torch.nn.functional.pad(b, (0, 5)))[:, :n] + bias).relu()
     a, b = in_layout(a, transposed[0]), in_layout(b, transposed[1])
-    out, check_gaps = poisoned_out((m, n), torch.float32, "cpu", "unaligned")
-    wgmma(a, b, bias=bias, activation="relu", out=out)
-    assert same_bits(out.contiguous(), expected.relu())
-    check_gaps()
+    for begin, gap in ((1, 0), (2, 3), (0, 1)):
+        out, check_around = poisoned_rows(m, n, begin, gap, torch.float32)
+        wgmma(a, b, bias=bias, activation="relu", out=out)
+        assert same_bits(out.contiguous(), expected), (begin, gap)
+        check_around()
     report = smem.trace("gemm", a, b, kernel="wgmma", precision="tf32")
     assert not any(launch.faults for launch in report.launches)
 

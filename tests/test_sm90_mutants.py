@@ -14,7 +14,7 @@ from mutants import DEADLOCK, FENCE, IN_USE, TOO_EARLY, WRONG, Mutant
 KERNEL, PIPELINE = "gemm/sm90/kernel.h", "gemm/sm90/pipeline.h"
 STATE = "gemm/pipeline_state.h"
 PRODUCER, WGMMA = "gemm/sm90/producer.h", "device/wgmma.h"
-SCHEDULER = "gemm/dynamic_scheduler.h"
+SCHEDULER, ROWS = "gemm/dynamic_scheduler.h", "gemm/shifted_rows.h"
 STORE, TF32, STORE_TF32 = (
     f"gemm/sm90/{name}.h" for name in ("epilogue_tma", "mainloop_tf32_rs", "epilogue_tf32")
 )
@@ -99,7 +99,7 @@ MUTANTS = {
     ),
     # The dynamic scheduler.
     "work tile not waited for": Mutant(SCHEDULER, "slot.full.wait(state_.parity);", "", TOO_EARLY),
-    "two slots": Mutant("gemm/tile_scheduler.h", "return stages + 1;", "return 2;", DEADLOCK),
+    "two slots": Mutant("gemm/tile_scheduler.h", "return stages + 1;", "return 2;", ""),
     "work tile sent to one block": Mutant(SCHEDULER, "block < CLUSTER_SIZE", "block < 1", DEADLOCK),
     "no bytes of the work tile expected": Mutant(
         SCHEDULER,
@@ -175,6 +175,25 @@ MUTANTS = {
     "staging overwritten while TMA reads it": Mutant(
         STORE, "if (threadIdx.x % WARP == 0) tma_store_wait_read<1>();", "", IN_USE
     ),
+    # Rows of out that begin anywhere.
+    "rows staged from a vector on": Mutant(ROWS, "row * PITCH + shift)", "row * PITCH)", WRONG),
+    "rest of a subtile not kept": Mutant(
+        ROWS, "load_vector<VEC>(first + COLS)", "Vector<T, VEC>{}", WRONG
+    ),
+    "rest of a subtile kept too late": Mutant(
+        ROWS, "(first + COLS));\n    }\n    __syncwarp();", "(first + COLS));\n    }", ""
+    ),
+    "rows read before they are staged": Mutant(
+        ROWS, "bool is_last) const {\n    __syncwarp();", "bool is_last) const {", WRONG
+    ),
+    "vectors from before the row": Mutant(ROWS, "is_first ? shift : 0", "0", WRONG),
+    "a row's first elements not stored": Mutant(
+        ROWS, "if (is_first) store_elements<true>(rows, from, part);", "", WRONG
+    ),
+    "a row's last elements not stored": Mutant(
+        ROWS, "if (is_last) store_elements<false>(rows, from, part);", "", WRONG
+    ),
+    "the last vector stored whole": Mutant(ROWS, "shift + cols", "COLS + VEC", WRONG),
     "one staging buffer": Mutant(STORE, "    buffer ^= 1;", "", IN_USE),
     "ends before TMA has read": Mutant(KERNEL, "    tma_store_wait_read<0>();", "", "missing wait"),
     "staged with half a swizzle": Mutant(STORE, "? row % 8 * 16 : 0", "? row % 4 * 16 : 0", WRONG),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import laid_out, normal, poisoned_out, same_bits, short
+from helpers import laid_out, normal, poisoned_out, poisoned_rows, same_bits, short
 from torch import Tensor
 
 import torch_smem_gemm as smem
@@ -109,6 +109,18 @@ def test_rows_do_not_depend_on_m(turns: tuple[str, str], dtype: torch.dtype, til
         for m in (*sizes, 500, 1000, 1024, 1500, 2048):
             assert same_bits(gemm(x[:m], w, tile), whole[:m]), (n, k, m)
         assert same_bits(gemm(x[1000:1077], w, tile), whole[1000:1077]), (n, k)
+
+
+@every_tile
+def test_rows_of_out_that_begin_anywhere(dtype: torch.dtype, tile: str) -> None:
+    for m, n in ((70, 1), (129, 63), (600, 333), (200, 130), (260, 515), (3, 1000), (3000, 57)):
+        a, b = exact(m, 40, dtype=dtype), exact(40, n, dtype=dtype)
+        expected = gemm(a, b, "wgmma:64x64")
+        for begin, gap in itertools.product((0, 1, 4, 7), (0, 1, 6)):
+            out, check_around = poisoned_rows(m, n, begin, gap, dtype, "cuda")
+            gemm(a, b, tile, out=out)
+            assert same_bits(out.contiguous(), expected), (m, n, begin, gap)
+            check_around()
 
 
 BATCHES = (

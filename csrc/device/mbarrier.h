@@ -20,13 +20,6 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// PTX ld.shared.u16.
-__device__ __forceinline__ uint16_t load_shared_u16(uint32_t address) {
-  uint16_t value;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
-  return value;
-}
-
 /// A phase completes after `count` arrivals and all expected bytes; then the next phase begins. A
 /// waiting thread names the phase by its parity: 0, 1, 0, 1 ...
 struct alignas(8) Barrier {

@@ -46,21 +46,31 @@ struct HopperRates {
   double ldg_limit;     ///< the same for tiles of LoadMode::ldg
   double pack_launch;   ///< us of the cost model for packing that it does not take in a stream
   double split_launch;  ///< us that a cut of K costs wgmma less and mma more than their models say
-  double ns_odd;        ///< ns of an SM to store an element of an odd row
-  double ns_odd_small;  ///< the same where few warps store, one element after the other
 };
-constexpr HopperRates TF32_RATES{.90, 1.5, 2.6, 2.2, .39, .58};
-constexpr HopperRates RATES_16_BIT{.85, 1.2, 3.2, 4.1, .27, .25};
+constexpr HopperRates TF32_RATES{.90, 1.5, 2.6, 2.2};
+constexpr HopperRates RATES_16_BIT{.80, .9, 3.2, 4.1};
+
+/// Us that wgmma takes at least to store tf32 results in odd rows; its cost model knows the stores
+/// of 16-bit results.
+double odd_stores_microseconds(const Problem& problem, const Device& device) {
+  constexpr double NS_PER_ELEMENT = .39;        // of an SM
+  constexpr double NS_PER_ELEMENT_SMALL = .58;  // where few warps store, one element after another
+  const bool is_small = std::min(problem.M, problem.N) <= sm90::MOST_NARROW ||
+                        problem.M * problem.N < sm90::MIN_STAGED_ELEMENTS;
+  const double ns = is_small && problem.N % 2 != 0 ? NS_PER_ELEMENT_SMALL : NS_PER_ELEMENT;
+  const double elements = static_cast<double>(problem.M) * static_cast<double>(problem.N) *
+                          static_cast<double>(problem.batch.count());
+  return ns / 1000 * elements / device.sm_count;
+}
 
 /// Whether mma is faster than wgmma on Hopper, with the same bits: it loads rows that begin
-/// anywhere where wgmma packs them first, and a warp stores 32 neighbouring elements of an odd row
-/// where wgmma's store fewer, of several rows. Its tiles of LoadMode::ldg have no pipeline to fill,
+/// anywhere where wgmma packs them first. Its tiles of LoadMode::ldg have no pipeline to fill,
 /// which is most of the time of a small product, and waste less of narrow ones.
 ///
-/// Of 2,305 random problems in tf32 and 2,150 in bfloat16 that are packed, have odd rows or a short
-/// K, on an H100, it is chosen for 1,123 and 1,074. All of them together take 0.795 and 0.836 times
-/// as long as by wgmma (0.789 and 0.827 by the faster of the two); 70 and 91 take more than 1.1
-/// times as long as by the faster one.
+/// Of 2,305 random problems in tf32 that are packed, have odd rows or a short K, on an H100, it is
+/// chosen for 1,123. All of them together take 0.795 times as long as by wgmma (0.789 by the faster
+/// of the two); 70 take more than 1.1 times as long as by the faster one. Of 463 in 16 bits all
+/// together take 1.011 times as long as by the faster one, 18 more than 1.1 times.
 bool is_faster_by_mma(const Problem& problem, const Device& device) {
   const bool packs = sm90::packs_operands(problem);
   const bool is_odd = !has_whole_rows(problem);
@@ -77,13 +87,8 @@ bool is_faster_by_mma(const Problem& problem, const Device& device) {
   const sm90::Plan& wgmma_plan = sm90::cached_plan(problem, device);
   double wgmma = wgmma_plan.microseconds - WGMMA_LAUNCH - (packs ? rates.pack_launch : 0) -
                  (wgmma_plan.split_k_slices > 1 ? rates.split_launch : 0);
-  if (is_odd) {
-    const bool is_small = std::min(problem.M, problem.N) <= sm90::MOST_NARROW ||
-                          problem.M * problem.N < sm90::MIN_STAGED_ELEMENTS;
-    const double ns = is_small && problem.N % 2 != 0 ? rates.ns_odd_small : rates.ns_odd;
-    const double elements = static_cast<double>(problem.M) * static_cast<double>(problem.N) *
-                            static_cast<double>(problem.batch.count());
-    wgmma = std::max(wgmma, WGMMA_LAUNCH + ns / 1000 * elements / device.sm_count);
+  if (is_odd && problem.dtype == DType::f32) {
+    wgmma = std::max(wgmma, WGMMA_LAUNCH + odd_stores_microseconds(problem, device));
   }
   const double mma = plan.microseconds - MMA_LAUNCH -
                      (plan.a.packed || plan.b.packed ? MMA_PACK_LAUNCH : 0) +

@@ -33,6 +33,7 @@ struct Case {
   const char* tile;
   int64_t M, N, K;
   bool a_is_m_major, b_is_n_major;
+  int64_t out_gap = 0;  ///< elements between the rows of out
 };
 
 /// -1, 0 and 1: all sums are exact, and no larger than 256, which bfloat16 represents.
@@ -49,7 +50,8 @@ template <typename T>
 std::string run(const Case& c, DType dtype, bool dynamic_scheduler) {
   const std::vector<T> a = numbers<T>(c.M * c.K, 1), b = numbers<T>(c.K * c.N, 2);
   const std::vector<T> bias = numbers<T>(c.N, 3);
-  std::vector<T> out(static_cast<size_t>(c.M * c.N), T(NAN));
+  const int64_t out_stride = c.N + c.out_gap;
+  std::vector<T> out(static_cast<size_t>(c.M * out_stride), T(NAN));
   Problem problem{};
   problem.dtype = problem.out_dtype = problem.c_dtype = dtype;
   problem.M = c.M;
@@ -59,7 +61,7 @@ std::string run(const Case& c, DType dtype, bool dynamic_scheduler) {
   problem.b = {b.data(), c.b_is_n_major ? c.N : 1, c.b_is_n_major ? 1 : c.K};
   problem.bias = bias.data();
   problem.bias_stride = 1;
-  problem.out = {out.data(), c.N, 1};
+  problem.out = {out.data(), out_stride, 1};
   problem.precision = Precision::tf32;
   problem.variant = sm90::tile_index(c.tile);
   // So few SMs that each block computes several tiles.
@@ -80,8 +82,13 @@ std::string run(const Case& c, DType dtype, bool dynamic_scheduler) {
             static_cast<float>(a[static_cast<size_t>(c.a_is_m_major ? k * c.M + m : m * c.K + k)]) *
             static_cast<float>(b[static_cast<size_t>(c.b_is_n_major ? k * c.N + n : n * c.K + k)]);
       }
-      if (static_cast<float>(out[static_cast<size_t>(m * c.N + n)]) != expected) {
+      if (static_cast<float>(out[static_cast<size_t>(m * out_stride + n)]) != expected) {
         return "wrong result";
+      }
+    }
+    for (int64_t n = c.N; n < out_stride; ++n) {
+      if (!std::isnan(static_cast<float>(out[static_cast<size_t>(m * out_stride + n)]))) {
+        return "wrong result between rows";
       }
     }
   }
@@ -94,7 +101,9 @@ int main() {
   // Each pipeline goes round at least twice.
   const Case bf16_cases[] = {{"64x64", 130, 136, 1600, false, false},
                              {"128x64", 136, 72, 1104, true, false},
-                             {"64x128_cluster2", 250, 136, 1104, false, true}};
+                             {"64x128_cluster2", 250, 136, 1104, false, true},
+                             // Rows of out that begin anywhere, of several subtiles.
+                             {"64x128_cluster2", 70, 136, 64, false, true, 3}};
   const Case tf32_case{"64x64", 132, 72, 800, true, false};
   // The producer is several work tiles ahead.
   const Case short_cases[] = {{"64x64", 520, 136, 64, false, false},

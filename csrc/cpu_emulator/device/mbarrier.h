@@ -10,9 +10,6 @@ inline namespace SMEM_BUILD {
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return smem_shared_address(pointer);
 }
-__device__ __forceinline__ uint16_t load_shared_u16(uint32_t address) {
-  return *static_cast<const uint16_t*>(smem_shared_pointer(address));
-}
 
 /// The emulator keeps the state.
 struct alignas(8) Barrier {

@@ -68,12 +68,15 @@ double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
        blocks_per_sm * overlapped(model.overlap, {multiply, rows * model.ns_per_row})});
   // In the first round all blocks store at the same time, which takes equally long with all tiles.
   const bool stores_direct = p.store_mode == StoreMode::direct && !tf32 && rounds > 1;
-  const double rounded = stores_direct ? model.ns_store_direct : model.ns_store_tma;
   const double per_element = p.store_mode == StoreMode::scalar ? model.ns_store_scalar
                              : p.store_mode == StoreMode::splitk_partials
                                  ? (tf32 ? model.ns_store_partial_tf32 : model.ns_store_partial)
-                                 : rounded * (problem.pre ? 2 : 1);
+                                 : model.ns_store_tma * (problem.pre ? 2 : 1);
+  const double subtiles = double(ceil_div(p.tile_n, STAGING_COLS));
+  const double plain_stores =
+      blocks_per_sm * tile.tile_m * (model.ns_direct_row + model.ns_direct_subtile * subtiles);
   const double epilogue =
+      (stores_direct ? plain_stores : 0) +
       double(tile.tile_m) / tile.consumer_warpgroups() * p.tile_n *
           (per_element + (is_costly(problem.activation) ? model.ns_activation : 0)) +
       double(p.tile_n) / (8 << p.log2_box_vecs) * model.ns_per_box;

@@ -35,12 +35,13 @@ struct CostModel {
 
   // The epilogue, per element and warpgroup.
   double ns_store_tma = 0.035;
-  double ns_store_direct = 0.14;  ///< from the second work tile of a cluster on
   double ns_store_partial = 0.2;
   double ns_store_partial_tf32 = 0.4;
   double ns_store_scalar = 1.0;
-  double ns_per_box = 79;       ///< ns per TMA store of a warp, however narrow its box
-  double ns_activation = 0.18;  ///< any activation but relu, which is free
+  double ns_per_box = 79;          ///< ns per TMA store of a warp, however narrow its box
+  double ns_direct_row = 4;        ///< ns of an SM for the ends of a tile's row, by plain stores
+  double ns_direct_subtile = 5.5;  ///< and for each 64 columns of it
+  double ns_activation = 0.18;     ///< any activation but relu, which is free
 
   // Memory, and overlap.
   double dram_bytes_per_ns = 4480;  ///< B per ns for all SMs together

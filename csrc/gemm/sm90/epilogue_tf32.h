@@ -9,6 +9,7 @@
 #include "device/tma.h"
 #include "device/warpgroup.h"
 #include "gemm/epilogue_params.h"
+#include "gemm/shifted_rows.h"
 #include "gemm/sm90/tile_config.h"
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
@@ -43,7 +44,7 @@ struct Tf32Writer {
     const bool is_small =
         min(out.rows, out.cols) <= MOST_NARROW || out.rows * out.cols < MIN_STAGED_ELEMENTS;
     if (!is_small && !(fits_pairs && (transposed || fits_sectors))) {
-      transposed ? store_staged<true>(accum, coord, rows) : store_staged<false>(accum, coord, rows);
+      transposed ? store_transposed(accum, coord, rows) : store_shifted(accum, coord, rows);
     } else if (fits_pairs) {
       store_rows<true>(accum, coord);
     } else {
@@ -228,13 +229,51 @@ struct Tf32Writer {
     }
   }
 
-  /// Stores rows that begin anywhere. At a time the lanes store 32 adjacent elements of a row of
-  /// out, or 8 elements of four rows if TRANSPOSED. Elements or pairs of 8 rows, as the lanes hold
+  /// Stores rows that begin anywhere, by vectors. Elements or pairs of 8 rows, as the lanes hold
   /// them, are two to four times as many writes of L2's sectors: 68,434 x 1511 x 212 took 860 us
-  /// instead of 312.
-  template <bool TRANSPOSED>
-  __device__ __forceinline__ void store_staged(const float (&accum)[COUNT], const LaneCoord& coord,
-                                               const BoxRows& rows) const {
+  /// instead of 312 by single elements of one row.
+  __device__ __forceinline__ void store_shifted(const float (&accum)[COUNT], const LaneCoord& coord,
+                                                const BoxRows& boxes) const {
+    using Rows = ShiftedRows<float>;
+    static_assert(Rows::BYTES <= STAGING_BYTES && Rows::COLS == FLOAT_BOX_COLS &&
+                      Rows::ROWS == 2 * FLOAT_BOX_ROWS,
+                  "a subtile's rows fit a warp's staging area");
+    const Rows rows{staging};
+    const int within = threadIdx.x % 4 * 2;
+    const auto x_of = [&](int row) {
+      return row < FLOAT_BOX_ROWS ? boxes.first_x + row : boxes.second_x + row - FLOAT_BOX_ROWS;
+    };
+    float* first = epilogue.out.data + (coord.y - within);
+#pragma unroll
+    for (int subtile = 0; subtile < COUNT / PER_SUBTILE; ++subtile, first += FLOAT_BOX_COLS) {
+      const int cols = coord.end_y - (coord.y - within) - subtile * FLOAT_BOX_COLS;
+      if (cols <= 0) break;
+      const auto out_row = [&](int row) {
+        const int x = x_of(row);
+        return OutRow<float>{first + x * epilogue.out.row_stride, x < coord.end_x};
+      };
+      rows.begin(subtile == 0);
+      float* const upper = rows.staged(boxes.smem_row, out_row(boxes.smem_row).data, within);
+      float* const lower =
+          rows.staged(boxes.next_smem_row, out_row(boxes.next_smem_row).data, within);
+#pragma unroll
+      for (int i = 0; i < PER_SUBTILE; i += 4) {
+        const float* const four = &accum[subtile * PER_SUBTILE + i];
+        upper[2 * i] = four[0];
+        upper[2 * i + 1] = four[1];
+        lower[2 * i] = four[2];
+        lower[2 * i + 1] = four[3];
+      }
+      rows.store(out_row, min(cols, FLOAT_BOX_COLS), subtile == 0, cols <= FLOAT_BOX_COLS);
+    }
+    __syncwarp();  // the staging area is free
+  }
+
+  /// Stores a transposed problem's rows, which begin anywhere: at a time 8 neighbouring elements of
+  /// four rows of out.
+  __device__ __forceinline__ void store_transposed(const float (&accum)[COUNT],
+                                                   const LaneCoord& coord,
+                                                   const BoxRows& rows) const {
     const int lane = threadIdx.x % WARP;
     const int64_t pitch = epilogue.out.row_stride;
 #pragma unroll
@@ -246,23 +285,18 @@ struct Tf32Writer {
       __syncwarp();
 #pragma unroll 1
       for (int box = 0; box < 2; ++box) {
-        const int first_x = box == 0 ? rows.first_x : rows.second_x;
-        // Of the box's 8 rows and 32 columns, the lane's elements are along x, or along y.
-        const int x = TRANSPOSED ? first_x + lane % 8 : first_x;
-        const int y = TRANSPOSED ? first_y + lane / 8 : first_y + lane;
-        const int count =
-            TRANSPOSED ? (coord.end_y - y + 3) / 4 : min(coord.end_x - x, FLOAT_BOX_ROWS);
+        const int x = (box == 0 ? rows.first_x : rows.second_x) + lane % 8;
+        const int y = first_y + lane / 8;
         if (x >= coord.end_x || y >= coord.end_y) continue;
-        float* to = epilogue.out.data + (TRANSPOSED ? y * pitch + x : x * pitch + y);
+        const int count = (coord.end_y - y + 3) / 4;
+        float* to = epilogue.out.data + y * pitch + x;
         // All loads come first: the compiler cannot know that the stores go elsewhere.
         float values[8];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          values[i] = TRANSPOSED ? staged(box * 8 + lane % 8, i * 4 + lane / 8, buffer)
-                                 : staged(box * 8 + i, lane, buffer);
-        }
+        for (int i = 0; i < 8; ++i)
+          values[i] = staged(box * 8 + lane % 8, i * 4 + lane / 8, buffer);
 #pragma unroll
-        for (int i = 0; i < 8; ++i, to += (TRANSPOSED ? 4 : 1) * pitch) {
+        for (int i = 0; i < 8; ++i, to += 4 * pitch) {
           if (i < count) *to = values[i];
         }
       }

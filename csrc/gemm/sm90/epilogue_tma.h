@@ -1,6 +1,5 @@
-// Stores a warp's rounded results, by TMA or by plain stores of whole words. The warps work
-// independently of each other: each rearranges its 16 rows, 64 columns at a time (a subtile), in
-// its own staging area.
+// Stores a warp's rounded results by TMA. The warps work independently of each other: each
+// rearranges its 16 rows, 64 columns at a time (a subtile), in its own staging area.
 #pragma once
 
 #include "device/stmatrix.h"
@@ -65,55 +64,6 @@ struct SubtileWriter {
                   rows + col * STAGING_ROWS * static_cast<int>(sizeof(T)));
       }
       tma_store_commit();
-    }
-  }
-
-  /// Stores the same row by row with plain stores. A lane writes two adjacent elements as one word.
-  /// In a row that begins between two words, the pairs begin one column earlier, and lane 0, which
-  /// has no column before its own, takes the last column instead. If the row stride is odd, this
-  /// applies to every other row; those rows are written in a second pass, so that the columns of a
-  /// lane are the same for all rows of a pass.
-  template <int COUNT>
-  __device__ __forceinline__ void store_direct(const uint32_t (&packed)[COUNT], int first_packed,
-                                               const StmatrixOffsets& offsets,
-                                               const WarpTileCoord& coord) {
-    const auto& out = params.epilogue.out;
-    const int rows = min(coord.end_row - coord.row, STAGING_ROWS);
-    const int cols = min(coord.end_col - coord.col, STAGING_COLS);
-    const int passes = out.row_stride % 2 == 0 ? 1 : 2;
-    const uint32_t from = shared_address(stage(packed, first_packed, offsets));
-    T* first_row =
-        out.data + coord.batch * params.strides.out + coord.row * out.row_stride + coord.col;
-    __syncwarp();
-    for (int pass = 0; pass < passes; ++pass, first_row += out.row_stride) {
-      const int left = static_cast<int>(threadIdx.x % WARP * 2) - !is_aligned<2>(first_row);
-      const int first = left & (STAGING_COLS - 1), second = left + 1;
-      const bool is_word = left >= 0 && second < cols;
-      const bool has_first = !is_word && first < cols, has_second = !is_word && second < cols;
-      const auto element = [&](int row, int col) {
-        constexpr int PITCH = STAGING_COLS * ELEMENT_BYTES;
-        return load_shared_u16(from + row * PITCH + (col * ELEMENT_BYTES ^ row % 8 * 16));
-      };
-      constexpr int UNROLL = 4;
-      T* to = first_row;
-#pragma unroll 1
-      for (int row = pass; row < rows; row += UNROLL * passes) {
-        uint16_t low[UNROLL], high[UNROLL];
-#pragma unroll
-        for (int i = 0; i < UNROLL; ++i) {
-          low[i] = element(row + i * passes, first);
-          high[i] = element(row + i * passes, second);
-        }
-#pragma unroll
-        for (int i = 0; i < UNROLL; ++i, to += passes * out.row_stride) {
-          const bool is_valid = row + i * passes < rows;
-          if (is_valid && is_word) {
-            *reinterpret_cast<uint32_t*>(to + first) = low[i] | uint32_t{high[i]} << 16;
-          }
-          if (is_valid && has_first) reinterpret_cast<uint16_t*>(to)[first] = low[i];
-          if (is_valid && has_second) reinterpret_cast<uint16_t*>(to)[second] = high[i];
-        }
-      }
     }
   }
 

@@ -49,6 +49,7 @@
 #include "device/prefetch_params.h"
 #include "device/target.h"
 #include "device/wgmma.h"
+#include "gemm/sm90/epilogue_direct.h"
 #include "gemm/sm90/epilogue_op.h"
 #include "gemm/sm90/epilogue_scalar.h"
 #include "gemm/sm90/pipeline.h"
@@ -311,7 +312,8 @@ struct CollectiveGemm {
       if (KIND == EpilogueKind::tma || (IS_ANY && params.store_mode == StoreMode::tma)) {
         writer.store_tma(packed, subtile * PACKED_PER_SUBTILE, offsets, at, params.out);
       } else {
-        writer.store_direct(packed, subtile * PACKED_PER_SUBTILE, offsets, at);
+        DirectWriter<T>{params, writer.staging}.store(packed, subtile * PACKED_PER_SUBTILE, at,
+                                                      subtile == 0);
       }
     }
   }

@@ -26,7 +26,7 @@ constexpr int ELEMENT_BYTES = 2;  ///< size of a 16-bit element
 constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
 
 /// Each consumer warp has a staging area for its stores: two buffers of 16 rows of 64 two-byte
-/// elements, or one buffer of floats.
+/// elements, one buffer of floats, or rows that begin anywhere (shifted_rows.h).
 constexpr int STAGING_ROWS = 16, STAGING_COLS = 64, STAGING_BUFFER_BYTES = 2048,
               STAGING_BYTES = 4096;
 
