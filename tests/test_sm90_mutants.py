@@ -14,7 +14,7 @@ from mutants import DEADLOCK, FENCE, IN_USE, TOO_EARLY, WRONG, Mutant
 KERNEL, PIPELINE = "gemm/sm90/kernel.h", "gemm/sm90/pipeline.h"
 STATE = "gemm/pipeline_state.h"
 PRODUCER, WGMMA = "gemm/sm90/producer.h", "device/wgmma.h"
-SCHEDULER, ROWS = "gemm/dynamic_scheduler.h", "gemm/shifted_rows.h"
+SCHEDULER, ROWS = "gemm/dynamic_scheduler.h", "gemm/sm90/shifted_rows.h"
 STORE, TF32, STORE_TF32 = (
     f"gemm/sm90/{name}.h" for name in ("epilogue_tma", "mainloop_tf32_rs", "epilogue_tf32")
 )

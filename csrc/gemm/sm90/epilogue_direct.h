@@ -1,8 +1,8 @@
 // Stores a warp's rounded results by plain stores, for rows of out that begin at any element.
 #pragma once
 
-#include "gemm/shifted_rows.h"
 #include "gemm/sm90/epilogue_tma.h"
+#include "gemm/sm90/shifted_rows.h"
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
 

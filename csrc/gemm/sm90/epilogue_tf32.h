@@ -9,7 +9,7 @@
 #include "device/tma.h"
 #include "device/warpgroup.h"
 #include "gemm/epilogue_params.h"
-#include "gemm/shifted_rows.h"
+#include "gemm/sm90/shifted_rows.h"
 #include "gemm/sm90/tile_config.h"
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {

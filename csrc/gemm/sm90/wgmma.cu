@@ -10,14 +10,14 @@
 //   pipeline.h           shared memory stages and their barriers
 //   producer.h           TMA loads of an operand
 //   epilogue_op.h        what happens to accumulators: alpha, bias, activation, rounding
-//   epilogue_tma.h, epilogue_direct.h, epilogue_scalar.h   how they are stored
+//   epilogue_tma.h, epilogue_scalar.h     how they are stored
+//   epilogue_direct.h, shifted_rows.h     how, where rows of out begin anywhere
 //   mainloop_tf32_rs.h, epilogue_tf32.h   what is different for tf32
 //   tile_config.h        the table of tiles
 //   heuristics.h, cost_model.h            which tile a problem gets, and why
 //   launch.cu            the launches: GEMM, packing before, split-K after
 //   ../tile_scheduler.h, ../pack.h, ../reduce_split_k.h   shared with mma: the order of the work
 //                        tiles, packing, and adding the slices of a split K
-//   ../shifted_rows.h    stores by vectors to rows that begin anywhere
 //   ../dynamic_scheduler.h, ../tile_counter.h   shared with fp16x3: work tiles from a counter
 //
 // Bits: each element of out is one chain of products with K ascending by 16 (tf32: by 8), from

@@ -12,8 +12,9 @@
 
 #include "device/opaque.h"
 #include "device/vector.h"
+#include "device/warpgroup.h"
 
-namespace smem::gemm::inline SMEM_BUILD {
+namespace smem::gemm::sm90::inline SMEM_BUILD {
 
 /// A row of out, from a subtile's first column on.
 template <typename T>
@@ -28,12 +29,13 @@ template <typename T>
 struct ShiftedRows {
   unsigned char* staging;
 
-  static constexpr int WARP = 32, ROWS = 16, VEC = VECTOR_WIDTH<T>, VECS = 8, COLS = VECS * VEC;
+  static constexpr int ROWS = 16, VEC = VECTOR_WIDTH<T>, VECS = 8, COLS = VECS * VEC;
   /// One vector more than a subtile has: rows are four banks apart.
   static constexpr int PITCH = (VECS + 1) * 16, BYTES = ROWS * PITCH;
   static constexpr int ROWS_PER_PASS = WARP / VECS, PASSES = ROWS / ROWS_PER_PASS;
 
-  /// Call it before a subtile is staged. `is_first`: of the row; its ends are read as they are.
+  /// Call it before a subtile is staged: it keeps what the subtile before has left. For the first
+  /// one of a row (`is_first`) it fills the ends, which are read but not stored.
   __device__ __forceinline__ void begin(bool is_first) const {
     __syncwarp();  // the subtile before has been read
     const int row = threadIdx.x % WARP;
@@ -51,8 +53,8 @@ struct ShiftedRows {
     return reinterpret_cast<T*>(staging + row * PITCH + shift) + col;
   }
 
-  /// Stores `cols` staged columns of each row: out_row(row), an OutRow. All COLS where a subtile
-  /// follows.
+  /// Stores `cols` staged columns of each row of out: out_row(row) is an OutRow. All COLS, unless
+  /// this is the row's last subtile.
   template <typename OutRowOf>
   __device__ __forceinline__ void store(const OutRowOf& out_row, int cols, bool is_first,
                                         bool is_last) const {
@@ -122,4 +124,4 @@ struct ShiftedRows {
   }
 };
 
-}  // namespace smem::gemm::inline SMEM_BUILD
+}  // namespace smem::gemm::sm90::inline SMEM_BUILD
