@@ -364,6 +364,9 @@ def test_a_compile_error_shows_the_users_line(tmp_path: Path) -> None:
         smem.RawKernel(TWICE, "missing")(1, 1, ())
     with pytest.raises(smem.CompileError, match="it returns int, and a __global__ function must"):
         smem.RawKernel("__global__ int k(float* x) { return *x; }", "k")(1, 1, (None,))
+    helper = "__device__ void h(float* x) { *x = 1; } __global__ void k(float* x) { h(x); }"
+    with pytest.raises(smem.CompileError, match="h does not compile: it is a __device__ function"):
+        smem.RawKernel(helper, "h")(1, 1, (None,))
     library = "__device__ void cublasSgemm(int); __global__ void k() { cublasSgemm(1); }"
     with pytest.raises(
         smem.CompileError, match=r"kernel\.cu:1: cublasSgemm: libraries of the host"

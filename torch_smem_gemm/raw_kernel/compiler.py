@@ -15,7 +15,7 @@ from pathlib import Path
 
 from torch_smem_gemm import _C
 from torch_smem_gemm.raw_kernel import cache, source, tools
-from torch_smem_gemm.raw_kernel.errors import CompileError, compile_error
+from torch_smem_gemm.raw_kernel.errors import CompileError, compile_error, not_a_kernel
 from torch_smem_gemm.raw_kernel.flags import INSTRUMENTED
 from torch_smem_gemm.raw_kernel.includes import Sources, errors_by_line
 from torch_smem_gemm.raw_kernel.symbols import read_symbols, undefined_shared_arrays
@@ -160,6 +160,8 @@ def _build(
         if len(found) > 1:
             names = " and ".join(sorted(found))
             raise CompileError(f"smem.RawKernel: {name} may be {names}: name one of them")
+        if not found and any(source.is_device_function(read, name) for read in sources.texts):
+            raise not_a_kernel(name, sources)
         entry = next(iter(found), name)
         unit.write_text(f'{code}#line 1 "smem_entry"\nSMEM_ENTRY({entry})\n', encoding="utf-8")
         return sources

@@ -33,6 +33,19 @@ def compile_error(name: str, said: str, sources: Sources) -> CompileError:
     return kind(f"smem.RawKernel: {name} does not compile: {error}")
 
 
+def not_a_kernel(name: str, sources: Sources) -> KernelNameError:
+    """Return the error for the name of a __device__ function, which g++ would take."""
+    return KernelNameError(
+        f"smem.RawKernel: {name} does not compile: it is a __device__ function, and no kernel; the "
+        f"source has {', '.join(_kernels(sources)) or 'none'}"
+    )
+
+
+def _kernels(sources: Sources) -> list[str]:
+    names = [kernel for text in sources.texts for kernel in source.kernel_names(text)]
+    return list(dict.fromkeys(names))
+
+
 def _first(said: str, name: str, sources: Sources) -> tuple[type[CompileError], str]:
     """Return g++'s first error with its excerpt of the source, or the linker's."""
     missing = re.search(r"undefined (?:reference|symbol)[^`']*[`'](.*?)'", said)
@@ -59,10 +72,9 @@ def _first(said: str, name: str, sources: Sources) -> tuple[type[CompileError], 
 def _about_the_name(said: str, name: str, sources: Sources) -> str:
     """Return what is wrong with the name of a kernel, of which g++ said something."""
     base = source.base_name(name)
-    known = [kernel for text in sources.texts for kernel in source.kernel_names(text)]
+    known = _kernels(sources)
     if base not in known:
-        there_are = f"it has {', '.join(dict.fromkeys(known))}" if known else "it has none"
-        return f"the source has no kernel of this name; {there_are}"
+        return f"the source has no kernel of this name; it has {', '.join(known) or 'none'}"
     if returned := re.search(r"smem_call\(([^()]+?) \(&\)\(", said):
         return f"it returns {returned[1]}, and a __global__ function must return void"
     if "overloaded" not in said:

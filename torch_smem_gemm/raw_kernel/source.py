@@ -164,6 +164,12 @@ def qualified(code: str, kernel: str) -> set[str]:
     return {kernel} if found and "::" in re.split(r"[<(]", kernel)[0] else found
 
 
+def is_device_function(code: str, kernel: str) -> bool:
+    """Return whether a text declares the name as a function that only kernels can call."""
+    heads = rf"__device__[^;{{}}()]*\b{re.escape(base_name(kernel))}\s*\("
+    return re.search(heads, text.mask(code)) is not None and not qualified(code, kernel)
+
+
 def template_head(code: str, kernel: str) -> str:
     """Return ``template <typename T, int N>`` of a kernel's definition, or an empty text."""
     definition = rf"__global__[^;{{}}]*?\b{re.escape(kernel)}\s*\("
