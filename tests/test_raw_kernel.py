@@ -367,6 +367,10 @@ def test_a_compile_error_shows_the_users_line(tmp_path: Path) -> None:
     helper = "__device__ void h(float* x) { *x = 1; } __global__ void k(float* x) { h(x); }"
     with pytest.raises(smem.CompileError, match="h does not compile: it is a __device__ function"):
         smem.RawKernel(helper, "h")(1, 1, (None,))
+    macros = "#define DEVICE __device__\nKERNEL void k(float* x) { *x = 2; }"
+    x = torch.zeros(1)
+    smem.RawKernel(macros, "k", options=["-DKERNEL=__global__"])(1, 1, (x,))
+    assert x.item() == 2
     library = "__device__ void cublasSgemm(int); __global__ void k() { cublasSgemm(1); }"
     with pytest.raises(
         smem.CompileError, match=r"kernel\.cu:1: cublasSgemm: libraries of the host"

@@ -165,9 +165,12 @@ def qualified(code: str, kernel: str) -> set[str]:
 
 
 def is_device_function(code: str, kernel: str) -> bool:
-    """Return whether a text declares the name as a function that only kernels can call."""
-    heads = rf"__device__[^;{{}}()]*\b{re.escape(base_name(kernel))}\s*\("
-    return re.search(heads, text.mask(code)) is not None and not qualified(code, kernel)
+    """Return whether a text defines the name as a function that only kernels can call."""
+    name = base_name(kernel)
+    return any(
+        declared.is_function and declared.name == name and "__device__" in declared.head
+        for declared in text.declarations(text.mask(code))
+    )
 
 
 def template_head(code: str, kernel: str) -> str:
