@@ -1,5 +1,6 @@
 """What the tests share: inputs, layouts, poisoned outputs, and when a result is accurate."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -205,29 +206,6 @@ OUT_LAYOUTS = tuple(_LAYOUTS)
 LAYOUTS = (*_LAYOUTS, "same_rows", "same_columns")
 
 
-def poisoned_rows(
-    rows: int, cols: int, begin: int, gap: int, dtype: torch.dtype, device: str = "cpu"
-) -> tuple[Tensor, Callable[[], None]]:
-    """A matrix from element ``begin`` of a storage on, and a check that nothing around it changed.
-
-    Args:
-        rows, cols: of the matrix, which is full of NaN.
-        begin: an index in elements.
-        gap: elements from a row's end to the next row.
-        dtype: floating-point.
-        device: of the matrix.
-    """
-    storage = poisoned((begin + rows * (cols + gap) + 8,), dtype, device)
-    out = storage[begin : begin + rows * (cols + gap)].view(rows, cols + gap)[:, :cols]
-
-    def check() -> None:
-        around = storage.clone()
-        around[begin : begin + rows * (cols + gap)].view(rows, cols + gap)[:, :cols] = math.nan
-        assert same_bits(around, poisoned(storage.shape, dtype, device))
-
-    return out, check
-
-
 def laid_out(x: Tensor, layout: str) -> Tensor:
     """``x`` in another layout, with poison around it; "same_..." repeats its first row, column."""
     if layout == "same_rows":
@@ -243,14 +221,40 @@ def poisoned_out(
 ) -> tuple[Tensor, Callable[[], None]]:
     """An ``out`` of that layout, and a check that nothing around it has been written."""
     whole, view = _LAYOUTS[layout](shape, lambda size: poisoned(size, dtype, device))
+    return view, lambda: check_around(view, whole)
 
-    def check_gaps() -> None:
-        kept = view.clone()
-        view.copy_(poisoned(shape, dtype, device))
-        assert same_bits(whole, poisoned(whole.shape, dtype, device)), "written outside of out"
-        view.copy_(kept)
 
-    return view, check_gaps
+def check_around(view: Tensor, whole: Tensor) -> None:
+    """Check that of a poisoned tensor nothing but the view has been written."""
+    kept = view.clone()
+    view.copy_(poisoned(view.shape, view.dtype, view.device.type))
+    expected = poisoned(whole.shape, whole.dtype, whole.device.type)
+    assert same_bits(whole, expected), "written outside of out"
+    view.copy_(kept)
+
+
+def check_rows_that_begin_anywhere(
+    write: Callable[..., object],
+    expected: Tensor,
+    begins: Sequence[int] = (0, 1, 2, 4, 7),
+    gaps: Sequence[int] = (0, 1, 6),
+) -> None:
+    """Check what is written to matrices whose rows begin at different elements of a storage.
+
+    Args:
+        write: writes the result into its argument ``out``, a matrix full of NaN.
+        expected: the result, a matrix.
+        begins: the first elements of the matrices in their storages.
+        gaps: elements from a row's end to the next row.
+    """
+    rows, cols = expected.shape
+    for begin, gap in itertools.product(begins, gaps):
+        pitch = cols + gap
+        whole = poisoned((begin + rows * pitch + 8,), expected.dtype, expected.device.type)
+        out = whole.as_strided((rows, cols), (pitch, 1), begin)
+        write(out=out)
+        assert same_bits(out.contiguous(), expected), (rows, cols, begin, gap)
+        check_around(out, whole)
 
 
 # ------------------------------------------------------------------------------------- accuracy

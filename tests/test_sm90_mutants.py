@@ -99,7 +99,7 @@ MUTANTS = {
     ),
     # The dynamic scheduler.
     "work tile not waited for": Mutant(SCHEDULER, "slot.full.wait(state_.parity);", "", TOO_EARLY),
-    "two slots": Mutant("gemm/tile_scheduler.h", "return stages + 1;", "return 2;", ""),
+    "two slots": Mutant("gemm/tile_scheduler.h", "return stages + 1;", "return 2;", DEADLOCK),
     "work tile sent to one block": Mutant(SCHEDULER, "block < CLUSTER_SIZE", "block < 1", DEADLOCK),
     "no bytes of the work tile expected": Mutant(
         SCHEDULER,

@@ -293,8 +293,9 @@ struct Tf32Writer {
         // All loads come first: the compiler cannot know that the stores go elsewhere.
         float values[8];
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
+        for (int i = 0; i < 8; ++i) {
           values[i] = staged(box * 8 + lane % 8, i * 4 + lane / 8, buffer);
+        }
 #pragma unroll
         for (int i = 0; i < 8; ++i, to += 4 * pitch) {
           if (i < count) *to = values[i];
