@@ -222,7 +222,7 @@ def test_a_path_of_fp16x3_that_the_device_cannot_run() -> None:
 def test_every_tile_of_mma_is_the_best_for_some_problem() -> None:
     """On some GPU and for some size: a tile that the model never chooses would be dead."""
     tiles = next(row.variants for row in smem.kernels("gemm") if row.name == "mma")
-    sizes = (1, 16, 48, 128, 512, 1024, 2048, 8192)
+    sizes = (1, 16, 48, 128, 512, 1024, 2048, 8192, 50_257)
     gpus = (((8, 0), 108, 163), ((8, 6), 72, 99), ((8, 9), 128, 99), ((9, 0), 132, 227))
     chosen = {
         plan_problem(

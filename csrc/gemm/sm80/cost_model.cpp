@@ -55,14 +55,16 @@ BlockCost multistage_block(const Problem& problem, const Plan& p, const TileConf
   const double shared = (moved + fragments) / model.shared_bytes_per_cycle;
   const double busy = std::max(mma, shared);
   const double shift =
-      is_unaligned ? model.cycles_per_shift * stage / VEC_BYTES / tile.threads() : 0;
-  const double alone = std::max({busy, model.cycles_latency / (tile.stages - 1),
-                                 model.cycles_per_step * k_steps + shift}) +
+      is_unaligned ? model.cycles_per_shift * stage / VEC_BYTES / tile.loader_threads() : 0;
+  const double steps = model.cycles_per_step * k_steps;
+  const double chain = tile.loader_warps > 0 ? std::max(shift, steps) : shift + steps;
+  const double alone = std::max({busy, model.cycles_latency / (tile.stages - 1), chain}) +
                        model.cycles_per_barrier;
   const bool is_odd = p.split_k_slices == 1 && !has_whole_rows(problem);
   const double store = (is_odd ? model.cycles_per_odd_element : model.cycles_per_element) *
                        tile.tile_m * tile.tile_n;
-  return {k_tiles * busy + store, k_tiles * alone + store + model.cycles_fill};
+  const double fill = is_unaligned ? model.cycles_unaligned_fill : model.cycles_fill;
+  return {k_tiles * busy + store, k_tiles * alone + store + fill};
 }
 
 /// The loads of a warp for its fragments of an operand and one mma step, in loads of 32 lanes.
@@ -85,7 +87,13 @@ BlockCost ldg_block(const Problem& problem, const Plan& p, const TileConfig& til
       ldg_loads(problem, A, p.a, tile.warp_m()) + ldg_loads(problem, B, p.b, tile.warp_n());
   const int mmas = tile.warp_m() / 16 * tile.warp_n() / 8;
   const double step = warps * (loads * model.cycles_per_ldg + mmas * model.cycles_per_ldg_mma);
-  const double store = model.cycles_per_ldg_element * tile.tile_m * tile.tile_n;
+  // Neighbouring tiles write to the same sectors; the rows of a single column of tiles are one run.
+  constexpr int64_t SECTOR_BYTES = 32;
+  const auto element_bytes = static_cast<int64_t>(size_of(problem.dtype));
+  const bool splits_rows = p.split_k_slices == 1 && problem.N > tile.tile_n &&
+                           problem.N * element_bytes % SECTOR_BYTES != 0;
+  const double store = model.cycles_per_ldg_element * tile.tile_m * tile.tile_n +
+                       (splits_rows ? model.cycles_per_split_row * tile.tile_m : 0);
   const auto all_steps = static_cast<double>(steps);
   const auto iterations = static_cast<double>(ceil_div(steps, tile.ldg_steps()));
   const double waits =

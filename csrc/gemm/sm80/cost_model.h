@@ -25,11 +25,12 @@ struct CostModel {
 
   double pack_factor = 2.1;  ///< of the time that DRAM would take to pack operands
 
-  // Tiles of unaligned operands: fitted to 910 problems with operands or outputs of odd rows in
-  // bfloat16 and tf32 on an H100 and an H200.
-  double cycles_per_shift = 134;       ///< cycles until a thread has shifted one vector
-  double shift_factor = 5.4;           ///< of the time to read a stage from shared memory
-  double unaligned_dram_factor = 2.0;  ///< of the time for whole rows
+  // Tiles of unaligned operands: fitted to the choice of a kernel and of its tile for 709 problems
+  // in bfloat16 and tf32 that wgmma packs, on an H100.
+  double cycles_unaligned_fill = 7000;  ///< as cycles_fill
+  double cycles_per_shift = 158;        ///< cycles until a thread has shifted one vector
+  double shift_factor = 5.8;            ///< of the time to read a stage from shared memory
+  double unaligned_dram_factor = 2.45;  ///< of the time for whole rows
 
   // Tiles of LoadMode::ldg: fitted to the choice of a kernel and of its tile for 4,455 problems in
   // bfloat16 and tf32 that are packed, have odd rows or a short K, on an H100 (bench/NOTES.md).
@@ -40,6 +41,8 @@ struct CostModel {
   double cycles_per_ldg = 4;           ///< cycles of an SM for a load by a warp
   double cycles_per_ldg_mma = 6;
   double cycles_per_ldg_element = 0.045;  ///< as cycles_per_element
+  double cycles_per_split_row = 2.9;      ///< cycles of an SM to store a row of a tile that begins
+                                          ///< within a sector of 32 bytes
   double ldg_dram_factor = 2.1;           ///< as unaligned_dram_factor
   double ldg_l2_bytes_per_cycle = 9.6;    ///< that an SM reads from L2, of pieces of sectors
 };

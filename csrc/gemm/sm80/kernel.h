@@ -1,7 +1,7 @@
 // The mma kernel: a production GEMM on the tensor cores of sm_75 and newer, by mma.sync.
 //
-// All warps of a block have the same role. Each copies its share of every stage, and multiplies its
-// own part of the tile:
+// A warp copies its share of every stage, and multiplies its own part of the tile; some tiles of
+// unaligned operands have warps that only copy and shift:
 //
 //   global memory --cp.async--> stages of swizzled shared memory     stages - 1 k-tiles ahead
 //                 --ldmatrix--> two sets of fragments in registers   one mma step ahead
@@ -37,6 +37,8 @@ struct TileShape {
   static constexpr TileConfig C = tile_config(TILE, TARGET_HAS_SM80 ? 80 : 75);
   static constexpr int TILE_M = C.tile_m, TILE_N = C.tile_n, STAGES = C.stages;
   static constexpr int THREADS = C.threads(), MIN_BLOCKS_PER_SM = C.min_blocks_per_sm;
+  static constexpr int LOADER_THREADS = C.loader_threads();
+  static constexpr bool HAS_LOADERS = C.loader_warps > 0;
   static constexpr int COPY_PARTS = C.copy_parts;
   static constexpr int WARPS_N = C.warps_n, WARP_M = C.warp_m(), WARP_N = C.warp_n();
   static constexpr int A_BYTES = C.a_bytes(), STAGE_BYTES = C.stage_bytes();
@@ -45,6 +47,12 @@ struct TileShape {
   static constexpr int TILE_K = C.tile_k(sizeof(T));
   template <typename T>
   static constexpr int STAGED_FRAGMENTS = C.staged_fragments(sizeof(T));
+
+  /// What this thread does. Without loader warps it does both.
+  __device__ __forceinline__ static bool multiplies() {
+    return !HAS_LOADERS || threadIdx.x < THREADS - LOADER_THREADS;
+  }
+  __device__ __forceinline__ static bool loads() { return !HAS_LOADERS || !multiplies(); }
 };
 
 /// Whether the target of this compilation has the instructions of a kernel.
@@ -70,7 +78,7 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_MMA<T, TILE>, TileShap
     Loop loop(shared, params, work);
     typename Loop::Mma mma;
     loop.run(mma);
-    store_work_tile<T, Shape>(mma, params, work, shared);
+    if (Shape::multiplies()) store_work_tile<T, Shape>(mma, params, work, shared);
   }
 }
 

@@ -35,25 +35,28 @@ class UnalignedLoader {
   using T = typename Layout::Element;
   static constexpr int VECS = Layout::VECS_PER_ROW, RAW_VECS = VECS + 1;
   static constexpr int STEP = THREADS / VECS;  ///< rows between a thread's vectors
-  static constexpr int PASSES = Layout::ROWS / STEP;
+  static constexpr int PASSES = Layout::ROWS < STEP ? 1 : Layout::ROWS / STEP;
 
-  static_assert(THREADS % VECS == 0 && Layout::ROWS % STEP == 0, "all threads copy vectors");
+  static_assert(THREADS % VECS == 0 && (Layout::ROWS < STEP || Layout::ROWS % STEP == 0),
+                "all threads copy equally many vectors, or some threads none");
   static_assert(STEP % Layout::SWIZZLE_PERIOD == 0, "a thread's vectors have the same swizzle");
   static_assert(STEP * sizeof(T) % VEC_BYTES == 0 && Layout::DEPTH * sizeof(T) % VEC_BYTES == 0,
                 "a thread's rows, of all k-tiles, begin at the same place within a vector");
   static_assert(Layout::ROWS <= THREADS, "each row's last vector has a thread");
 
  public:
-  /// As TileVectors::start, with any `from` and `pitch`. The operand begins at `operand`.
+  /// As TileVectors::start, with any `from` and `pitch`. The operand begins at `operand`; `thread`
+  /// is the number of this one among those that load.
   __device__ __forceinline__ void start(const T* operand, const T* from, uint32_t pitch,
-                                        int valid_mn, int valid_k) {
+                                        int valid_mn, int valid_k, unsigned thread) {
     operand_ = reinterpret_cast<const unsigned char*>(operand);
-    row_ = static_cast<int>(threadIdx.x / VECS);
-    vec_ = static_cast<int>(threadIdx.x % VECS);
+    row_ = static_cast<int>(thread / VECS);
+    vec_ = static_cast<int>(thread % VECS);
+    last_row_ = static_cast<int>(thread);
     pitch_ = pitch;
     const auto* const first = reinterpret_cast<const unsigned char*>(from);
     begin_ = first + uint64_t{pitch} * row_;
-    last_begin_ = first + uint64_t{pitch} * threadIdx.x;
+    last_begin_ = first + uint64_t{pitch} * thread;
     shift_ = misalignment(begin_);
     last_shift_ = misalignment(last_begin_);
     begin_ += VEC_BYTES * vec_ - shift_;
@@ -70,7 +73,7 @@ class UnalignedLoader {
     const int cols = min(Layout::K_MAJOR ? valid_k_ : valid_mn_, Layout::COLS);
     const int bytes = bytes_of(cols, shift_, vec_);
 #pragma unroll
-    for (int pass = 0; pass < PASSES; ++pass) {
+    for (int pass = 0; pass < (has_vectors() ? PASSES : 0); ++pass) {
       const int row = row_ + pass * STEP;
       // Only rows of the first 16 bytes of the operand, which are less than STEP.
       if (FIRST && pass == 0 && begin_ < operand_) {
@@ -80,10 +83,9 @@ class UnalignedLoader {
       cp_async_16(raw_stage + raw_offset(row, vec_), begin_ + uint64_t{pitch_} * (pass * STEP),
                   row < rows ? bytes : 0);
     }
-    const int last_row = static_cast<int>(threadIdx.x);
-    if (last_row < Layout::ROWS) {
-      cp_async_16(raw_stage + raw_offset(last_row, VECS), last_begin_,
-                  last_row < rows ? bytes_of(cols, last_shift_, VECS) : 0);
+    if (last_row_ < Layout::ROWS) {
+      cp_async_16(raw_stage + raw_offset(last_row_, VECS), last_begin_,
+                  last_row_ < rows ? bytes_of(cols, last_shift_, VECS) : 0);
     }
     const uint64_t step =
         Layout::K_MAJOR ? Layout::DEPTH * sizeof(T) : uint64_t{pitch_} * Layout::DEPTH;
@@ -95,6 +97,7 @@ class UnalignedLoader {
   /// Shifts a tile that has landed for all threads. All loads come first: the compiler cannot know
   /// that the stores go elsewhere, and would make each load wait for the store before it.
   __device__ __forceinline__ void shift(const unsigned char* raw_stage, T* stage) const {
+    if (!has_vectors()) return;
     Vector<uint32_t, 4> low[PASSES], high[PASSES];
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
@@ -112,6 +115,9 @@ class UnalignedLoader {
   }
 
  private:
+  __device__ __forceinline__ bool has_vectors() const {
+    return Layout::ROWS >= STEP || row_ < Layout::ROWS;
+  }
   __device__ __forceinline__ static int misalignment(const unsigned char* address) {
     return static_cast<int>(reinterpret_cast<uintptr_t>(address) % VEC_BYTES);
   }
@@ -137,9 +143,9 @@ class UnalignedLoader {
 
   const unsigned char* operand_;
   const unsigned char* begin_;       ///< this thread's first vector of the next tile
-  const unsigned char* last_begin_;  ///< the last vector of row threadIdx.x
+  const unsigned char* last_begin_;  ///< the last vector of row last_row_
   uint32_t pitch_;                   ///< bytes between rows
-  int row_, vec_, shift_, last_shift_, valid_mn_, valid_k_;
+  int row_, vec_, last_row_, shift_, last_shift_, valid_mn_, valid_k_;
 };
 
 }  // namespace smem::gemm::sm80::inline SMEM_BUILD

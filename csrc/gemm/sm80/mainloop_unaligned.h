@@ -5,7 +5,9 @@
 //                 --ldmatrix--> fragments --mma.sync--> accumulators
 //
 // An iteration shifts k-tile k + 1 and multiplies k-tile k, between two barriers. The raw stage of
-// k-tile k, which the iteration before shifted, is free then.
+// k-tile k, which the iteration before shifted, is free then. The warps that load and those that
+// multiply are the same ones or different ones (TileConfig::loader_warps): a k-tile takes as long
+// as both together, or as the slower of the two.
 #pragma once
 
 #include "gemm/sm80/load_unaligned.h"
@@ -27,29 +29,32 @@ class UnalignedMainloop {
   __device__ __forceinline__ UnalignedMainloop(unsigned char* shared, const MmaParams<T>& params,
                                                const WorkTileInfo& work)
       : stages_(shared), raw_stages_(shared + 2 * Shape::STAGE_BYTES), k_tiles_(work.k_tiles) {
+    if (!Shape::loads()) return;
+    const unsigned thread = threadIdx.x - (Shape::THREADS - Shape::LOADER_THREADS);
     const int row0 = work.row * Shape::TILE_M, col0 = work.col * Shape::TILE_N;
     const int first_k = work.first_k_tile * TILE_K;
     const int valid_k = min(params.K - first_k, work.k_tiles * TILE_K);
     load_a_.start(params.a.data, params.a.template at<A_K_MAJOR>(row0, first_k, work.batch),
-                  params.a.pitch, min(params.M - row0, Shape::TILE_M), valid_k);
+                  params.a.pitch, min(params.M - row0, Shape::TILE_M), valid_k, thread);
     load_b_.start(params.b.data, params.b.template at<B_K_MAJOR>(col0, first_k, work.batch),
-                  params.b.pitch, min(params.N - col0, Shape::TILE_N), valid_k);
+                  params.b.pitch, min(params.N - col0, Shape::TILE_N), valid_k, thread);
   }
 
   /// Adds the products of the work tile. Afterwards the stages are free for other uses.
   __device__ __forceinline__ void run(Mma& mma) {
-    copy_next<true>();
-#pragma unroll 1
-    for (int stage = 1; stage < STAGES - 1; ++stage) copy_next();
+    const bool loads = Shape::loads(), multiplies = Shape::multiplies();
+    if (loads) copy_first();
     await_raw_stage();
-    shift_next();
-    copy_next();
+    if (loads) {
+      shift_next();
+      copy_next();
+    }
 #pragma unroll 1
     for (int k_tile = 0; k_tile < k_tiles_; ++k_tile) {
       await_raw_stage();
-      shift_next();  // past the last k-tile: zeros
-      multiply(mma, shared_address(stages_) + k_tile % 2 * Shape::STAGE_BYTES);
-      copy_next();  // last: reads of shared memory would wait behind the copies
+      if (loads) shift_next();  // past the last k-tile: zeros
+      if (multiplies) multiply(mma, shared_address(stages_) + k_tile % 2 * Shape::STAGE_BYTES);
+      if (loads) copy_next();  // last: reads of shared memory would wait behind the copies
     }
     cp_async_wait_all();  // the last copies, of zeros
     __syncthreads();
@@ -81,6 +86,12 @@ class UnalignedMainloop {
     write_stage_ = next(write_stage_);
   }
 
+  __device__ __forceinline__ void copy_first() {
+    copy_next<true>();
+#pragma unroll 1
+    for (int stage = 1; stage < STAGES - 1; ++stage) copy_next();
+  }
+
   /// Afterwards the oldest raw stage in flight has landed for all threads, and they have shifted
   /// the one before.
   __device__ __forceinline__ void await_raw_stage() {
@@ -98,8 +109,8 @@ class UnalignedMainloop {
   }
 
   unsigned char *stages_, *raw_stages_;
-  UnalignedLoader<LayoutA, Shape::THREADS> load_a_;
-  UnalignedLoader<LayoutB, Shape::THREADS> load_b_;
+  UnalignedLoader<LayoutA, Shape::LOADER_THREADS> load_a_;
+  UnalignedLoader<LayoutB, Shape::LOADER_THREADS> load_b_;
   int k_tiles_, write_stage_ = 0, read_stage_ = 0, shifted_ = 0;
 };
 

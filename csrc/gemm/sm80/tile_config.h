@@ -30,8 +30,11 @@ struct TileConfig {
   int copy_parts = 2;         ///< into which the copies of a k-tile are spread over its mma steps
   int min_blocks_per_sm = 1;  ///< launch bound: limits the registers of a thread
   LoadMode load = LoadMode::multistage;
+  int loader_warps = 0;  ///< that load for the grid of warps (unaligned); 0: each warp does both
 
-  constexpr int threads() const { return 32 * warps_m * warps_n; }
+  constexpr int mma_threads() const { return 32 * warps_m * warps_n; }
+  constexpr int threads() const { return mma_threads() + 32 * loader_warps; }
+  constexpr int loader_threads() const { return loader_warps > 0 ? 32 * loader_warps : threads(); }
   constexpr int warp_m() const { return tile_m / warps_m; }
   constexpr int warp_n() const { return tile_n / warps_n; }
   constexpr int a_bytes() const { return tile_m * vecs_k * VEC_BYTES; }
@@ -73,6 +76,7 @@ struct TileConfig {
     const auto is_power_of_2 = [](int x) { return x > 0 && (x & (x - 1)) == 0; };
     return is_power_of_2(warp_m()) && is_power_of_2(warp_n()) && warp_m() % 16 == 0 &&
            warp_n() % 16 == 0 && vecs_k % (2 * copy_parts) == 0 && vecs_k % 4 == 0 &&
+           16 % vecs_k == 0 &&
            staged_fragments(4) >= 1;
   }
 
@@ -135,12 +139,20 @@ inline constexpr TileVariant TILES[] = {
                 .min_blocks_per_sm = 2, .load = LoadMode::unaligned}},
     {.name = "64x64_unaligned",
      .config = {.tile_m = 64, .tile_n = 64, .vecs_k = 8, .stages = 3, .warps_m = 2, .warps_n = 2,
-                .min_blocks_per_sm = 2, .load = LoadMode::unaligned},
+                .min_blocks_per_sm = 2, .load = LoadMode::unaligned, .loader_warps = 4},
      .on_cpu = OnCpu::all},
     {.name = "16x32_unaligned",
-     .config = {.tile_m = 16, .tile_n = 32, .vecs_k = 8, .stages = 8, .warps_m = 1, .warps_n = 2,
-                .min_blocks_per_sm = 2, .load = LoadMode::unaligned},
+     .config = {.tile_m = 16, .tile_n = 32, .vecs_k = 16, .stages = 4, .warps_m = 1, .warps_n = 2,
+                .min_blocks_per_sm = 2, .load = LoadMode::unaligned, .loader_warps = 8},
      .on_cpu = OnCpu::all},
+    {.name = "128x16_unaligned",
+     .config = {.tile_m = 128, .tile_n = 16, .vecs_k = 8, .stages = 3, .warps_m = 4, .warps_n = 1,
+                .min_blocks_per_sm = 2, .load = LoadMode::unaligned, .loader_warps = 8},
+     .on_cpu = OnCpu::bf16},
+    {.name = "16x128_unaligned",
+     .config = {.tile_m = 16, .tile_n = 128, .vecs_k = 8, .stages = 3, .warps_m = 1, .warps_n = 4,
+                .min_blocks_per_sm = 2, .load = LoadMode::unaligned, .loader_warps = 8},
+     .on_cpu = OnCpu::bf16},
     {.name = "256x16_ldg",
      .config = {.tile_m = 256, .tile_n = 16, .vecs_k = 8, .warps_m = 4, .warps_n = 1,
                 .min_blocks_per_sm = 4, .load = LoadMode::ldg},
