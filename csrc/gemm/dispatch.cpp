@@ -47,8 +47,8 @@ struct HopperRates {
   double pack_launch;   ///< us of the cost model for packing that it does not take in a stream
   double split_launch;  ///< us that a cut of K costs wgmma less and mma more than their models say
 };
-constexpr HopperRates TF32_RATES{.90, 1.5, 2.6, 2.2};
-constexpr HopperRates RATES_16_BIT{.80, .9, 3.2, 4.1};
+constexpr HopperRates TF32_RATES{.82, 1.5, .9, 1.9};
+constexpr HopperRates RATES_16_BIT{.73, 1.06, 2.5, 5.0};
 
 /// Us that wgmma takes at least to store tf32 results in odd rows; its cost model knows the stores
 /// of 16-bit results.
@@ -67,10 +67,10 @@ double odd_stores_microseconds(const Problem& problem, const Device& device) {
 /// anywhere where wgmma packs them first. Its tiles of LoadMode::ldg have no pipeline to fill,
 /// which is most of the time of a small product, and waste less of narrow ones.
 ///
-/// Of 2,305 random problems in tf32 that are packed, have odd rows or a short K, on an H100, it is
-/// chosen for 1,123. All of them together take 0.795 times as long as by wgmma (0.789 by the faster
-/// of the two); 70 take more than 1.1 times as long as by the faster one. Of 463 in 16 bits all
-/// together take 1.011 times as long as by the faster one, 18 more than 1.1 times.
+/// Of 774 random problems in bfloat16 and 469 in tf32 that are packed, have odd rows or a short K,
+/// on an H100, it is chosen for 412 and 240. All of them together take 0.813 and 0.752 times as
+/// long as by wgmma (0.806 and 0.746 by the faster of the two); 31 and 17 take more than 1.1 times
+/// as long as by the faster one.
 bool is_faster_by_mma(const Problem& problem, const Device& device) {
   const bool packs = sm90::packs_operands(problem);
   const bool is_odd = !has_whole_rows(problem);

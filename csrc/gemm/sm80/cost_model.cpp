@@ -58,23 +58,34 @@ BlockCost multistage_block(const Problem& problem, const Plan& p, const TileConf
       is_unaligned ? model.cycles_per_shift * stage / VEC_BYTES / tile.loader_threads() : 0;
   const double steps = model.cycles_per_step * k_steps;
   const double chain = tile.loader_warps > 0 ? std::max(shift, steps) : shift + steps;
-  const double alone = std::max({busy, model.cycles_latency / (tile.stages - 1), chain}) +
-                       model.cycles_per_barrier;
+  const double latency = is_unaligned ? model.cycles_unaligned_latency : model.cycles_latency;
+  const double alone =
+      std::max({busy, latency / (tile.stages - 1), chain}) + model.cycles_per_barrier;
   const bool is_odd = p.split_k_slices == 1 && !has_whole_rows(problem);
   const double store = (is_odd ? model.cycles_per_odd_element : model.cycles_per_element) *
                        tile.tile_m * tile.tile_n;
   const double fill = is_unaligned ? model.cycles_unaligned_fill : model.cycles_fill;
-  return {k_tiles * busy + store, k_tiles * alone + store + fill};
+  const double per_block = is_unaligned ? model.cycles_per_block : 0;
+  return {k_tiles * busy + store + per_block, k_tiles * alone + store + fill};
 }
 
-/// The loads of a warp for its fragments of an operand and one mma step, in loads of 32 lanes.
-double ldg_loads(const Problem& problem, Tensor tensor, const OperandDesc& desc, int warp_mn) {
+/// The loads of a warp for its fragments of an operand and one mma step.
+struct LdgLoads {
+  double count;   ///< of 32 lanes
+  double cycles;  ///< of the SM
+};
+
+LdgLoads ldg_loads(const Problem& problem, Tensor tensor, const OperandDesc& desc, int warp_mn) {
   const Operand& operand = tensor == A ? problem.a : problem.b;
   const int64_t mn = tensor == A ? problem.M : problem.N;
   const bool has_pairs = desc.major == Major::K && desc.outer_stride % 2 == 0 &&
                          problem.K % 2 == 0 && reinterpret_cast<uintptr_t>(operand.data) % 4 == 0;
   const double words = warp_mn / 4.0 * (size_of(problem.dtype) == 4 || has_pairs ? 1 : 2);
-  return words * std::min(1.0, static_cast<double>(std::max<int64_t>(mn, 8)) / warp_mn);
+  const double count =
+      words * std::min(1.0, static_cast<double>(std::max<int64_t>(mn, 8)) / warp_mn);
+  constexpr CostModel model;
+  const double factor = desc.major == Major::K ? 1 : model.mn_major_factor;
+  return {count, count * factor * model.cycles_per_ldg};
 }
 
 /// A block of a tile of LoadMode::ldg.
@@ -83,21 +94,22 @@ BlockCost ldg_block(const Problem& problem, const Plan& p, const TileConfig& til
   const int64_t mma_k = 2 * vec_elements(problem.dtype);
   const int64_t steps = ceil_div(std::min(problem.K, p.slice_length), mma_k);
   const double warps = tile.warps_m * tile.warps_n;
-  const double loads =
-      ldg_loads(problem, A, p.a, tile.warp_m()) + ldg_loads(problem, B, p.b, tile.warp_n());
+  const LdgLoads a = ldg_loads(problem, A, p.a, tile.warp_m()),
+                 b = ldg_loads(problem, B, p.b, tile.warp_n());
   const int mmas = tile.warp_m() / 16 * tile.warp_n() / 8;
-  const double step = warps * (loads * model.cycles_per_ldg + mmas * model.cycles_per_ldg_mma);
-  // Neighbouring tiles write to the same sectors; the rows of a single column of tiles are one run.
+  const double step = warps * (a.cycles + b.cycles + mmas * model.cycles_per_ldg_mma);
+  // Neighbouring tiles write to the same sectors. The first tile of a row has one neighbour less.
   constexpr int64_t SECTOR_BYTES = 32;
   const auto element_bytes = static_cast<int64_t>(size_of(problem.dtype));
-  const bool splits_rows = p.split_k_slices == 1 && problem.N > tile.tile_n &&
-                           problem.N * element_bytes % SECTOR_BYTES != 0;
+  const bool splits_rows = p.split_k_slices == 1 && problem.N * element_bytes % SECTOR_BYTES != 0;
+  const double first_tiles = 1.0 / static_cast<double>(ceil_div(problem.N, tile.tile_n));
+  const double split_rows = splits_rows ? tile.tile_m * (1 - first_tiles) : 0;
   const double store = model.cycles_per_ldg_element * tile.tile_m * tile.tile_n +
-                       (splits_rows ? model.cycles_per_split_row * tile.tile_m : 0);
+                       model.cycles_per_split_row * split_rows;
   const auto all_steps = static_cast<double>(steps);
   const auto iterations = static_cast<double>(ceil_div(steps, tile.ldg_steps()));
-  const double waits =
-      iterations * model.cycles_ldg_latency + all_steps * loads * model.cycles_per_pending_ldg;
+  const double waits = iterations * model.cycles_ldg_latency +
+                       all_steps * (a.count + b.count) * model.cycles_per_pending_ldg;
   return {all_steps * step + store, waits + store + model.cycles_ldg_fill};
 }
 
@@ -125,11 +137,6 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
                                                                 : 1;
   const double dram =
       (a_bytes + b_bytes + size * matrices * M * N) / rates.dram_bytes_per_ns * dram_factor;
-  const auto rows = static_cast<double>(ceil_div(problem.M, tile.tile_m)),
-             columns = static_cast<double>(ceil_div(problem.N, tile.tile_n));
-  const double l2 = is_ldg ? (a_bytes * columns + b_bytes * rows) /
-                                 (model.ldg_l2_bytes_per_cycle * rates.clock * device.sm_count)
-                           : 0;
   double others = 0;
   if (p.split_k_slices > 1) {
     const double partials = 8 * matrices * p.split_k_slices * M * N;  // written and read
@@ -139,8 +146,7 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
     const auto packed = static_cast<double>(packed_bytes(problem.dtype, p.a, p.b));
     others += model.ns_next_launch + 2 * packed * model.pack_factor / rates.dram_bytes_per_ns;
   }
-  return (is_ldg ? model.ns_ldg_launch : model.ns_launch) +
-         overlapped(model.overlap, {compute, dram, l2}) + others;
+  return model.ns_launch + overlapped(model.overlap, {compute, dram}) + others;
 }
 
 }  // namespace smem::gemm::sm80

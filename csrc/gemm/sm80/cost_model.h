@@ -1,7 +1,8 @@
 // The cost model: what heuristics.cpp expects a GPU to take.
 //
-// The constants are fitted to 236 problems in bfloat16 and tf32 on an H200, with seven tiles each
-// (bench/NOTES.md). On other GPUs they are what is derived, not measured.
+// The constants of tiles of whole vectors are fitted to 236 problems in bfloat16 and tf32 on an
+// H200, with seven tiles each (bench/NOTES.md). On other GPUs they are what is derived, not
+// measured.
 #pragma once
 
 #include "gemm/gpu_rates.h"
@@ -25,26 +26,29 @@ struct CostModel {
 
   double pack_factor = 2.1;  ///< of the time that DRAM would take to pack operands
 
-  // Tiles of unaligned operands: fitted to the choice of a kernel and of its tile for 709 problems
-  // in bfloat16 and tf32 that wgmma packs, on an H100.
-  double cycles_unaligned_fill = 7000;  ///< as cycles_fill
-  double cycles_per_shift = 158;        ///< cycles until a thread has shifted one vector
-  double shift_factor = 5.8;            ///< of the time to read a stage from shared memory
-  double unaligned_dram_factor = 2.45;  ///< of the time for whole rows
+  // The other tiles: fitted to the times of 1,991 and 1,480 pairs of a tile and a problem in
+  // bfloat16 and tf32 on an H100, the more the nearer a tile is to the fastest (bench/NOTES.md).
+  // They are 11 and 12% off (root mean square).
 
-  // Tiles of LoadMode::ldg: fitted to the choice of a kernel and of its tile for 4,455 problems in
-  // bfloat16 and tf32 that are packed, have odd rows or a short K, on an H100 (bench/NOTES.md).
-  double ns_ldg_launch = 2510;         ///< as ns_launch: they have no shared memory to be set up
-  double cycles_ldg_fill = 1560;       ///< cycles of a block that are not in its loop
-  double cycles_ldg_latency = 1140;    ///< cycles until the first load of an iteration has come
-  double cycles_per_pending_ldg = 16;  ///< cycles until each further load of a warp has come
-  double cycles_per_ldg = 4;           ///< cycles of an SM for a load by a warp
-  double cycles_per_ldg_mma = 6;
-  double cycles_per_ldg_element = 0.045;  ///< as cycles_per_element
-  double cycles_per_split_row = 2.9;      ///< cycles of an SM to store a row of a tile that begins
-                                          ///< within a sector of 32 bytes
-  double ldg_dram_factor = 2.1;           ///< as unaligned_dram_factor
-  double ldg_l2_bytes_per_cycle = 9.6;    ///< that an SM reads from L2, of pieces of sectors
+  // Tiles of unaligned operands.
+  double cycles_unaligned_fill = 4140;     ///< as cycles_fill
+  double cycles_unaligned_latency = 2580;  ///< as cycles_latency
+  double cycles_per_block = 2000;          ///< of the SM, beside the block's k-tiles and its stores
+  double cycles_per_shift = 161;           ///< cycles until a thread has shifted one vector
+  double shift_factor = 4.7;               ///< of the time to read a stage from shared memory
+  double unaligned_dram_factor = 1.7;      ///< of the time for whole rows
+
+  // Tiles of LoadMode::ldg.
+  double cycles_ldg_fill = 2200;         ///< cycles of a block that are not in its loop
+  double cycles_ldg_latency = 750;       ///< cycles until the first load of an iteration has come
+  double cycles_per_pending_ldg = 20.5;  ///< cycles until each further load of a warp has come
+  double cycles_per_ldg = 4;     ///< cycles of an SM for a load by a warp, of 8 K-major rows
+  double mn_major_factor = 0.5;  ///< of the same for an MN-major operand: it is of 4 rows
+  double cycles_per_ldg_mma = 3.8;
+  double cycles_per_ldg_element = 0.083;  ///< as cycles_per_element
+  double cycles_per_split_row = 2.5;      ///< of an SM for a row of a tile that begins within a
+                                          ///< sector of 32 bytes
+  double ldg_dram_factor = 1.85;          ///< as unaligned_dram_factor
 };
 
 /// The blocks of a tile that an SM of the device holds.

@@ -76,8 +76,7 @@ struct TileConfig {
     const auto is_power_of_2 = [](int x) { return x > 0 && (x & (x - 1)) == 0; };
     return is_power_of_2(warp_m()) && is_power_of_2(warp_n()) && warp_m() % 16 == 0 &&
            warp_n() % 16 == 0 && vecs_k % (2 * copy_parts) == 0 && vecs_k % 4 == 0 &&
-           16 % vecs_k == 0 &&
-           staged_fragments(4) >= 1;
+           16 % vecs_k == 0 && staged_fragments(4) >= 1;
   }
 
  private:
