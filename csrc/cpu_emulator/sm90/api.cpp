@@ -77,6 +77,9 @@ void smem_named_barrier(unsigned threads, bool waits) {
   CALL;
   sm90::NamedBarrier& barrier = call.state.named_barrier;
   const uint64_t before = barrier.opened;
+  Clock& released = barrier.released[before % 2];
+  Observer* const observer = call.block.observer();
+  if (observer) observer->release(current_thread->linear, released);
   if (++barrier.arrived == threads) {
     barrier.arrived = 0;
     ++barrier.opened;
@@ -84,6 +87,7 @@ void smem_named_barrier(unsigned threads, bool waits) {
   ++call.block.ring().progress;
   if (!waits) return;
   call.block.wait_until([&] { return barrier.opened != before; }, "barrier.cta.sync", call.site);
+  if (observer) observer->acquire(current_thread->linear, released);
 }
 
 void smem_mbarrier_init(void* barrier, uint32_t count) {

@@ -58,7 +58,8 @@ class Mbarriers {
 /// PTX barrier.cta with a number of threads.
 struct NamedBarrier {
   unsigned arrived = 0;
-  uint64_t opened = 0;  ///< how often all threads have arrived
+  uint64_t opened = 0;     ///< how often all threads have arrived
+  Clock released[2] = {};  ///< by the parity of `opened`: what threads did before they arrived
 };
 
 }  // namespace smem::cpu_emulator::sm90

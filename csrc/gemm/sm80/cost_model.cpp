@@ -15,31 +15,30 @@ int blocks_per_sm(const TileConfig& tile, const GpuRates& rates) {
 
 namespace {
 
-/// What a tile's blocks take of their SM.
-struct BlockCost {
-  double busy;      ///< cycles that no other block can use
-  double shortest;  ///< cycles from its first instruction to its last, alone on the SM
+/// What a work tile takes of its SM.
+struct TileCost {
+  double busy;       ///< cycles that no other block can use
+  double shortest;   ///< cycles from its first instruction to its last, alone on the SM
+  double first = 0;  ///< cycles before the first of a block's work tiles
 };
 
-double blocks_of(const Problem& problem, const Plan& p, const TileConfig& tile) {
+double work_tiles_of(const Problem& problem, const Plan& p, const TileConfig& tile) {
   return static_cast<double>(ceil_div(problem.M, tile.tile_m) * ceil_div(problem.N, tile.tile_n) *
                              inner_batch_count(problem) * p.split_k_slices);
 }
 
-/// Cycles until an SM has computed its share of the blocks, as many at a time as it holds.
-double cycles_of(const BlockCost& block, double blocks, double resident, const Device& device) {
-  const auto cycles = [&](double at_once) {
-    return std::max(at_once * block.busy, block.shortest);
-  };
-  const double per_sm = std::ceil(blocks / std::max(1, device.sm_count));
+/// Cycles until an SM has computed its share of the work tiles, as many at a time as it holds.
+double cycles_of(const TileCost& tile, double work_tiles, double resident, const Device& device) {
+  const auto cycles = [&](double at_once) { return std::max(at_once * tile.busy, tile.shortest); };
+  const double per_sm = std::ceil(work_tiles / std::max(1, device.sm_count));
   const double full_rounds = std::ceil(per_sm / resident) - 1;
-  return full_rounds * cycles(resident) + cycles(per_sm - full_rounds * resident);
+  return tile.first + full_rounds * cycles(resident) + cycles(per_sm - full_rounds * resident);
 }
 
-/// A block of a tile that loads through stages. Per k-tile, in cycles of the SM. Two vectors along
+/// A tile that loads through stages. Per k-tile, in cycles of the SM. Two vectors along
 /// K are one mma in any dtype; an mma of tf32 has half the products, at half the rate.
-BlockCost multistage_block(const Problem& problem, const Plan& p, const TileConfig& tile,
-                           const GpuRates& rates) {
+TileCost multistage_tile(const Problem& problem, const Plan& p, const TileConfig& tile,
+                         const GpuRates& rates) {
   constexpr CostModel model;
   const bool is_unaligned = tile.load == LoadMode::unaligned;
   const auto k_tiles = static_cast<double>(
@@ -64,9 +63,9 @@ BlockCost multistage_block(const Problem& problem, const Plan& p, const TileConf
   const bool is_odd = p.split_k_slices == 1 && !has_whole_rows(problem);
   const double store = (is_odd ? model.cycles_per_odd_element : model.cycles_per_element) *
                        tile.tile_m * tile.tile_n;
-  const double fill = is_unaligned ? model.cycles_unaligned_fill : model.cycles_fill;
-  const double per_block = is_unaligned ? model.cycles_per_block : 0;
-  return {k_tiles * busy + store + per_block, k_tiles * alone + store + fill};
+  if (!is_unaligned) return {k_tiles * busy + store, k_tiles * alone + store + model.cycles_fill};
+  return {k_tiles * busy + store + model.cycles_per_work_tile, k_tiles * alone + store,
+          model.cycles_unaligned_fill};
 }
 
 /// The loads of a warp for its fragments of an operand and one mma step.
@@ -88,8 +87,8 @@ LdgLoads ldg_loads(const Problem& problem, Tensor tensor, const OperandDesc& des
   return {count, count * factor * model.cycles_per_ldg};
 }
 
-/// A block of a tile of LoadMode::ldg.
-BlockCost ldg_block(const Problem& problem, const Plan& p, const TileConfig& tile) {
+/// A tile of LoadMode::ldg.
+TileCost ldg_tile(const Problem& problem, const Plan& p, const TileConfig& tile) {
   constexpr CostModel model;
   const int64_t mma_k = 2 * vec_elements(problem.dtype);
   const int64_t steps = ceil_div(std::min(problem.K, p.slice_length), mma_k);
@@ -120,10 +119,10 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
   const GpuRates& rates = rates_of(device);
   const TileConfig tile = tile_config(p.tile, device.code_capability);
   const bool is_ldg = tile.load == LoadMode::ldg;
-  const BlockCost block =
-      is_ldg ? ldg_block(problem, p, tile) : multistage_block(problem, p, tile, rates);
+  const TileCost cost =
+      is_ldg ? ldg_tile(problem, p, tile) : multistage_tile(problem, p, tile, rates);
   const double compute =
-      cycles_of(block, blocks_of(problem, p, tile), blocks_per_sm(tile, rates), device) /
+      cycles_of(cost, work_tiles_of(problem, p, tile), blocks_per_sm(tile, rates), device) /
       rates.clock;
 
   const auto matrices = static_cast<double>(inner_batch_count(problem));

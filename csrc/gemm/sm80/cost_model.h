@@ -26,17 +26,17 @@ struct CostModel {
 
   double pack_factor = 2.1;  ///< of the time that DRAM would take to pack operands
 
-  // The other tiles: fitted to the times of 1,991 and 1,480 pairs of a tile and a problem in
+  // The other tiles: fitted to the times of 3,095 and 1,480 pairs of a tile and a problem in
   // bfloat16 and tf32 on an H100, the more the nearer a tile is to the fastest (bench/NOTES.md).
-  // They are 11 and 12% off (root mean square).
+  // They are 12% off (root mean square).
 
   // Tiles of unaligned operands.
-  double cycles_unaligned_fill = 4140;     ///< as cycles_fill
-  double cycles_unaligned_latency = 2580;  ///< as cycles_latency
-  double cycles_per_block = 2000;          ///< of the SM, beside the block's k-tiles and its stores
-  double cycles_per_shift = 161;           ///< cycles until a thread has shifted one vector
-  double shift_factor = 4.7;               ///< of the time to read a stage from shared memory
-  double unaligned_dram_factor = 1.7;      ///< of the time for whole rows
+  double cycles_unaligned_fill = 2740;     ///< as cycles_fill, once for all work tiles of a block
+  double cycles_unaligned_latency = 2720;  ///< as cycles_latency
+  double cycles_per_work_tile = 340;       ///< of the SM, beside its k-tiles and its stores
+  double cycles_per_shift = 111;           ///< cycles until a thread has shifted one vector
+  double shift_factor = 4.5;               ///< of the time to read a stage from shared memory
+  double unaligned_dram_factor = 1.77;     ///< of the time for whole rows
 
   // Tiles of LoadMode::ldg.
   double cycles_ldg_fill = 2200;         ///< cycles of a block that are not in its loop

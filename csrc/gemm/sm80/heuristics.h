@@ -20,6 +20,7 @@ struct Plan {
   int split_k_slices;    ///< slices of K that are blocks of their own; 1: no split-K
   int64_t slice_length;  ///< values of k per slice: decides the bits, and is therefore a function
                          ///< of N, K and the dtype alone
+  int64_t blocks;        ///< that are launched: one per work tile, or as many as run at one time
   OperandDesc a, b;
   double microseconds;  ///< expected by the cost model
 };

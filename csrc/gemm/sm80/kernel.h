@@ -37,7 +37,7 @@ struct TileShape {
   static constexpr TileConfig C = tile_config(TILE, TARGET_HAS_SM80 ? 80 : 75);
   static constexpr int TILE_M = C.tile_m, TILE_N = C.tile_n, STAGES = C.stages;
   static constexpr int THREADS = C.threads(), MIN_BLOCKS_PER_SM = C.min_blocks_per_sm;
-  static constexpr int LOADER_THREADS = C.loader_threads();
+  static constexpr int MMA_THREADS = C.mma_threads(), LOADER_THREADS = C.loader_threads();
   static constexpr bool HAS_LOADERS = C.loader_warps > 0;
   static constexpr int COPY_PARTS = C.copy_parts;
   static constexpr int WARPS_N = C.warps_n, WARP_M = C.warp_m(), WARP_N = C.warp_n();
@@ -50,7 +50,7 @@ struct TileShape {
 
   /// What this thread does. Without loader warps it does both.
   __device__ __forceinline__ static bool multiplies() {
-    return !HAS_LOADERS || threadIdx.x < THREADS - LOADER_THREADS;
+    return !HAS_LOADERS || threadIdx.x < MMA_THREADS;
   }
   __device__ __forceinline__ static bool loads() { return !HAS_LOADERS || !multiplies(); }
 };
@@ -61,10 +61,9 @@ constexpr bool TARGET_HAS_MMA =
     TARGET_HAS_SM80 || (std::is_same_v<T, half> && TILES[TILE].is_for_sm75);
 
 template <typename T, typename Shape, bool A_K_MAJOR, bool B_K_MAJOR>
-using MainloopOf = std::conditional_t<
-    Shape::C.load == LoadMode::multistage, Mainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>,
-    std::conditional_t<Shape::C.load == LoadMode::unaligned,
-                       UnalignedMainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>, LdgMainloop<T, Shape>>>;
+using MainloopOf =
+    std::conditional_t<Shape::C.load == LoadMode::multistage,
+                       Mainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>, LdgMainloop<T, Shape>>;
 
 template <typename T, int TILE, bool A_K_MAJOR, bool B_K_MAJOR>
 __global__ void __launch_bounds__(launch_bound(TARGET_HAS_MMA<T, TILE>, TileShape<TILE>::THREADS),
@@ -72,13 +71,20 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_MMA<T, TILE>, TileShap
     mma_kernel(const __grid_constant__ MmaParams<T> params) {
   if constexpr (TARGET_HAS_MMA<T, TILE>) {
     using Shape = TileShape<TILE>;
-    using Loop = MainloopOf<T, Shape, A_K_MAJOR, B_K_MAJOR>;
     unsigned char* const shared = dynamic_shared<unsigned char>();
-    const WorkTileInfo work = work_tile_at(params.scheduler, blockIdx.x);
-    Loop loop(shared, params, work);
-    typename Loop::Mma mma;
-    loop.run(mma);
-    if (Shape::multiplies()) store_work_tile<T, Shape>(mma, params, work, shared);
+    if constexpr (Shape::C.load == LoadMode::unaligned) {
+      UnalignedMainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>::run(
+          shared, params, [&](auto& mma, const WorkTileInfo& work, unsigned char* staging) {
+            store_work_tile<T, Shape>(mma, params, work, staging);
+          });
+    } else {
+      using Loop = MainloopOf<T, Shape, A_K_MAJOR, B_K_MAJOR>;
+      const WorkTileInfo work = work_tile_at(params.scheduler, blockIdx.x);
+      Loop loop(shared, params, work);
+      typename Loop::Mma mma;
+      loop.run(mma);
+      store_work_tile<T, Shape>(mma, params, work, shared);
+    }
   }
 }
 

@@ -36,7 +36,7 @@ void launch_inner(const Problem& problem, const Plan& plan, WorkspaceAllocator w
       static_cast<uint32_t>(plan.split_k_slices), static_cast<uint32_t>(batch_count),
       static_cast<uint32_t>(plan.swizzle_size), static_cast<uint32_t>(ceil_div(problem.K, tile_k)),
       static_cast<uint32_t>(ceil_div(plan.slice_length, tile_k)));
-  const Geometry geometry{int64_t{scheduler.work_tiles}, dim3(tile.threads()),
+  const Geometry geometry{plan.blocks, dim3(tile.threads()),
                           static_cast<size_t>(tile.shared_bytes())};
   dispatch_element(problem.dtype, [&]<typename T> {
     const MmaParams<T> params{.a = loaded_operand<T>(a, plan.a),

@@ -63,10 +63,11 @@ struct TileConfig {
   }
 
   /// Of a warp's rows of 16 accumulators, how many it stages at once for its stores, as elements of
-  /// so many bytes: as many as the stages hold.
+  /// so many bytes: as many as the stages hold, or the one that a tile of unaligned operands has.
   constexpr int staged_fragments(size_t element_bytes) const {
+    const int bytes = load == LoadMode::unaligned ? stage_bytes() : shared_bytes();
     int fragments = warp_m() / 16;
-    while (tile_n * warps_m * 16 * fragments * static_cast<int>(element_bytes) > shared_bytes()) {
+    while (tile_n * warps_m * 16 * fragments * static_cast<int>(element_bytes) > bytes) {
       fragments /= 2;
     }
     return fragments;
@@ -146,11 +147,11 @@ inline constexpr TileVariant TILES[] = {
      .on_cpu = OnCpu::all},
     {.name = "128x16_unaligned",
      .config = {.tile_m = 128, .tile_n = 16, .vecs_k = 8, .stages = 3, .warps_m = 4, .warps_n = 1,
-                .min_blocks_per_sm = 2, .load = LoadMode::unaligned, .loader_warps = 8},
+                .min_blocks_per_sm = 2, .load = LoadMode::unaligned, .loader_warps = 4},
      .on_cpu = OnCpu::bf16},
     {.name = "16x128_unaligned",
      .config = {.tile_m = 16, .tile_n = 128, .vecs_k = 8, .stages = 3, .warps_m = 1, .warps_n = 4,
-                .min_blocks_per_sm = 2, .load = LoadMode::unaligned, .loader_warps = 8},
+                .min_blocks_per_sm = 2, .load = LoadMode::unaligned, .loader_warps = 4},
      .on_cpu = OnCpu::bf16},
     {.name = "256x16_ldg",
      .config = {.tile_m = 256, .tile_n = 16, .vecs_k = 8, .warps_m = 4, .warps_n = 1,
