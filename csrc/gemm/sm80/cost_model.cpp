@@ -52,7 +52,10 @@ TileCost multistage_tile(const Problem& problem, const Plan& p, const TileConfig
                            ? model.copy_factor * tile.raw_stage_bytes() + model.shift_factor * stage
                            : model.copy_factor * stage;
   const double shared = (moved + fragments) / model.shared_bytes_per_cycle;
-  const double busy = std::max(mma, shared);
+  const int mn_major = (p.a.major == Major::MN) + (p.b.major == Major::MN);
+  const int short_rows =
+      is_unaligned && size_of(problem.dtype) == 2 ? mn_major * tile.tile_k(2) : 0;
+  const double busy = std::max(mma, shared) + model.cycles_per_mn_major_row * short_rows;
   const double shift =
       is_unaligned ? model.cycles_per_shift * stage / VEC_BYTES / tile.loader_threads() : 0;
   const double steps = model.cycles_per_step * k_steps;

@@ -34,6 +34,8 @@ struct CostModel {
   double cycles_unaligned_fill = 2740;     ///< as cycles_fill, once for all work tiles of a block
   double cycles_unaligned_latency = 2720;  ///< as cycles_latency
   double cycles_per_work_tile = 340;       ///< of the SM, beside its k-tiles and its stores
+  double cycles_per_mn_major_row = 1.3;    ///< of an SM, for a row along M or N of a k-tile of 16
+                                           ///< bits: such rows are short
   double cycles_per_shift = 111;           ///< cycles until a thread has shifted one vector
   double shift_factor = 4.5;               ///< of the time to read a stage from shared memory
   double unaligned_dram_factor = 1.77;     ///< of the time for whole rows
