@@ -68,9 +68,9 @@ double odd_stores_microseconds(const Problem& problem, const Device& device) {
 /// which is most of the time of a small product, and waste less of narrow ones.
 ///
 /// Of 600 random problems in bfloat16 and 518 in tf32 that are packed, have odd rows or a short K,
-/// on an H100, it is chosen for 361 and 288. All of them together take 0.796 and 0.765 times as long
-/// as by wgmma (0.790 and 0.752 by the faster of the two); 19 and 32 take more than 1.1 times as
-/// long as by the faster one.
+/// on an H100, it is chosen for 361 and 288. All of them together take 0.796 and 0.765 times as
+/// long as by wgmma (0.790 and 0.752 by the faster of the two); 19 and 32 take more than 1.1 times
+/// as long as by the faster one.
 bool is_faster_by_mma(const Problem& problem, const Device& device) {
   const bool packs = sm90::packs_operands(problem);
   const bool is_odd = !has_whole_rows(problem);
