@@ -4,7 +4,18 @@ import functools
 from pathlib import Path
 from typing import NamedTuple
 
-from compile_kernels import CSRC, KERNEL_FLAGS, PROGRAMS, compile_object, folder, link, run, runtime
+from compile_kernels import (
+    CSRC,
+    KERNEL_FLAGS,
+    PROGRAMS,
+    Recorded,
+    compile_object,
+    folder,
+    link,
+    run,
+    runtime,
+    trace_program,
+)
 
 
 class Mutant(NamedTuple):
@@ -75,6 +86,28 @@ def found_in(
     else:
         objects = [shipped_kernels(source)[0] for source in kernels]
     return run(link(f"{stem}_program", [*objects, *host_objects(program, sources)]))["found"]
+
+
+def recorded(
+    program: str, name: str = "shipped", mutant: Mutant | None = None, flags: tuple[str, ...] = ()
+) -> dict[str, Recorded]:
+    """What a program's cases did that is one file, with the kernels in it, or with a mutant."""
+    stem = f"{program}_" + "".join(letter if letter.isalnum() else "_" for letter in name)
+    overlay = mutant.write(stem) if mutant else None
+    own = compile_object(
+        PROGRAMS / f"{program}.cpp", flags=[*KERNEL_FLAGS, *flags], overlay=overlay, name=stem
+    )
+    return trace_program(link(f"{stem}_program", [own, *runtime().values()]))
+
+
+def kinds_found(cases: dict[str, Recorded]) -> set[str]:
+    """The errors of the cases, and the kinds of their faults."""
+    return {
+        kind
+        for case in cases.values()
+        for kind in (case.error, *(fault.kind for fault in case.faults))
+        if kind
+    }
 
 
 WRONG, DEADLOCK = "wrong result", "deadlock"

@@ -13,6 +13,11 @@ int blocks_per_sm(const TileConfig& tile, const GpuRates& rates) {
   return std::clamp(fit, 1, tile.min_blocks_per_sm);
 }
 
+int64_t work_tiles_of(const Problem& problem, const Plan& p, const TileConfig& tile) {
+  return ceil_div(problem.M, tile.tile_m) * ceil_div(problem.N, tile.tile_n) *
+         inner_batch_count(problem) * p.split_k_slices;
+}
+
 namespace {
 
 /// What a work tile takes of its SM.
@@ -22,15 +27,10 @@ struct TileCost {
   double first = 0;  ///< cycles before the first of a block's work tiles
 };
 
-double work_tiles_of(const Problem& problem, const Plan& p, const TileConfig& tile) {
-  return static_cast<double>(ceil_div(problem.M, tile.tile_m) * ceil_div(problem.N, tile.tile_n) *
-                             inner_batch_count(problem) * p.split_k_slices);
-}
-
 /// Cycles until an SM has computed its share of the work tiles, as many at a time as it holds.
-double cycles_of(const TileCost& tile, double work_tiles, double resident, const Device& device) {
+double cycles_of(const TileCost& tile, int64_t work_tiles, double resident, const Device& device) {
   const auto cycles = [&](double at_once) { return std::max(at_once * tile.busy, tile.shortest); };
-  const double per_sm = std::ceil(work_tiles / std::max(1, device.sm_count));
+  const auto per_sm = static_cast<double>(ceil_div(work_tiles, std::max(1, device.sm_count)));
   const double full_rounds = std::ceil(per_sm / resident) - 1;
   return tile.first + full_rounds * cycles(resident) + cycles(per_sm - full_rounds * resident);
 }

@@ -56,6 +56,9 @@ struct CostModel {
 /// The blocks of a tile that an SM of the device holds.
 int blocks_per_sm(const TileConfig& tile, const GpuRates& rates);
 
+/// The work tiles of a plan with this tile: those of out, for each slice of K and each matrix.
+int64_t work_tiles_of(const Problem& problem, const Plan& plan, const TileConfig& tile);
+
 /// The expected time. An SM computes its blocks as many at a time as it holds. Together they take
 /// as long as their mma or their shared memory; each takes at least as long as its loads and its
 /// chain of mma. The fill, the epilogue, DRAM and further launches add up.

@@ -24,12 +24,10 @@ Plan with_tile(const Problem& problem, const Device& device, Plan plan, int tile
   const TileConfig config = tile_config(tile, device.code_capability);
   const int64_t at_once =
       std::max<int64_t>(int64_t{device.sm_count} * blocks_per_sm(config, rates_of(device)), 1);
-  const int64_t rows = ceil_div(problem.M, config.tile_m);
   plan.tile = tile;
-  plan.swizzle_size =
-      static_cast<int>(square_swizzle_size(at_once, config.tile_m, config.tile_n, rows));
-  const int64_t work_tiles =
-      rows * ceil_div(problem.N, config.tile_n) * plan.split_k_slices * inner_batch_count(problem);
+  plan.swizzle_size = static_cast<int>(square_swizzle_size(at_once, config.tile_m, config.tile_n,
+                                                           ceil_div(problem.M, config.tile_m)));
+  const int64_t work_tiles = work_tiles_of(problem, plan, config);
   plan.blocks = config.load == LoadMode::unaligned ? std::min(work_tiles, at_once) : work_tiles;
   plan.microseconds = expected_ns(problem, plan, device) / 1000;
   return plan;

@@ -35,10 +35,9 @@ class UnalignedLoader {
   using T = typename Layout::Element;
   static constexpr int VECS = Layout::VECS_PER_ROW, RAW_VECS = VECS + 1;
   static constexpr int STEP = THREADS / VECS;  ///< rows between a thread's vectors
-  static constexpr int PASSES = Layout::ROWS < STEP ? 1 : Layout::ROWS / STEP;
+  static constexpr int PASSES = Layout::ROWS / STEP;
 
-  static_assert(THREADS % VECS == 0 && (Layout::ROWS < STEP || Layout::ROWS % STEP == 0),
-                "all threads copy equally many vectors, or some threads none");
+  static_assert(THREADS % VECS == 0 && Layout::ROWS % STEP == 0, "all threads copy vectors");
   static_assert(STEP % Layout::SWIZZLE_PERIOD == 0, "a thread's vectors have the same swizzle");
   static_assert(STEP * sizeof(T) % VEC_BYTES == 0 && Layout::DEPTH * sizeof(T) % VEC_BYTES == 0,
                 "a thread's rows, of all k-tiles, begin at the same place within a vector");
@@ -75,7 +74,7 @@ class UnalignedLoader {
     const int cols = min(Layout::K_MAJOR ? valid_k_ : valid_mn_, Layout::COLS);
     const int bytes = bytes_of(cols, shift_, vec_);
 #pragma unroll
-    for (int pass = 0; pass < (has_vectors() ? PASSES : 0); ++pass) {
+    for (int pass = 0; pass < PASSES; ++pass) {
       const int row = row_ + pass * STEP;
       // Only rows of the first 16 bytes of the operand, which are less than STEP.
       if (FIRST && pass == 0 && begin_ < operand_) {
@@ -100,7 +99,6 @@ class UnalignedLoader {
   /// compiler cannot know that the stores go elsewhere, and would make each load wait for the store
   /// before it.
   __device__ __forceinline__ void shift(const unsigned char* raw_stage, int raw, T* stage) const {
-    if (!has_vectors()) return;
     const int shift = static_cast<int>(shifts_ >> 4 * raw) & 15;
     Vector<uint32_t, 4> low[PASSES], high[PASSES];
 #pragma unroll
@@ -119,9 +117,6 @@ class UnalignedLoader {
   }
 
  private:
-  __device__ __forceinline__ bool has_vectors() const {
-    return Layout::ROWS >= STEP || row_ < Layout::ROWS;
-  }
   __device__ __forceinline__ static int misalignment(const unsigned char* address) {
     return static_cast<int>(reinterpret_cast<uintptr_t>(address) % VEC_BYTES);
   }
