@@ -228,3 +228,10 @@ def test_calls_keep_no_references() -> None:
 def test_arguments_of_the_type_itself() -> None:
     with pytest.raises(TypeError):
         OpCall(1)  # type: ignore[call-arg]
+
+
+def test_keyword_arguments_are_refused() -> None:
+    call, calls = make()
+    with pytest.raises(TypeError, match="OpCall takes no keyword arguments"):
+        call(on_gpu(), None, alpha=2)
+    assert not calls

@@ -131,7 +131,11 @@ PythonRef completed(PyObject* args, PyObject* defaults) {
   return concatenated(args, rest.get());
 }
 
-PyObject* py_call(PyObject* self, PyObject* args, PyObject*) {
+PyObject* py_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  if (kwargs && PyDict_Size(kwargs) > 0) {
+    PyErr_SetString(PyExc_TypeError, "OpCall takes no keyword arguments");
+    return nullptr;
+  }
   return to_python_result([&] {
     const OpCall& op = op_call(self);
     if (needs_public_op()) return call(op.parts[PUBLIC_OP], args);

@@ -25,9 +25,9 @@ __device__ __forceinline__ void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-/// PTX barrier.cta.sync and .arrive on barrier 1; cutlass::arch::NamedBarrier. THREADS threads of
-/// the block, in whole warps, take part: a warp that calls sync waits for all of them, a warp that
-/// calls arrive does not wait.
+/// PTX barrier.cta.sync and .arrive on barrier 1; cutlass::arch::NamedBarrier; sm_70. THREADS
+/// threads of the block, in whole warps, take part: a warp that calls sync waits for all of them, a
+/// warp that calls arrive does not wait.
 template <int THREADS>
 __device__ __forceinline__ void named_barrier_sync() {
   asm volatile("barrier.cta.sync.aligned 1, %0;" ::"n"(THREADS) : "memory");

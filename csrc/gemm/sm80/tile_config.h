@@ -103,8 +103,9 @@ struct TileVariant {
 // many stages: what an SM has in flight must cover the latency of DRAM. All but 128x256 fit into
 // the 99 KB that a block has on the GPUs of 8.6 and 8.9; 128x128_k32 fits twice. The tiles of sm_75
 // fit its 64 KB twice with two stages each. Those that load rows of any alignment are for thin or
-// short operands, whose packed copies would take longer than the product. Those that load by
-// ld.global are for outputs of few rows or columns, and for small products.
+// short operands, whose packed copies would take longer than the product; with four loader warps
+// two blocks have 128 registers a thread. Those that load by ld.global are for outputs of few rows
+// or columns, and for small products.
 // clang-format off
 inline constexpr TileVariant TILES[] = {
     {.name = "128x256",
@@ -193,10 +194,12 @@ constexpr bool tiles_are_valid() {
   }
   return true;
 }
-static_assert(tiles_are_valid(),
-              "warps have whole fragments, whose count is a power of two for the exclusive or of "
-              "their addresses; steps along K alternate between two sets of fragments and are "
-              "divided among the parts of the copies; and the stages "
-              "hold the accumulators that a warp stages at once");
+static_assert(
+    tiles_are_valid(),
+    "warps have whole fragments, whose count is a power of two for the exclusive or of "
+    "their addresses; steps along K alternate between two sets of fragments and are "
+    "divided among the parts of the copies; an accumulation interval, which is a multiple "
+    "of 256 bytes, has whole k-tiles; and the stages hold the accumulators that a warp "
+    "stages at once");
 
 }  // namespace smem::gemm::sm80
