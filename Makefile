@@ -16,10 +16,12 @@ ifeq ($(USE_VENV),0)
 PY := $(PYTHON)
 CLANG_FORMAT := clang-format
 READY :=
+READY_DEV :=
 else
 PY := .venv/bin/python
 CLANG_FORMAT := .venv/bin/clang-format
 READY := .venv/.ready
+READY_DEV := .venv/.ready-dev
 endif
 
 ARCHS := $(or $(ARCHS),$(TORCH_CUDA_ARCH_LIST))
@@ -38,15 +40,15 @@ demo: extension  ## train a model on real images with these ops, beside torch's
 PYTEST := $(PY) -m pytest -n auto --dist loadscope
 
 .PHONY: test
-test: extension  ## run the test suite but for its wide sweeps: some minutes
+test: extension $(READY_DEV)  ## run the test suite but for its wide sweeps: some minutes
 	$(PYTEST) $(ARGS)
 
 .PHONY: test-all
-test-all: extension  ## run the whole test suite
+test-all: extension $(READY_DEV)  ## run the whole test suite
 	$(PYTEST) --sweep $(ARGS)
 
 .PHONY: test-gpu
-test-gpu: extension  ## run all tests that need a GPU
+test-gpu: extension $(READY_DEV)  ## run all tests that need a GPU
 	$(PYTEST) --sweep -m gpu $(ARGS)
 
 .PHONY: other-builds
@@ -94,7 +96,7 @@ extension: $(READY)  ## compile what has changed
 	  $(PY) -m build_tools.progress
 
 .PHONY: lint
-lint: $(READY)  ## check style, types and words: ruff, mypy, clang-format, clang-tidy, codespell
+lint: $(READY_DEV)  ## check style, types and words: ruff, mypy, clang-format, clang-tidy, codespell
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
@@ -104,20 +106,20 @@ lint: $(READY)  ## check style, types and words: ruff, mypy, clang-format, clang
 	$(PY) -m build_tools.clang_tidy
 
 .PHONY: format
-format: $(READY)  ## rewrite the sources in that style
+format: $(READY_DEV)  ## rewrite the sources in that style
 	$(PY) -m ruff check --fix --exit-zero
 	$(PY) -m ruff format
 	$(if $(CPP),@$(CLANG_FORMAT) -i $(CPP))
 
 .PHONY: wheel
-wheel: $(READY)  ## build dist/*.whl, for every GPU and every Linux as old as this one
+wheel: $(READY_DEV)  ## build dist/*.whl, for every GPU and every Linux as old as this one
 	rm -rf build/lib* build/bdist* build/wheel dist/*.whl
 	TORCH_CUDA_ARCH_LIST="$(or $(ARCHS),all)" $(PY) -m build --wheel --no-isolation --outdir build/wheel
 	PATH="$(dir $(PY)):$$PATH" $(PY) -m auditwheel repair --only-plat --wheel-dir dist \
 	  --exclude 'libtorch*' --exclude 'libc10*' build/wheel/*.whl
 
 .PHONY: sdist
-sdist: $(READY)  ## build dist/*.tar.gz
+sdist: $(READY_DEV)  ## build dist/*.tar.gz
 	$(PY) -m build --sdist --no-isolation
 
 .PHONY: check-wheel
@@ -130,7 +132,14 @@ clean:  ## remove all that was built; .venv stays
 	rm -f torch_smem_gemm/*.so torch_smem_gemm/_ptxas.json torch_smem_gemm/_sources.json torch_smem_gemm/_places.json
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
+# Python compiles what is imported: all of it at once would take 45 s.
+INSTALL := .venv/bin/python -m pip install --disable-pip-version-check --no-compile
+
 .venv/.ready: requirements.txt
 	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --disable-pip-version-check -r requirements.txt
+	$(INSTALL) -r requirements.txt
+	@touch $@
+
+.venv/.ready-dev: requirements-dev.txt .venv/.ready
+	$(INSTALL) -r requirements-dev.txt
 	@touch $@

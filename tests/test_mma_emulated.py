@@ -30,7 +30,6 @@ from tensor_core_model import product
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=short)
 UNALIGNED = ("mma:64x64_unaligned", "mma:16x32_unaligned", "mma:32x32_ldg")
-NARROW = ("mma:128x16_unaligned", "mma:16x128_unaligned")  # on the CPU in bfloat16 alone
 KERNELS = ("tensor_core", "mma:64x64", "mma:16x32", *UNALIGNED)
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
 # Up to 16 rows a tile for few rows; ends within tiles, fragments and vectors; several stages.
@@ -238,14 +237,14 @@ def test_rows_that_begin_anywhere(dtype: torch.dtype, layout: str) -> None:
         a = _among_nan(m, k, dtype, layout[0], begin, gap)
         b = _among_nan(k, n, dtype, layout[1], begin, gap)
         expected = mma(a.contiguous(), b.contiguous(), "mma:64x64")
-        for kernel in (*UNALIGNED, *(NARROW if dtype == torch.bfloat16 else ())):
+        for kernel in UNALIGNED:
             assert same_bits(mma(a, b, kernel), expected), (m, n, k, begin, gap, kernel)
 
 
 def test_rows_that_begin_anywhere_are_not_packed() -> None:
     """By tiles that load them: one launch, which reads nothing beside the operands."""
     a, b = operand(70, 131, torch.bfloat16)[1:, 1:], operand(131, 35, torch.bfloat16)[1:]
-    for kernel in (*UNALIGNED, *NARROW):
+    for kernel in UNALIGNED:
         (launch,) = smem.trace("gemm", a, b, kernel=kernel).launches
         assert launch.kernel == "mma"
         assert launch.faults == ()

@@ -5,13 +5,14 @@
 namespace smem::gemm::sm80::inline SMEM_BUILD {
 
 constexpr int SMALL = index_of_tile("16x32_unaligned"), TALL = index_of_tile("128x16_unaligned"),
-              MEDIUM = index_of_tile("64x64_unaligned");
+              WIDE = index_of_tile("16x128_unaligned"), MEDIUM = index_of_tile("64x64_unaligned");
 
 /// A problem of each tile has its layout.
 template <>
 MmaKernel<half> find_kernel<half>(int tile, Major, Major) {
   return tile == SMALL  ? mma_kernel<half, SMALL, true, false>
          : tile == TALL ? mma_kernel<half, TALL, false, true>
+         : tile == WIDE ? mma_kernel<half, WIDE, true, false>
                         : mma_kernel<half, MEDIUM, true, true>;
 }
 
@@ -29,6 +30,7 @@ std::vector<Case> cases() {
   // Rows, columns and k-tiles of every length; each matrix begins elsewhere within its vectors.
   add("small", {gemm::sm80::SMALL, 35, 70, 300, true, false, 3, 3, 1});
   add("tall", {gemm::sm80::TALL, 300, 20, 150, false, true, 2, 5, 3});
+  add("wide", {gemm::sm80::WIDE, 20, 300, 150, true, false, 2, 7, 1});
   add("medium", {gemm::sm80::MEDIUM, 130, 70, 200, true, true, 3, 1, 0});
   add("one k-tile", {gemm::sm80::SMALL, 40, 70, 9, true, false, 1, 2, 1});
   add("one work tile", {gemm::sm80::SMALL, 7, 9, 5, true, false, 1, 1, 0});
