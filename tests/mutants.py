@@ -43,6 +43,11 @@ class Mutant(NamedTuple):
         return overlay
 
 
+def _stem(program: str, name: str) -> str:
+    """What the files of a program, or of a mutant of that name, are called."""
+    return f"{program}_" + "".join(letter if letter.isalnum() else "_" for letter in name)
+
+
 @functools.cache
 def host_objects(program: str, sources: tuple[str, ...]) -> list[Path]:
     """What a program needs beside the kernels: its harness, ``sources``, and the emulator."""
@@ -80,7 +85,7 @@ def found_in(
     mutant: Mutant | None = None,
 ) -> str:
     """What the emulator finds in a program's kernels, or in the mutant of that name."""
-    stem = f"{program}_" + "".join(letter if letter.isalnum() else "_" for letter in name)
+    stem = _stem(program, name)
     if mutant:
         objects = mutated_kernels(kernels, stem, mutant)
     else:
@@ -92,7 +97,7 @@ def recorded(
     program: str, name: str = "shipped", mutant: Mutant | None = None, flags: tuple[str, ...] = ()
 ) -> dict[str, Recorded]:
     """What a program's cases did that is one file, with the kernels in it, or with a mutant."""
-    stem = f"{program}_" + "".join(letter if letter.isalnum() else "_" for letter in name)
+    stem = _stem(program, name)
     overlay = mutant.write(stem) if mutant else None
     own = compile_object(
         PROGRAMS / f"{program}.cpp", flags=[*KERNEL_FLAGS, *flags], overlay=overlay, name=stem

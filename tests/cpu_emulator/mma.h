@@ -18,15 +18,6 @@
 
 namespace smem::gemm::sm80::inline SMEM_BUILD {
 
-template <int TILE>
-MmaKernel<half> kernel_of(Major a, Major b) {
-  const bool a_k_major = a == Major::K, b_k_major = b == Major::K;
-  return a_k_major
-             ? b_k_major ? mma_kernel<half, TILE, true, true> : mma_kernel<half, TILE, true, false>
-         : b_k_major ? mma_kernel<half, TILE, false, true>
-                     : mma_kernel<half, TILE, false, false>;
-}
-
 constexpr int index_of_tile(std::string_view name) {
   int tile = 0;
   while (TILES[tile].name != name) ++tile;

@@ -6,6 +6,16 @@
 
 namespace smem::gemm::sm80::inline SMEM_BUILD {
 
+template <int TILE>
+MmaKernel<half> kernel_of(Major a, Major b) {
+  static_assert(TILES[TILE].is_for_sm75, "sm_75 has no kernels of this tile");
+  const bool a_k_major = a == Major::K, b_k_major = b == Major::K;
+  return a_k_major
+             ? b_k_major ? mma_kernel<half, TILE, true, true> : mma_kernel<half, TILE, true, false>
+         : b_k_major ? mma_kernel<half, TILE, false, true>
+                     : mma_kernel<half, TILE, false, false>;
+}
+
 constexpr int LARGE = index_of_tile("128x128_k32"), MEDIUM = index_of_tile("64x64"),
               SMALL = index_of_tile("16x32");
 
