@@ -22,12 +22,14 @@ from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant
     SM80,
     LOADER,
     HI_LO,
+    RING,
 ) = (
     f"gemm/fp16x3/{name}"
     for name in (
         *("gemm.cu", "gemm_params.h", "epilogue.h", "split_metadata.h", "split_k_major.cu"),
         *("skinny_m_kernel.h", "skinny_m_mma.h", "split_producer.h", "running_scale.h"),
         *("gemm_tiles.h", "gemm_sm80.cu", "gemm_sm80_params.h", "hi_lo_producer.h"),
+        "raw_ring.h",
     )
 )
 SCHEDULER = "gemm/dynamic_scheduler.h"
@@ -170,6 +172,13 @@ MUTANTS = {
         WRONG,
     ),
     "skinny: outlier stays in the column": Mutant(PRODUCER, "          element = 0;", "", WRONG),
+    # A small M, and rows of B that begin anywhere.
+    "rows: read before all copies have ended": Mutant(
+        RING, "    sync();  // the copies of all threads have ended\n", "", WRONG
+    ),
+    "rows: begin where the first one does": Mutant(
+        RING, "misalignment(first + i * b_.k_stride)", "misalignment(first)", WRONG
+    ),
     # A small M, and a split of B that is kept.
     "kept: full does not wait for B": Mutant(HI_LO, "ARRIVALS = 1;", "ARRIVALS = 0;", ""),
     "kept: k blocks overlap": Mutant(

@@ -38,8 +38,9 @@ struct Case {
   int growth;          ///< binades by which B grows along K, so that its columns are scaled again
   bool has_outliers;   ///< in A and in B
   bool has_fallbacks;  ///< also in B, not only in A
-  bool keeps_split = false;  ///< of B
-  int sms = 1;               ///< one block computes all tiles; of two, a cluster
+  bool keeps_split = false;    ///< of B
+  int sms = 1;                 ///< one block computes all tiles; of two, a cluster
+  bool has_rows_of_b = false;  ///< B is MN-major, and its rows begin anywhere
 };
 
 /// Numbers of 24 bits, of A or of B; stored along K.
@@ -66,6 +67,17 @@ std::vector<float> numbers(const Case& c, bool is_a) {
   for (int64_t line = 0; line < lines; ++line) at(line, other) = 0;
   if (is_a || c.has_fallbacks) at(lines - 1, 3) = at(lines - 1, 4) = 0x1p-40f;
   return values;
+}
+
+/// B in rows along N that begin anywhere, from element 1 on.
+std::vector<float> in_rows(const Case& c, const std::vector<float>& b) {
+  std::vector<float> rows(b.size() + 1);
+  for (int64_t k = 0; k < c.K; ++k) {
+    for (int64_t n = 0; n < c.N; ++n) {
+      rows[static_cast<size_t>(1 + k * c.N + n)] = b[static_cast<size_t>(n * c.K + k)];
+    }
+  }
+  return rows;
 }
 
 /// Of C: so small that it hides no missing product.
@@ -96,7 +108,9 @@ std::string run(const Case& c) {
   problem.N = c.N;
   problem.K = c.K;
   problem.a = {a.data(), c.K, 1};
+  const std::vector<float> b_rows = in_rows(c, b);
   problem.b = {b.data(), 1, c.K};
+  if (c.has_rows_of_b) problem.b = {b_rows.data() + 1, c.N, 1};
   problem.out = {out.data(), c.N, 1};
   if (c.has_outliers) {
     problem.c = problem.out;
@@ -146,6 +160,7 @@ int main() {
                         {"kept", 13, 72, 900, 6, true, true, true},
                         {"kept, split-K", 9, 16, 2048, 0, true, true, true},
                         {"kept, tiles", 70, 40, 280, 0, true, true, true},
+                        {"rows", 13, 75, 900, 0, false, false, false, 1, true},
                         {"pairs of blocks", 200, 200, 280, 0, true, true, false, 2}};
   for (const char* timing : {"0", "1", "2", "late", "early"}) {
     setenv("SMEM_ASYNC_TIMING", timing, 1);
@@ -154,6 +169,8 @@ int main() {
       if (with_counter && SMEM_FP16X3_VARIANT != 0) continue;
       has_counter = with_counter;
       for (const Case& c : cases) {
+        // Only the variant wgmma has a kernel for it.
+        if (c.has_rows_of_b && SMEM_FP16X3_VARIANT != 0) continue;
         const std::string found = run(c);
         if (found.empty()) continue;
         std::printf("{\"timing\": \"%s\", \"case\": \"%s\", \"found\": \"%s\"}\n", timing, c.name,

@@ -13,7 +13,11 @@ Problem skinny_m_row_groups(const Problem& problem, const split::SplitOperand&, 
 }
 void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
                      const split::SplitOperand& b, float* partials, bool, const Device& device) {
-  launch_config<SkinnyMConfig<KMajor, M16>>(problem, a, b, partials, device);
+  if (b.k_stride == 1) {
+    launch_config<SkinnyMConfig<KMajor, M16>>(problem, a, b, partials, device);
+  } else {
+    launch_config<SkinnyMConfig<MnMajorUnaligned, M16>>(problem, a, b, partials, device);
+  }
 }
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -40,7 +40,8 @@ def slice_of_k(n: int, k: int) -> int:
     """The length of K that `fp16x3` computes as one product: all of K, or a split-K slice."""
     unit, narrowest = 512, 32
     tiles = 128 if n <= 512 else 192
-    shortest = max(2 * unit, _ceil_div(8 * n, unit) * unit)
+    multiple = 8 if n <= 128 else 4 if n <= 512 else 2
+    shortest = max(2 * unit, _ceil_div(multiple * n, unit) * unit)
     most = tiles // _ceil_div(n, narrowest)
     if most <= 1 or k < 2 * shortest:
         return k

@@ -73,9 +73,9 @@ void smem_cluster_wait() {
   call.block.wait_for_cluster(call.site);
 }
 
-void smem_named_barrier(unsigned threads, bool waits) {
+void smem_named_barrier(int number, unsigned threads, bool waits) {
   CALL;
-  sm90::NamedBarrier& barrier = call.state.named_barrier;
+  sm90::NamedBarrier& barrier = call.state.named_barriers[number];
   const uint64_t before = barrier.opened;
   Clock& released = barrier.released[before % 2];
   Observer* const observer = call.block.observer();

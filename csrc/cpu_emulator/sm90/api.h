@@ -19,7 +19,7 @@ SMEM_API void smem_cluster_arrive();
 SMEM_API void smem_cluster_wait();
 
 /// barrier.cta with `threads` threads.
-SMEM_API void smem_named_barrier(unsigned threads, bool waits);
+SMEM_API void smem_named_barrier(int number, unsigned threads, bool waits);
 
 SMEM_API void smem_mbarrier_init(void* barrier, uint32_t count);
 SMEM_API void smem_fence_mbarrier_init();

@@ -25,7 +25,7 @@ class BlockState {
   Block& block;
   SharedWindow window;
   Mbarriers barriers;
-  NamedBarrier named_barrier;
+  NamedBarrier named_barriers[16];
   BulkStores stores;
   Warpgroups warpgroups;
 };

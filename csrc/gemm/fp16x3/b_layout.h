@@ -19,7 +19,8 @@ constexpr int GROUP_COLS = 16;
 // A BLayout says which elements of a stage a thread loads and splits:
 //
 //   IS_MN_MAJOR, SPLIT_K   the layout, and whether K may be cut into slices
-//   COPY_ELEMENTS          per cp.async
+//   IS_ROW_RING            whether RowRing loads it, or VectorRing (raw_ring.h)
+//   COPY_ELEMENTS          per cp.async of VectorRing
 //   WARPS                  per group of GROUP_COLS columns
 //   VECS                   vectors of 16 bytes per thread and stage
 //   COLS                   columns per thread
@@ -33,7 +34,7 @@ constexpr int GROUP_COLS = 16;
 
 /// B is K-major. 8 lanes share a column, each with 4 elements of every k block.
 struct KMajor {
-  static constexpr bool IS_MN_MAJOR = false, SPLIT_K = false;
+  static constexpr bool IS_MN_MAJOR = false, SPLIT_K = false, IS_ROW_RING = false;
   static constexpr int COPY_ELEMENTS = VEC_SIZE;
   static constexpr int WARPS = 4;
   static constexpr int VECS = STAGE_K_BLOCKS;
@@ -60,7 +61,7 @@ struct KMajor {
 
 /// B is MN-major. 16 lanes share four columns, each with 2 elements of every k block.
 struct MnMajor {
-  static constexpr bool IS_MN_MAJOR = true, SPLIT_K = false;
+  static constexpr bool IS_MN_MAJOR = true, SPLIT_K = false, IS_ROW_RING = false;
   static constexpr int COPY_ELEMENTS = VEC_SIZE;
   static constexpr int WARPS = 2;
   static constexpr int VECS = 2 * STAGE_K_BLOCKS;
@@ -99,10 +100,10 @@ struct KMajorUnaligned : WithSplitK<KMajor> {
   using WithSplitK<KMajor>::WithSplitK;
 };
 
-/// B has any other strides. Four lanes share a column, each with 8 elements of every k block; of an
-/// MN-major B eight lanes read 32 contiguous bytes. With split-K or without.
+/// B has any strides. Four lanes share a column, each with 8 elements of every k block. With
+/// split-K or without.
 struct AnyStrides {
-  static constexpr bool IS_MN_MAJOR = true, SPLIT_K = true;
+  static constexpr bool IS_MN_MAJOR = true, SPLIT_K = true, IS_ROW_RING = false;
   static constexpr int COPY_ELEMENTS = 1;
   static constexpr int WARPS = 2;
   static constexpr int VECS = 2 * STAGE_K_BLOCKS;
@@ -124,6 +125,12 @@ struct AnyStrides {
   __device__ __forceinline__ static auto& element(Vecs& vecs, int, int k_block, int e) {
     return vecs[2 * k_block + e / VEC_SIZE].lane[e % VEC_SIZE];
   }
+};
+
+/// B is MN-major, and its rows begin anywhere.
+struct MnMajorUnaligned : AnyStrides {
+  static constexpr bool IS_ROW_RING = true;
+  using AnyStrides::AnyStrides;
 };
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -9,6 +9,7 @@ namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 template LaunchSkinnyM launch_skinny_m_layout<KMajor, LoadA::TMA>;
 template LaunchSkinnyM launch_skinny_m_layout<KMajorUnaligned, LoadA::TMA>;
 extern template LaunchSkinnyM launch_skinny_m_layout<MnMajor, LoadA::TMA>;
+extern template LaunchSkinnyM launch_skinny_m_layout<MnMajorUnaligned, LoadA::TMA>;
 extern template LaunchSkinnyM launch_skinny_m_layout<AnyStrides, LoadA::TMA>;
 extern template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<KMajor>, LoadA::TMA>;
 extern template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<MnMajor>, LoadA::TMA>;
@@ -44,8 +45,11 @@ LaunchSkinnyM* launch_of(const SplitOperand& b) {
     return split_k ? launch_skinny_m_layout<WithSplitK<MnMajor>, LOAD_A>
                    : launch_skinny_m_layout<MnMajor, LOAD_A>;
   }
-  return b.k_stride == 1 ? launch_skinny_m_layout<KMajorUnaligned, LOAD_A>
-                         : launch_skinny_m_layout<AnyStrides, LOAD_A>;
+  if (b.k_stride == 1) return launch_skinny_m_layout<KMajorUnaligned, LOAD_A>;
+  if constexpr (LOAD_A == LoadA::TMA) {
+    if (b.mn_stride == 1) return launch_skinny_m_layout<MnMajorUnaligned, LOAD_A>;
+  }
+  return launch_skinny_m_layout<AnyStrides, LOAD_A>;
 }
 
 constexpr int64_t MOST_BLOCKS_PER_SM = 8;  ///< that should_split_each allows

@@ -5,6 +5,7 @@
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
 template LaunchSkinnyM launch_skinny_m_layout<MnMajor, LoadA::TMA>;
+template LaunchSkinnyM launch_skinny_m_layout<MnMajorUnaligned, LoadA::TMA>;
 template LaunchSkinnyM launch_skinny_m_layout<AnyStrides, LoadA::TMA>;
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -55,17 +55,15 @@ struct SkinnyMPolicy {
   int row_warps;          ///< warps per column group that multiply
   int row_tiles;          ///< per such warp, of MMA_ROWS rows of A
   int smem_stages = 2;    ///< of split columns and of A's rows
-  int load_stages = 0;    ///< of float32 columns in flight from memory, if B is not split yet; 0:
-                          ///< one, in registers
+  int load_stages = 0;    ///< of float32 columns in flight from memory, if B is not split yet
 };
 
 // Named by the most rows of A that they take. FEWER_LOADS uses less shared memory, so one more
-// block fits on an SM. TO_REGISTERS loads single elements. WIDE has two column groups.
+// block fits on an SM. WIDE has two column groups.
 constexpr SkinnyMPolicy M8{.row_warps = 1, .row_tiles = 1, .load_stages = 3};
 constexpr SkinnyMPolicy M8_FEWER_LOADS{.row_warps = 1, .row_tiles = 1, .load_stages = 2};
 constexpr SkinnyMPolicy M16{.row_warps = 2, .row_tiles = 1, .load_stages = 3};
 constexpr SkinnyMPolicy M16_FEWER_LOADS{.row_warps = 2, .row_tiles = 1, .load_stages = 2};
-constexpr SkinnyMPolicy M16_TO_REGISTERS{.row_warps = 2, .row_tiles = 1};
 constexpr SkinnyMPolicy M32_FOUR_WARPS{.row_warps = 4, .row_tiles = 1, .load_stages = 3};
 constexpr SkinnyMPolicy M32_TWO_WARPS{.row_warps = 2, .row_tiles = 2, .load_stages = 3};
 constexpr SkinnyMPolicy M32_WIDE{
@@ -114,13 +112,7 @@ struct SkinnyMConfig {
       sm90::SWIZZLE_ATOM + RAW_BYTES +
       STAGES * (A_BYTES + B_BYTES + TILE_N * (sizeof(float) + sizeof(int)) + 2 * sizeof(Barrier)) +
       sizeof(RecomputeFlags);
-  /// By the shared memory, and by the producer's registers.
-  static constexpr int MAX_BLOCKS_BY_SHARED_MEMORY =
-      SM_SHARED_BYTES / (SMEM_BYTES + RESERVED_SMEM_BYTES);
-  static constexpr int MAX_BLOCKS_BY_REGISTERS =
-      Producer::MAX_THREADS_PER_SM > THREADS ? Producer::MAX_THREADS_PER_SM / THREADS : 1;
-  static constexpr int MIN_BLOCKS_PER_SM =
-      std::min(MAX_BLOCKS_BY_SHARED_MEMORY, MAX_BLOCKS_BY_REGISTERS);
+  static constexpr int MIN_BLOCKS_PER_SM = SM_SHARED_BYTES / (SMEM_BYTES + RESERVED_SMEM_BYTES);
   static_assert(TILE_M + TILE_N <= THREADS, "a thread for each row and column");
   static_assert(SMEM_BYTES <= SM_SHARED_BYTES, "stages fit into an SM's shared memory");
 };
@@ -128,7 +120,7 @@ struct SkinnyMConfig {
 template <typename Config>
 struct SkinnyMSmem {
   unsigned char* stages;
-  FloatVec* raw;  ///< the producer's ring of float32 columns
+  unsigned char* raw;  ///< the producer's ring of float32 columns
   float* column_factors;
   Barrier *full, *empty;
   RecomputeFlags* flags;
@@ -136,8 +128,8 @@ struct SkinnyMSmem {
   __device__ __forceinline__ SkinnyMSmem() {
     auto* const begin = dynamic_shared<unsigned char>();
     stages = begin + (-shared_address(begin) & (sm90::SWIZZLE_ATOM - 1));
-    raw = reinterpret_cast<FloatVec*>(b(Config::STAGES));
-    column_factors = reinterpret_cast<float*>(b(Config::STAGES) + Config::RAW_BYTES);
+    raw = b(Config::STAGES);
+    column_factors = reinterpret_cast<float*>(raw + Config::RAW_BYTES);
     full = reinterpret_cast<Barrier*>(packed_scales(Config::STAGES));
     empty = full + Config::STAGES;
     flags = reinterpret_cast<RecomputeFlags*>(empty + Config::STAGES);

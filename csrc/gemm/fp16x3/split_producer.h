@@ -22,62 +22,49 @@
 //
 // Data flow of a thread, LOAD_STAGES deep:
 //
-//   B --cp.async--> raw ring (own vectors) --> registers --> amax, split --> stage of hi, lo
+//   B --cp.async--> raw ring (raw_ring.h) --> registers --> amax, split --> stage of hi, lo
 //   (shared)
-//
-// The threads read only what they have loaded themselves, so the raw ring needs no barriers.
-//
-// Single elements (COPY_ELEMENTS = 1) go to registers by plain loads, a stage ahead, without a
-// ring: a cp.async of 4 bytes occupies the load/store unit for some 18 cycles a warp, which limits
-// a GPU to 1.3 TB/s, and a load for a quarter of that.
 //
 // This code makes most of the kernel's instructions, 9 per element. At 20 they limited the kernel
 // to 40% of the memory bandwidth. LOAD_STAGES and the thread maps in b_layout.h may be changed
 // without a change of the results.
 #pragma once
 
-#include <bit>
+#include <type_traits>
 
-#include "device/cp_async.h"
-#include "device/global_load.h"
 #include "device/mbarrier.h"
-#include "gemm/fp16x3/b_layout.h"
+#include "gemm/fp16x3/raw_ring.h"
 #include "gemm/fp16x3/running_scale.h"
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-using split::FloatVec;
 using split::RowScale;
 
 /// A producer thread for a tile of COLUMN_GROUPS groups of columns. LOAD_STAGES stages are in
-/// flight from memory, 8 KB per group each, or one if LOAD_STAGES is 0.
+/// flight from memory, 8 KB per group each.
 template <typename BLayout, int COLUMN_GROUPS, int LOAD_STAGES>
 struct SplitProducer {
   static constexpr bool SPLITS = true;
   static constexpr int THREADS = COLUMN_GROUPS * BLayout::WARPS * 32;
-  static constexpr int ARRIVALS = THREADS;  ///< on `full`, per stage
-  static constexpr bool HAS_RAW_RING = LOAD_STAGES > 0;
-  static_assert(HAS_RAW_RING || BLayout::COPY_ELEMENTS == 1, "plain loads have one element");
-  static constexpr int RAW_BYTES =
-      HAS_RAW_RING ? LOAD_STAGES * BLayout::VECS * THREADS * int{sizeof(FloatVec)} : 0;
-  /// A stage in registers leaves room for so many threads: with 96 registers each spills up to 496
-  /// bytes.
-  static constexpr int MAX_THREADS_PER_SM = HAS_RAW_RING ? 2048 : 512;
+  static constexpr int ARRIVALS = THREADS;               ///< on `full`, per stage
+  using Ring = std::conditional_t<BLayout::IS_ROW_RING,  //
+                                  RowRing<BLayout, COLUMN_GROUPS, LOAD_STAGES>,
+                                  VectorRing<BLayout, COLUMN_GROUPS, LOAD_STAGES>>;
+  static constexpr int RAW_BYTES = Ring::BYTES;
   static constexpr int TILE_N = COLUMN_GROUPS * GROUP_COLS;
   /// From one column to the next in a stage, and from one k block to the next.
   static constexpr int COLUMN_PITCH = COLUMN_BYTES, K_BLOCK_PITCH = K_BLOCK_BYTES;
   static constexpr int STAGE_BYTES = TILE_N * COLUMN_PITCH;
 
-  /// `tiles` per k slice; `stages` along K if there is one slice. `raw` is the ring in shared
-  /// memory.
+  /// `tiles` per k slice; `stages` along K if there is one slice. `raw` is the ring's memory.
   __device__ __forceinline__ SplitProducer(const split::SplitOperand& b, unsigned tiles, int stages,
-                                           FloatVec* raw)
+                                           unsigned char* raw)
       : b(b),
         tiles(tiles),
         stages(stages),
         layout(threadIdx.x / 32 % BLayout::WARPS, threadIdx.x % 32),
         column(threadIdx.x / 32 / BLayout::WARPS * GROUP_COLS + layout.column),
-        raw(raw + threadIdx.x) {}
+        ring(b, layout, raw) {}
 
   /// Starts to load every `step`-th tile from `tile` on, below `end`; tiles are counted over all k
   /// slices. All stages of these tiles must be consumed before the next call.
@@ -87,7 +74,7 @@ struct SplitProducer {
     load_tile_end = end;
     raw_stage = 0;
     begin_load_tile();
-    for (int i = 0; i < (HAS_RAW_RING ? LOAD_STAGES : 1); ++i) {
+    for (int i = 0; i < LOAD_STAGES; ++i) {
       load_next_stage();
       if (++raw_stage == LOAD_STAGES) raw_stage = 0;
     }
@@ -198,9 +185,8 @@ struct SplitProducer {
   unsigned tiles;
   int stages;
   BLayout layout;
-  int column;     ///< the thread's first in a tile
-  FloatVec* raw;  ///< vector v of stage s of the ring is at (s * VECS + v) * THREADS
-  FloatVec ahead[HAS_RAW_RING ? 1 : BLayout::VECS];  ///< without a ring, the next stage
+  int column;  ///< the thread's first in a tile
+  Ring ring;
   TilePosition current;
   RunningScale running[BLayout::COLS];
   RowScale scales[BLayout::COLS];
@@ -208,8 +194,6 @@ struct SplitProducer {
   // What is loaded next.
   int raw_stage;  ///< the oldest stage in flight, which the next load replaces
   unsigned load_tile, load_tile_step, load_tile_end;
-  const float* load_src;  ///< the thread's first element of the stage
-  int load_k_left;       ///< elements along K from there on, 0 if the thread's columns do not exist
   int load_stages_left;  ///< in the tile
 
   __device__ __forceinline__ TilePosition position_of(unsigned tile) const {
@@ -228,55 +212,28 @@ struct SplitProducer {
     return BLayout::SPLIT_K ? position.length : static_cast<int>(b.k);
   }
 
-  __device__ __forceinline__ FloatVec* raw_vec(int vec) const {
-    return raw + (raw_stage * BLayout::VECS + vec) * THREADS;
-  }
-
   __device__ __forceinline__ void begin_load_tile() {
     const TilePosition position = position_of(load_tile);
-    load_src = position.src + position.col * b.mn_stride + layout.k * b.k_stride;
-    load_k_left = position.col < b.mn ? length_of(position) - layout.k : 0;
+    ring.begin_tile(position.src, length_of(position), position.col);
     load_stages_left = BLayout::SPLIT_K ? ceil_div(position.length, STAGE_K) : stages;
   }
 
   /// Starts to load the next stage, if there is one.
   __device__ __forceinline__ void load_next_stage() {
     if (load_tile < load_tile_end) {
-#pragma unroll
-      for (int v = 0; v < BLayout::VECS; ++v) {
-#pragma unroll
-        for (int e = 0; e < VEC_SIZE; e += BLayout::COPY_ELEMENTS) {
-          const float* const from = load_src + BLayout::offset_of(v, e, b.k_stride);
-          const bool is_valid = BLayout::k_of(v, e) < load_k_left;
-          if constexpr (HAS_RAW_RING) {
-            cp_async_or_zero<BLayout::COPY_ELEMENTS * sizeof(float)>(raw_vec(v)->lane + e, from,
-                                                                     is_valid);
-          } else {
-            ahead[v].lane[e] = std::bit_cast<float>(global_load<4>(from, is_valid));
-          }
-        }
-      }
-      load_src += STAGE_K * b.k_stride;
-      load_k_left -= STAGE_K;
+      ring.copy(raw_stage);
       if (--load_stages_left == 0) {
         load_tile += load_tile_step;
         begin_load_tile();
       }
     }
-    if constexpr (HAS_RAW_RING) cp_async_commit();
+    cp_async_commit();
   }
 
   /// Waits for the oldest stage in flight, moves it to `vecs`, and loads another one in its place.
   __device__ __forceinline__ void consume_raw_stage(FloatVec (&vecs)[BLayout::VECS]) {
-    if constexpr (HAS_RAW_RING) cp_async_wait<LOAD_STAGES - 1>();
-#pragma unroll
-    for (int v = 0; v < BLayout::VECS; ++v) {
-      if constexpr (HAS_RAW_RING) {
-        vecs[v] = *raw_vec(v);
-      } else {
-        vecs[v] = ahead[v];
-      }
-    }
+    cp_async_wait<LOAD_STAGES - 1>();
+    ring.read(raw_stage, vecs);
     load_next_stage();
     if (++raw_stage == LOAD_STAGES) raw_stage = 0;
   }
