@@ -127,10 +127,26 @@ struct AnyStrides {
   }
 };
 
-/// B is MN-major, and its rows begin anywhere.
+/// B is MN-major, and its rows begin anywhere. With split-K or without.
 struct MnMajorUnaligned : AnyStrides {
   static constexpr bool IS_ROW_RING = true;
   using AnyStrides::AnyStrides;
+};
+
+/// The same by four warps, for blocks that have an SM to themselves: one warp alone issues an
+/// instruction in every third cycle. 8 lanes share a column, each with 4 elements of every k block.
+struct MnMajorFourWarps : WithSplitK<KMajor> {
+  static constexpr bool IS_MN_MAJOR = true, IS_ROW_RING = true;
+  static constexpr int COPY_ELEMENTS = 1;
+  static constexpr int FIRST_XOR = 4, LAST_XOR = 16;
+
+  __device__ __forceinline__ MnMajorFourWarps(int warp, int lane) : WithSplitK<KMajor>(warp, lane) {
+    column = warp * 4 + lane % 4;
+    k = lane / 4 * ELEMENTS;
+  }
+  __device__ __forceinline__ static int64_t offset_of(int vec, int lane, int64_t k_stride) {
+    return k_of(vec, lane) * k_stride;
+  }
 };
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

@@ -82,10 +82,11 @@ class RowRing {
   static_assert(ROW_VECS <= LANES && STAGE_K % STEP == 0, "every vector has a thread");
   static_assert(STEP % VEC_SIZE == 0, "a thread's rows begin at the same place within a vector");
 
-  /// Where a row begins, in elements. Two vectors of padding follow 8 rows: four lanes read a
-  /// column of rows that are 8 apart, from different banks.
+  /// Where a row begins, in elements. Behind 8 rows is padding of half as many vectors as a warp
+  /// has columns: then its lanes read from different banks.
   static __device__ __forceinline__ constexpr int row_offset(int row) {
-    return (row * ROW_VECS + row / 8 * 2) * VEC_SIZE;
+    constexpr int WARP_COLS = GROUP_COLS / BLayout::WARPS;
+    return row * ROW_VECS * VEC_SIZE + row / 8 * WARP_COLS;
   }
   static constexpr int STAGE_ELEMENTS = row_offset(STAGE_K);
 
@@ -151,7 +152,14 @@ class RowRing {
     return static_cast<int>(reinterpret_cast<uintptr_t>(address) / sizeof(float) % VEC_SIZE);
   }
   __device__ __forceinline__ static int group() { return threadIdx.x / THREADS; }
-  __device__ __forceinline__ static void sync() { named_barrier_sync<THREADS>(1 + group()); }
+  __device__ __forceinline__ static void sync() {
+    static_assert(COLUMN_GROUPS <= 2, "a barrier for each");
+    if (COLUMN_GROUPS == 1 || group() == 0) {
+      named_barrier_sync<THREADS, 1>();
+    } else {
+      named_barrier_sync<THREADS, 2>();
+    }
+  }
 
   /// Copies those of the first `valid` elements that do not lie before B.
   __device__ __forceinline__ void copy_from_begin(float* to, const float* from, int valid) const {

@@ -56,10 +56,11 @@ struct SkinnyMPolicy {
   int row_tiles;          ///< per such warp, of MMA_ROWS rows of A
   int smem_stages = 2;    ///< of split columns and of A's rows
   int load_stages = 0;    ///< of float32 columns in flight from memory, if B is not split yet
+  bool is_alone = false;  ///< an SM has one block
 };
 
 // Named by the most rows of A that they take. FEWER_LOADS uses less shared memory, so one more
-// block fits on an SM. WIDE has two column groups.
+// block fits on an SM. WIDE has two column groups. ALONE is for as many blocks as SMs, or fewer.
 constexpr SkinnyMPolicy M8{.row_warps = 1, .row_tiles = 1, .load_stages = 3};
 constexpr SkinnyMPolicy M8_FEWER_LOADS{.row_warps = 1, .row_tiles = 1, .load_stages = 2};
 constexpr SkinnyMPolicy M16{.row_warps = 2, .row_tiles = 1, .load_stages = 3};
@@ -71,6 +72,12 @@ constexpr SkinnyMPolicy M32_WIDE{
 constexpr SkinnyMPolicy M64{.row_warps = 4, .row_tiles = 2, .load_stages = 3};
 constexpr SkinnyMPolicy M64_WIDE{
     .column_groups = 2, .row_warps = 4, .row_tiles = 2, .load_stages = 3};
+constexpr SkinnyMPolicy M16_ALONE{
+    .row_warps = 2, .row_tiles = 1, .smem_stages = 4, .load_stages = 4, .is_alone = true};
+constexpr SkinnyMPolicy M32_ALONE{
+    .row_warps = 4, .row_tiles = 1, .smem_stages = 4, .load_stages = 4, .is_alone = true};
+constexpr SkinnyMPolicy M64_ALONE{
+    .row_warps = 8, .row_tiles = 1, .smem_stages = 3, .load_stages = 4, .is_alone = true};
 
 // For a B that is split already. The stages are what is in flight from memory.
 constexpr SkinnyMPolicy HI_LO_M8{.row_warps = 1, .row_tiles = 1, .smem_stages = 5};
@@ -112,7 +119,8 @@ struct SkinnyMConfig {
       sm90::SWIZZLE_ATOM + RAW_BYTES +
       STAGES * (A_BYTES + B_BYTES + TILE_N * (sizeof(float) + sizeof(int)) + 2 * sizeof(Barrier)) +
       sizeof(RecomputeFlags);
-  static constexpr int MIN_BLOCKS_PER_SM = SM_SHARED_BYTES / (SMEM_BYTES + RESERVED_SMEM_BYTES);
+  static constexpr int MIN_BLOCKS_PER_SM =
+      POLICY.is_alone ? 1 : SM_SHARED_BYTES / (SMEM_BYTES + RESERVED_SMEM_BYTES);
   static_assert(TILE_M + TILE_N <= THREADS, "a thread for each row and column");
   static_assert(SMEM_BYTES <= SM_SHARED_BYTES, "stages fit into an SM's shared memory");
 };
