@@ -3,8 +3,10 @@
 Their bits are those of bench/fp16x3_model.py, at whatever moment TMA and wgmma execute.
 """
 
+import ctypes
 import itertools
 import math
+import mmap
 import sys
 from pathlib import Path
 
@@ -166,8 +168,8 @@ def test_a_column_that_grows_is_split_again() -> None:
 
 @pytest.mark.parametrize(
     ("m", "n", "k"),
-    # So many columns that single elements go to registers; half as wide tiles for up to 32 rows.
-    [(3, 4232, 150), (20, 40, 300), pytest.param(20, 16, 2100, marks=pytest.mark.sweep)],
+    # So many columns that an SM has several blocks; blocks that have an SM to themselves.
+    [(3, 4233, 150), (20, 40, 300), pytest.param(20, 16, 2100, marks=pytest.mark.sweep)],
 )
 def test_few_rows_by_columns_of_any_layout(m: int, n: int, k: int) -> None:
     a, b = normal(m, k), normal(k, n) * torch.logspace(-9, 6, k)[:, None]
@@ -176,6 +178,42 @@ def test_few_rows_by_columns_of_any_layout(m: int, n: int, k: int) -> None:
     assert_within_bound(expected, a, b)
     for layout in ("unaligned", "unaligned_transposed", "step2"):
         assert same_bits(fp16x3(a, laid_out(b, layout)), expected), layout
+
+
+@pytest.mark.parametrize("growth", [0, 6])
+@pytest.mark.parametrize("gap", [0, 1])
+def test_matrices_of_a_batch_begin_anywhere(gap: int, growth: int) -> None:
+    """Few rows: B's rows are copied by aligned vectors, which lie elsewhere in each matrix."""
+    m, n, k = 7, 37, 171
+    a, b = normal(5, m, k), normal(5, k, n) * torch.logspace(-growth, growth, k)[:, None]
+    storage = torch.full((b.numel() + 100,), math.nan)
+    moved = storage.as_strided(b.shape, (n * k + gap, n, 1), 1).copy_(b)
+    result = fp16x3(a, moved)
+    for i in range(5):
+        assert same_bits(result[i], fp16x3(torch.cat([a[i], normal(60, k)]), b[i])[:m]), i
+
+
+def between_unreadable_pages(x: Tensor, side: str) -> Tensor:
+    """A copy of ``x`` that begins behind, or ends before, a page that nothing can read."""
+    pages, page = -(-x.nbytes // mmap.PAGESIZE), mmap.PAGESIZE
+    memory = mmap.mmap(-1, (pages + 2) * page)
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for unreadable in (begin, begin + (pages + 1) * page):
+        assert (
+            ctypes.CDLL(None).mprotect(ctypes.c_void_p(unreadable), ctypes.c_size_t(page), 0) == 0
+        )
+    first = page if side == "begin" else (pages + 1) * page - x.nbytes
+    view = torch.frombuffer(memory, dtype=x.dtype, offset=first, count=x.numel())
+    return view.view(x.shape).copy_(x)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs mprotect")
+@pytest.mark.parametrize("side", ["begin", "end"])
+@pytest.mark.parametrize("shape", [(1, 3, 129), (20, 75, 130), (3, 2121, 130)], ids=short)
+def test_nothing_outside_of_b_is_read(shape: tuple[int, int, int], side: str) -> None:
+    m, n, k = shape
+    a, b = normal(m, k), normal(k, n)
+    assert same_bits(fp16x3(a, between_unreadable_pages(b, side)), fp16x3(a, b))
 
 
 @pytest.mark.one_in(5)

@@ -148,7 +148,11 @@ def test_c_may_be_out_with_the_fallback(fp16x3: Product) -> None:
 
 @pytest.mark.parametrize(
     "shapes",
-    [((4, 9, 256), (4, 256, 520)), ((9, 256), (4, 256, 520)), ((2, 3, 60, 130), (2, 1, 130, 516))],
+    [
+        *(((4, 9, 256), (4, 256, 520)), ((9, 256), (4, 256, 520))),
+        *(((2, 3, 60, 130), (2, 1, 130, 516)), ((150, 9, 129), (150, 129, 515))),
+        *(((3, 9, 171), (3, 171, 375)), ((3, 40, 171), (3, 171, 375))),
+    ],
     ids=short,
 )
 def test_a_batch_has_the_bits_of_its_matrices(shapes: tuple, fp16x3: Product) -> None:

@@ -25,17 +25,16 @@ __device__ __forceinline__ void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-/// PTX barrier.cta.sync and .arrive on BARRIER, 1 to 15; cutlass::arch::NamedBarrier; sm_70.
+/// PTX barrier.cta.sync and .arrive on a barrier of 1 to 15; cutlass::arch::NamedBarrier; sm_70.
 /// THREADS threads of the block, in whole warps, take part: a warp that calls sync waits for all of
-/// them, a warp that calls arrive does not wait. A barrier whose number is not a constant would
-/// reserve all 16.
-template <int THREADS, int BARRIER = 1>
-__device__ __forceinline__ void named_barrier_sync() {
-  asm volatile("barrier.cta.sync.aligned %0, %1;" ::"n"(BARRIER), "n"(THREADS) : "memory");
+/// them, a warp that calls arrive does not wait. A barrier that is not a constant reserves all 16.
+template <int THREADS>
+__device__ __forceinline__ void named_barrier_sync(int barrier = 1) {
+  asm volatile("barrier.cta.sync.aligned %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
 }
-template <int THREADS, int BARRIER = 1>
-__device__ __forceinline__ void named_barrier_arrive() {
-  asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"n"(BARRIER), "n"(THREADS) : "memory");
+template <int THREADS>
+__device__ __forceinline__ void named_barrier_arrive(int barrier = 1) {
+  asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
 }
 
 /// PTX elect.sync; cute::elect_one_sync. True for one thread of a converged warp, always the same.

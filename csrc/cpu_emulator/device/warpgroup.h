@@ -15,13 +15,13 @@ __device__ __forceinline__ void warpgroup_reg_dealloc() {}
 template <int REGISTERS>
 __device__ __forceinline__ void warpgroup_reg_alloc() {}
 
-template <int THREADS, int BARRIER = 1>
-__device__ __forceinline__ void named_barrier_sync() {
-  smem_named_barrier(BARRIER, THREADS, true);
+template <int THREADS>
+__device__ __forceinline__ void named_barrier_sync(int barrier = 1) {
+  smem_named_barrier(barrier, THREADS, true);
 }
-template <int THREADS, int BARRIER = 1>
-__device__ __forceinline__ void named_barrier_arrive() {
-  smem_named_barrier(BARRIER, THREADS, false);
+template <int THREADS>
+__device__ __forceinline__ void named_barrier_arrive(int barrier = 1) {
+  smem_named_barrier(barrier, THREADS, false);
 }
 
 __device__ __forceinline__ bool elect_one() { return smem_lane() == 0; }

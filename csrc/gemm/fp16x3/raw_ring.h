@@ -29,12 +29,16 @@ class VectorRing {
                                         unsigned char* ring)
       : b_(b), layout_(layout), ring_(reinterpret_cast<FloatVec*>(ring) + threadIdx.x) {}
 
-  /// Goes on with the first stage of a tile. `src` is the k slice's first element, `length` the
+  /// The next copy is of a tile's first stage. `src` is the k slice's first element, `length` the
   /// slice's length, and `col` the thread's first column.
-  __device__ __forceinline__ void begin_tile(const float* src, int length, int64_t col) {
+  __device__ __forceinline__ void begin_copies(const float* src, int length, int64_t col) {
     from_ = src + col * b_.mn_stride + layout_.k * b_.k_stride;
     k_left_ = col < b_.mn ? length - layout_.k : 0;
   }
+
+  /// The next read is of a tile's first stage: some stages behind the copies, so it may be of
+  /// another tile and another matrix.
+  __device__ __forceinline__ void begin_reads(const float*, int64_t) {}
 
   /// Starts the copies of the tile's next stage. What is outside B becomes zero.
   __device__ __forceinline__ void copy(int stage) {
@@ -51,7 +55,7 @@ class VectorRing {
     k_left_ -= STAGE_K;
   }
 
-  /// Reads the thread's elements of a stage whose copies have ended.
+  /// Reads the thread's elements of the tile's next stage, whose copies have ended.
   __device__ __forceinline__ void read(int stage, FloatVec (&vecs)[BLayout::VECS]) const {
 #pragma unroll
     for (int v = 0; v < BLayout::VECS; ++v) vecs[v] = *vec(stage, v);
@@ -101,34 +105,43 @@ class RowRing {
         row_(threadIdx.x % THREADS / LANES),
         vec_(threadIdx.x % LANES) {}
 
-  __device__ __forceinline__ void begin_tile(const float* src, int length, int64_t col) {
+  __device__ __forceinline__ void begin_copies(const float* src, int length, int64_t col) {
     const int64_t first_col = col - layout_.column;
-    const float* const first = src + first_col;
     begin_ = src;
-    from_ = first + row_ * b_.k_stride;
+    end_ = src + (length - 1) * b_.k_stride + b_.mn;
+    from_ = src + first_col + row_ * b_.k_stride;
     const int shift = misalignment(from_);
     from_ += VEC_SIZE * vec_ - shift;
     const int cols = static_cast<int>(min(b_.mn - first_col, int64_t{GROUP_COLS}));
-    valid_ = min(max(cols + shift - VEC_SIZE * vec_, 0), VEC_SIZE);
+    copies_ = vec_ < ROW_VECS && VEC_SIZE * vec_ < cols + shift;
     rows_left_ = length - row_;
+  }
+
+  __device__ __forceinline__ void begin_reads(const float* src, int64_t col) {
+    has_column_ = col < b_.mn;
+    const float* const first = src + (col - layout_.column);
 #pragma unroll
     for (int i = 0; i < VEC_SIZE; ++i) read_shift_[i] = misalignment(first + i * b_.k_stride);
   }
 
+  /// Copies whole vectors: behind a row's end they have elements of the next one.
   __device__ __forceinline__ void copy(int stage) {
+    if (!copies_) return;
     float* const to = ring_ + stage * STAGE_ELEMENTS + row_offset(row_) + VEC_SIZE * vec_;
+    const int64_t step = STEP * b_.k_stride;
+    const float* from = from_;
+    if (from < begin_ || rows_left_ <= STAGE_K) {
+#pragma unroll 1
+      for (int row = 0; row < STAGE_K; row += STEP, from += step) {
+        copy_at_end(to + row_offset(row), from, row < rows_left_);
+      }
+    } else {
 #pragma unroll
-    for (int row = 0; row < STAGE_K; row += STEP) {
-      const float* const from = from_ + row * b_.k_stride;
-      const int valid = row < rows_left_ ? valid_ : 0;
-      if (vec_ >= ROW_VECS) continue;
-      if (row == 0 && from < begin_) {
-        copy_from_begin(to, from, valid);
-      } else {
-        cp_async_16(to + row_offset(row), from, valid * int{sizeof(float)});
+      for (int row = 0; row < STAGE_K; row += STEP, from += step) {
+        cp_async_or_zero<16>(to + row_offset(row), from, true);
       }
     }
-    from_ += STAGE_K * b_.k_stride;
+    from_ = from;
     rows_left_ -= STAGE_K;
   }
 
@@ -141,7 +154,8 @@ class RowRing {
 #pragma unroll
       for (int e = 0; e < VEC_SIZE; ++e) {
         static_assert(BLayout::ELEMENTS % VEC_SIZE == 0, "element e's row is 4 i + e");
-        vecs[v].lane[e] = from[row_offset(BLayout::k_of(v, e)) + read_shift_[e]];
+        vecs[v].lane[e] =
+            has_column_ ? from[row_offset(BLayout::k_of(v, e)) + read_shift_[e]] : 0.0f;
       }
     }
     sync();  // the stage may be overwritten
@@ -153,31 +167,30 @@ class RowRing {
   }
   __device__ __forceinline__ static int group() { return threadIdx.x / THREADS; }
   __device__ __forceinline__ static void sync() {
-    static_assert(COLUMN_GROUPS <= 2, "a barrier for each");
-    if (COLUMN_GROUPS == 1 || group() == 0) {
-      named_barrier_sync<THREADS, 1>();
-    } else {
-      named_barrier_sync<THREADS, 2>();
-    }
+    named_barrier_sync<THREADS>(COLUMN_GROUPS == 1 ? 1 : 1 + group());
   }
 
-  /// Copies those of the first `valid` elements that do not lie before B.
-  __device__ __forceinline__ void copy_from_begin(float* to, const float* from, int valid) const {
+  /// Copies a vector of a row that exists, but nothing that lies before or behind B.
+  __device__ __forceinline__ void copy_at_end(float* to, const float* from, bool exists) const {
+    if (!exists || (from >= begin_ && from + VEC_SIZE <= end_)) {
+      return cp_async_or_zero<16>(to, from, exists);
+    }
 #pragma unroll 1
     for (int i = 0; i < VEC_SIZE; ++i) {
-      cp_async_or_zero<sizeof(float)>(to + i, from + i, i < valid && from + i >= begin_);
+      cp_async_or_zero<sizeof(float)>(to + i, from + i, from + i >= begin_ && from + i < end_);
     }
   }
 
   const split::SplitOperand& b_;
   BLayout layout_;
   float* ring_;
-  int row_, vec_;             ///< the first row of a stage and the vector that the thread copies
-  int valid_;                 ///< elements of the vector in rows that exist
-  int rows_left_;             ///< rows that exist, from the thread's first one on
-  const float* from_;         ///< the thread's vector in the next stage's first row
-  const float* begin_;        ///< nothing before it is read
-  int read_shift_[VEC_SIZE];  ///< where the rows of elements e begin within a vector
+  int row_, vec_;              ///< the first row of a stage and the vector that the thread may copy
+  bool copies_;                ///< an element of the vector is read
+  int rows_left_;              ///< rows that exist, from the thread's first one on
+  const float* from_;          ///< the thread's vector in the next stage's first row
+  const float *begin_, *end_;  ///< nothing outside is read
+  bool has_column_;            ///< the column that the thread reads exists
+  int read_shift_[VEC_SIZE];   ///< where the rows of its elements e begin within a vector
 };
 
 }  // namespace smem::gemm::fp16x3::inline SMEM_BUILD

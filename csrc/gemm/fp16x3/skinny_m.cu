@@ -47,7 +47,10 @@ LaunchSkinnyM* launch_of(const SplitOperand& b) {
   }
   if (b.k_stride == 1) return launch_skinny_m_layout<KMajorUnaligned, LOAD_A>;
   if constexpr (LOAD_A == LoadA::TMA) {
-    if (b.mn_stride == 1) return launch_skinny_m_layout<MnMajorUnaligned, LOAD_A>;
+    // Rows that follow each other: RowRing reads over the end of all but the last ones.
+    if (b.mn_stride == 1 && b.k_stride > 0) {
+      return launch_skinny_m_layout<MnMajorUnaligned, LOAD_A>;
+    }
   }
   return launch_skinny_m_layout<AnyStrides, LOAD_A>;
 }

@@ -83,6 +83,7 @@ struct SplitProducer {
   /// Starts with the next tile that was prefetched.
   __device__ __forceinline__ void begin_tile(unsigned tile) {
     current = position_of(tile);
+    ring.begin_reads(current.src, current.col);
 #pragma unroll
     for (RunningScale& scale : running) scale = {};
   }
@@ -154,6 +155,7 @@ struct SplitProducer {
   __device__ __forceinline__ void measure(unsigned tile, int stages) {
     AbsMinMax minmax[BLayout::COLS];
     prefetch(tile, 1, tile + 1);
+    begin_tile(tile);
     for (int stage = 0; stage < stages; ++stage) {
       FloatVec vecs[BLayout::VECS];
       consume_raw_stage(vecs);
@@ -214,7 +216,7 @@ struct SplitProducer {
 
   __device__ __forceinline__ void begin_load_tile() {
     const TilePosition position = position_of(load_tile);
-    ring.begin_tile(position.src, length_of(position), position.col);
+    ring.begin_copies(position.src, length_of(position), position.col);
     load_stages_left = BLayout::SPLIT_K ? ceil_div(position.length, STAGE_K) : stages;
   }
 
