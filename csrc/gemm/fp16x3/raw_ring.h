@@ -86,8 +86,8 @@ class RowRing {
   static_assert(ROW_VECS <= LANES && STAGE_K % STEP == 0, "every vector has a thread");
   static_assert(STEP % VEC_SIZE == 0, "a thread's rows begin at the same place within a vector");
 
-  /// Where a row begins, in elements. Behind 8 rows is padding of half as many vectors as a warp
-  /// has columns: then its lanes read from different banks.
+  /// Where a row begins, in elements. Behind 8 rows is padding of as many elements as a warp has
+  /// columns: then its lanes read from different banks.
   static __device__ __forceinline__ constexpr int row_offset(int row) {
     constexpr int WARP_COLS = GROUP_COLS / BLayout::WARPS;
     return row * ROW_VECS * VEC_SIZE + row / 8 * WARP_COLS;

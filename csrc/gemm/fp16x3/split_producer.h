@@ -44,13 +44,13 @@ using split::RowScale;
 /// flight from memory, 8 KB per group each.
 template <typename BLayout, int COLUMN_GROUPS, int LOAD_STAGES>
 struct SplitProducer {
+  using Ring =
+      std::conditional_t<BLayout::IS_ROW_RING, RowRing<BLayout, COLUMN_GROUPS, LOAD_STAGES>,
+                         VectorRing<BLayout, COLUMN_GROUPS, LOAD_STAGES>>;
+  static constexpr int RAW_BYTES = Ring::BYTES;
   static constexpr bool SPLITS = true;
   static constexpr int THREADS = COLUMN_GROUPS * BLayout::WARPS * 32;
-  static constexpr int ARRIVALS = THREADS;               ///< on `full`, per stage
-  using Ring = std::conditional_t<BLayout::IS_ROW_RING,  //
-                                  RowRing<BLayout, COLUMN_GROUPS, LOAD_STAGES>,
-                                  VectorRing<BLayout, COLUMN_GROUPS, LOAD_STAGES>>;
-  static constexpr int RAW_BYTES = Ring::BYTES;
+  static constexpr int ARRIVALS = THREADS;  ///< on `full`, per stage
   static constexpr int TILE_N = COLUMN_GROUPS * GROUP_COLS;
   /// From one column to the next in a stage, and from one k block to the next.
   static constexpr int COLUMN_PITCH = COLUMN_BYTES, K_BLOCK_PITCH = K_BLOCK_BYTES;
