@@ -199,9 +199,8 @@ def between_unreadable_pages(x: Tensor, side: str) -> Tensor:
     memory = mmap.mmap(-1, (pages + 2) * page)
     begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     for unreadable in (begin, begin + (pages + 1) * page):
-        assert (
-            ctypes.CDLL(None).mprotect(ctypes.c_void_p(unreadable), ctypes.c_size_t(page), 0) == 0
-        )
+        failed = ctypes.CDLL(None).mprotect(ctypes.c_void_p(unreadable), ctypes.c_size_t(page), 0)
+        assert not failed
     first = page if side == "begin" else (pages + 1) * page - x.nbytes
     view = torch.frombuffer(memory, dtype=x.dtype, offset=first, count=x.numel())
     return view.view(x.shape).copy_(x)

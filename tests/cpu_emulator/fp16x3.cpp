@@ -108,9 +108,12 @@ std::string run(const Case& c) {
   problem.N = c.N;
   problem.K = c.K;
   problem.a = {a.data(), c.K, 1};
-  const std::vector<float> b_rows = in_rows(c, b);
   problem.b = {b.data(), 1, c.K};
-  if (c.has_rows_of_b) problem.b = {b_rows.data() + 1, c.N, 1};
+  std::vector<float> b_rows;
+  if (c.has_rows_of_b) {
+    b_rows = in_rows(c, b);
+    problem.b = {b_rows.data() + 1, c.N, 1};
+  }
   problem.out = {out.data(), c.N, 1};
   if (c.has_outliers) {
     problem.c = problem.out;

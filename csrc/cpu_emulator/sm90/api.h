@@ -18,7 +18,7 @@ SMEM_API void smem_store_async_in(uint32_t rank, void* shared, uint32_t value, v
 SMEM_API void smem_cluster_arrive();
 SMEM_API void smem_cluster_wait();
 
-/// barrier.cta with `threads` threads.
+/// barrier.cta on barrier `number`, 1 to 15, with `threads` threads.
 SMEM_API void smem_named_barrier(int number, unsigned threads, bool waits);
 
 SMEM_API void smem_mbarrier_init(void* barrier, uint32_t count);

@@ -20,7 +20,7 @@ constexpr int GROUP_COLS = 16;
 //
 //   IS_MN_MAJOR, SPLIT_K   the layout, and whether K may be cut into slices
 //   IS_ROW_RING            whether RowRing loads it, or VectorRing (raw_ring.h)
-//   COPY_ELEMENTS          per cp.async of VectorRing, and per load ahead of it
+//   COPY_ELEMENTS          per cp.async of VectorRing, and per load of a stage that is read again
 //   WARPS                  per group of GROUP_COLS columns
 //   VECS                   vectors of 16 bytes per thread and stage
 //   COLS                   columns per thread
