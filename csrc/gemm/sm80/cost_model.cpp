@@ -35,39 +35,62 @@ double cycles_of(const TileCost& tile, int64_t work_tiles, double resident, cons
   return tile.first + full_rounds * cycles(resident) + cycles(per_sm - full_rounds * resident);
 }
 
-/// A tile that loads through stages. Per k-tile, in cycles of the SM. Two vectors along
-/// K are one mma in any dtype; an mma of tf32 has half the products, at half the rate.
+/// What a tile that loads through stages needs in any LoadMode, in cycles of the SM. Two vectors
+/// along K are one mma in any dtype; an mma of tf32 has half the products, at half the rate.
+struct StagedTile {
+  double k_tiles;
+  double k_steps;         ///< mma along K, per k-tile
+  double mma;             ///< per k-tile
+  double fragment_bytes;  ///< read from shared memory, per k-tile
+  double store;
+
+  StagedTile(const Problem& problem, const Plan& p, const TileConfig& tile, const GpuRates& rates) {
+    constexpr CostModel model;
+    k_tiles = static_cast<double>(
+        ceil_div(std::min(problem.K, p.slice_length), tile.tile_k(size_of(problem.dtype))));
+    k_steps = tile.vecs_k / 2.0;
+    const double warps = tile.warps_m * tile.warps_n;
+    mma =
+        k_steps * tile.tile_m / 16 * tile.tile_n / 8 * rates.cycles_per_mma / std::min(warps, 4.0);
+    fragment_bytes = k_steps * warps * (tile.warp_m() + tile.warp_n()) * 32;
+    const bool is_odd = p.split_k_slices == 1 && !has_whole_rows(problem);
+    store = (is_odd ? model.cycles_per_odd_element : model.cycles_per_element) * tile.tile_m *
+            tile.tile_n;
+  }
+};
+
+/// A tile of LoadMode::multistage.
 TileCost multistage_tile(const Problem& problem, const Plan& p, const TileConfig& tile,
                          const GpuRates& rates) {
   constexpr CostModel model;
-  const bool is_unaligned = tile.load == LoadMode::unaligned;
-  const auto k_tiles = static_cast<double>(
-      ceil_div(std::min(problem.K, p.slice_length), tile.tile_k(size_of(problem.dtype))));
-  const double k_steps = tile.vecs_k / 2.0, warps = tile.warps_m * tile.warps_n;
-  const double mma =
-      k_steps * tile.tile_m / 16 * tile.tile_n / 8 * rates.cycles_per_mma / std::min(warps, 4.0);
-  const double fragments = k_steps * warps * (tile.warp_m() + tile.warp_n()) * 32;
+  const StagedTile t(problem, p, tile, rates);
+  const double copied = model.copy_factor * tile.stage_bytes();
+  const double shared = (copied + t.fragment_bytes) / model.shared_bytes_per_cycle;
+  const double busy = std::max(t.mma, shared);
+  const double alone = std::max({busy, model.cycles_latency / (tile.stages - 1),
+                                 model.cycles_per_step * t.k_steps}) +
+                       model.cycles_per_barrier;
+  return {t.k_tiles * busy + t.store, t.k_tiles * alone + t.store + model.cycles_fill};
+}
+
+/// A tile of LoadMode::unaligned: its stages are copied as they are in memory and then shifted, by
+/// warps of their own if there are loader warps.
+TileCost unaligned_tile(const Problem& problem, const Plan& p, const TileConfig& tile,
+                        const GpuRates& rates) {
+  constexpr CostModel model;
+  const StagedTile t(problem, p, tile, rates);
   const double stage = tile.stage_bytes();
-  const double moved = is_unaligned
-                           ? model.copy_factor * tile.raw_stage_bytes() + model.shift_factor * stage
-                           : model.copy_factor * stage;
-  const double shared = (moved + fragments) / model.shared_bytes_per_cycle;
+  const double moved = model.copy_factor * tile.raw_stage_bytes() + model.shift_factor * stage;
+  const double shared = (moved + t.fragment_bytes) / model.shared_bytes_per_cycle;
   const int mn_major = (p.a.major == Major::MN) + (p.b.major == Major::MN);
-  const int short_rows =
-      is_unaligned && size_of(problem.dtype) == 2 ? mn_major * tile.tile_k(2) : 0;
-  const double busy = std::max(mma, shared) + model.cycles_per_mn_major_row * short_rows;
-  const double shift =
-      is_unaligned ? model.cycles_per_shift * stage / VEC_BYTES / tile.loader_threads() : 0;
-  const double steps = model.cycles_per_step * k_steps;
+  const int short_rows = size_of(problem.dtype) == 2 ? mn_major * tile.tile_k(2) : 0;
+  const double busy = std::max(t.mma, shared) + model.cycles_per_mn_major_row * short_rows;
+  const double shift = model.cycles_per_shift * stage / VEC_BYTES / tile.loader_threads();
+  const double steps = model.cycles_per_step * t.k_steps;
   const double chain = tile.loader_warps > 0 ? std::max(shift, steps) : shift + steps;
-  const double latency = is_unaligned ? model.cycles_unaligned_latency : model.cycles_latency;
-  const double alone =
-      std::max({busy, latency / (tile.stages - 1), chain}) + model.cycles_per_barrier;
-  const bool is_odd = p.split_k_slices == 1 && !has_whole_rows(problem);
-  const double store = (is_odd ? model.cycles_per_odd_element : model.cycles_per_element) *
-                       tile.tile_m * tile.tile_n;
-  if (!is_unaligned) return {k_tiles * busy + store, k_tiles * alone + store + model.cycles_fill};
-  return {k_tiles * busy + store + model.cycles_per_work_tile, k_tiles * alone + store,
+  const double alone = std::max({busy, model.cycles_unaligned_latency / (tile.stages - 1), chain}) +
+                       model.cycles_per_barrier;
+  return {t.k_tiles * busy + t.store + model.cycles_per_work_tile, t.k_tiles * alone + t.store,
           model.cycles_unaligned_fill};
 }
 
@@ -122,8 +145,10 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
   const GpuRates& rates = rates_of(device);
   const TileConfig tile = tile_config(p.tile, device.code_capability);
   const bool is_ldg = tile.load == LoadMode::ldg;
-  const TileCost cost =
-      is_ldg ? ldg_tile(problem, p, tile) : multistage_tile(problem, p, tile, rates);
+  const bool is_unaligned = tile.load == LoadMode::unaligned;
+  const TileCost cost = is_ldg         ? ldg_tile(problem, p, tile)
+                        : is_unaligned ? unaligned_tile(problem, p, tile, rates)
+                                       : multistage_tile(problem, p, tile, rates);
   const double compute =
       cycles_of(cost, work_tiles_of(problem, p, tile), blocks_per_sm(tile, rates), device) /
       rates.clock;
@@ -134,9 +159,9 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
   const auto size = static_cast<double>(size_of(problem.dtype));
   const double a_bytes = size * static_cast<double>(p.a.batch_count) * M * K,
                b_bytes = size * static_cast<double>(p.b.batch_count) * N * K;
-  const double dram_factor = is_ldg                             ? model.ldg_dram_factor
-                             : tile.load == LoadMode::unaligned ? model.unaligned_dram_factor
-                                                                : 1;
+  const double dram_factor = is_ldg         ? model.ldg_dram_factor
+                             : is_unaligned ? model.unaligned_dram_factor
+                                            : 1;
   const double dram =
       (a_bytes + b_bytes + size * matrices * M * N) / rates.dram_bytes_per_ns * dram_factor;
   double others = 0;
