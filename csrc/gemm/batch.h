@@ -11,11 +11,11 @@ namespace smem::gemm {
 /// The size of the innermost batch dimension, which one launch computes; 1 without a batch.
 inline int64_t inner_batch_count(const Problem& problem) {
   const auto& batch = problem.batch;
-  return batch.rank == 0 ? 1 : batch.size[batch.rank - 1];
+  return batch.rank > 0 ? batch.size[batch.rank - 1] : 1;
 }
 inline int64_t inner_batch_stride(const Problem& problem, Tensor tensor) {
   const auto& batch = problem.batch;
-  return batch.rank == 0 ? 0 : batch.stride[tensor][batch.rank - 1];
+  return batch.rank > 0 ? batch.stride[tensor][batch.rank - 1] : 0;
 }
 
 /// The problem out^T = B^T A^T. The bias is left as it is: it still belongs to the columns that out
