@@ -35,14 +35,14 @@ double cycles_of(const TileCost& tile, int64_t work_tiles, double resident, cons
   return tile.first + full_rounds * cycles(resident) + cycles(per_sm - full_rounds * resident);
 }
 
-/// What a tile that loads through stages needs in any LoadMode, in cycles of the SM. Two vectors
-/// along K are one mma in any dtype; an mma of tf32 has half the products, at half the rate.
+/// What a tile that loads through stages needs in any LoadMode. Two vectors along K are one mma in
+/// any dtype; an mma of tf32 has half the products, at half the rate.
 struct StagedTile {
   double k_tiles;
   double k_steps;         ///< mma along K, per k-tile
-  double mma;             ///< per k-tile
+  double mma;             ///< cycles of the SM, per k-tile
   double fragment_bytes;  ///< read from shared memory, per k-tile
-  double store;
+  double store;           ///< cycles of the SM
 
   StagedTile(const Problem& problem, const Plan& p, const TileConfig& tile, const GpuRates& rates) {
     constexpr CostModel model;
