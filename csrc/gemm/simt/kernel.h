@@ -32,6 +32,7 @@
 // kernels (CUDA 13.0). The order of k and of the promotions decides the bits.
 #pragma once
 
+#include "device/pdl.h"
 #include "device/target.h"
 #include "gemm/block_tile.h"
 #include "gemm/simt/epilogue.h"
@@ -120,6 +121,7 @@ __global__ void __launch_bounds__(ThreadMap<T, TILE>::THREADS,
   if (params.padded_b) B.rows = block.col0 + Map::COLS;
   typename Storage::LoadA load_a(A, block.row0, k_begin);
   typename Storage::LoadB load_b(B, block.col0, k_begin);
+  wait_on_dependent_grids();
   if constexpr (Storage::VIA_REGISTERS) load_b.load_to_registers();
 
   const auto valid_rows = static_cast<int>(lesser(problem.M - block.row0, int64_t{Map::ROWS}));

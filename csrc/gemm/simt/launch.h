@@ -17,9 +17,11 @@ template <typename T, int TILE, LayoutPair LAYOUTS>
 void launch_kernel(const SimtParams& params, const Device& device) {
   const int64_t blocks =
       int64_t{params.tiles_m} * params.tiles_n * params.batch_count * params.split_k.slices;
+  const bool is_packed = params.padded_a || params.padded_b;
   const auto launch_with = [&](auto* kernel, int threads, size_t shared_bytes) {
-    launch("simt", kernel, Geometry{blocks, dim3(static_cast<unsigned>(threads)), shared_bytes},
-           device, params);
+    launch("simt", kernel,
+           Geometry{blocks, dim3(static_cast<unsigned>(threads)), shared_bytes, is_packed}, device,
+           params);
   };
   constexpr size_t MAX_BYTES =
       TILES[TILE].shared_bytes(sizeof(T));  // that the heuristics reckon with
@@ -116,10 +118,12 @@ void launch_plan(const Problem& problem, const SimtPlan& plan, const Device& dev
   const auto partials = static_cast<int64_t>(workspace.partials / sizeof(T)) / elements;
   if (partials <= few_partials) {
     launch("simt reduce", simt_reduce_kernel<T>,
-           Geometry{ceil_div(elements, REDUCE_THREADS), dim3(REDUCE_THREADS)}, device, params);
+           Geometry{ceil_div(elements, REDUCE_THREADS), dim3(REDUCE_THREADS), 0, true}, device,
+           params);
   } else {
     launch("simt reduce", simt_reduce_long_kernel<T>,
-           Geometry{ceil_div(elements, REDUCE_LANES), dim3(REDUCE_THREADS)}, device, params);
+           Geometry{ceil_div(elements, REDUCE_LANES), dim3(REDUCE_THREADS), 0, true}, device,
+           params);
   }
 }
 

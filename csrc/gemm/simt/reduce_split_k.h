@@ -4,6 +4,7 @@
 
 #include <climits>
 
+#include "device/pdl.h"
 #include "gemm/block_tile.h"
 #include "gemm/simt/tile_config.h"
 
@@ -88,8 +89,9 @@ template <typename T>
 __global__ void __launch_bounds__(REDUCE_THREADS)
     simt_reduce_kernel(const __grid_constant__ SimtParams params) {
   const int64_t element = int64_t{blockIdx.x} * REDUCE_LANES * REDUCE_WARPS + threadIdx.x;
-  if (element >= params.batch_count * params.problem.M * params.problem.N) return;
   const Partials<T> partials = partials_of<T>(params, element);
+  wait_on_dependent_grids();
+  if (element >= params.batch_count * params.problem.M * params.problem.N) return;
   store_element<T>(params, element, partials.template sum<8>(0, partials.count));
 }
 
@@ -104,6 +106,7 @@ __global__ void __launch_bounds__(REDUCE_THREADS)
   const int64_t elements = params.batch_count * params.problem.M * params.problem.N;
   const Partials<T> partials = partials_of<T>(params, element);
   const int64_t superblocks = element < elements ? partials.superblocks() : 0;
+  wait_on_dependent_grids();
   Accumulator<T> total = 0;
   for (int64_t first = 0; first < partials.superblocks(); first += SUPERBLOCKS_PER_ROUND) {
     if (partials.by_interval) {
