@@ -33,6 +33,7 @@ struct PackedOperand {
 struct PackParams {
   PackedOperand operands[2];
   uint32_t first_blocks;  ///< blocks that copy the first operand
+  bool signals_early;
 };
 
 __device__ __forceinline__ uint4 load_strided(const uint16_t* from, int64_t stride,
@@ -100,7 +101,7 @@ struct BlockVecs {
 
 __global__ void __launch_bounds__(PACK_THREADS, MIN_BLOCKS_PER_SM)
     pack_kernel(const PackParams params) {
-  launch_dependent_grids();
+  if (params.signals_early) launch_dependent_grids();
   const bool is_first = blockIdx.x < params.first_blocks;
   const PackedOperand& operand = params.operands[is_first ? 0 : 1];
   const uint32_t block = is_first ? blockIdx.x : blockIdx.x - params.first_blocks;
@@ -183,8 +184,9 @@ int64_t block_count(const PackedOperand& operand) {
 }
 
 /// Copies `count` operands, one or two, in one launch. Those of float32 have an inner_stride of 1.
-void pack(const PackRequest* requests, int count, DType dtype, const Device& device) {
-  PackParams params{};
+void pack(const PackRequest* requests, int count, DType dtype, bool signals_early,
+          const Device& device) {
+  PackParams params{.signals_early = signals_early};
   int64_t blocks = 0;
   for (int i = 0; i < count; ++i) {
     params.operands[i] = packed_operand(requests[i], dtype);
@@ -214,7 +216,8 @@ void pack_by_transpose(const PackRequest& request, const Device& device) {
 }  // namespace
 
 LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, const OperandDesc& b,
-                               WorkspaceAllocator& workspace, const Device& device) {
+                               bool signals_early, WorkspaceAllocator& workspace,
+                               const Device& device) {
   PackRequest requests[2];
   int count = 0;
   const auto prepared = [&](const OperandDesc& desc, const void* data, int64_t mn_stride,
@@ -239,7 +242,7 @@ LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, con
   const LoadableOperands loadable{
       prepared(a, problem.a.data, problem.a.row_stride, problem.a.col_stride, A),
       prepared(b, problem.b.data, problem.b.col_stride, problem.b.row_stride, B)};
-  if (count > 0) pack(requests, count, problem.dtype, device);
+  if (count > 0) pack(requests, count, problem.dtype, signals_early, device);
   return loadable;
 }
 

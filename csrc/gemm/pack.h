@@ -24,8 +24,10 @@ struct LoadableOperands {
 };
 
 /// Packs the operands whose description asks for it, with at most one batch dimension; the others
-/// stay where they are.
+/// stay where they are. `signals_early`: a next kernel that is launched with PDL (device/pdl.h) may
+/// begin once all blocks have begun, not when they have ended.
 LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, const OperandDesc& b,
-                               WorkspaceAllocator& workspace, const Device& device);
+                               bool signals_early, WorkspaceAllocator& workspace,
+                               const Device& device);
 
 }  // namespace smem::gemm::inline SMEM_BUILD

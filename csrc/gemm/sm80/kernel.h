@@ -22,6 +22,7 @@
 // order of the mma instructions along K decides the bits.
 #pragma once
 
+#include "device/pdl.h"
 #include "device/target.h"
 #include "gemm/sm80/epilogue.h"
 #include "gemm/sm80/mainloop.h"
@@ -72,6 +73,7 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_MMA<T, TILE>, TileShap
   if constexpr (TARGET_HAS_MMA<T, TILE>) {
     using Shape = TileShape<TILE>;
     unsigned char* const shared = dynamic_shared<unsigned char>();
+    wait_on_dependent_grids();
     if constexpr (Shape::C.load == LoadMode::unaligned) {
       UnalignedMainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>::run(
           shared, params, [&](auto& mma, const WorkTileInfo& work, unsigned char* staging) {

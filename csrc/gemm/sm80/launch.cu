@@ -28,7 +28,8 @@ void launch_inner(const Problem& problem, const Plan& plan, WorkspaceAllocator w
   const TileConfig tile = tile_config(plan.tile, device.code_capability);
   const int tile_k = tile.tile_k(size_of(problem.dtype));
   const int64_t batch_count = inner_batch_count(problem);
-  const auto [a, b] = pack_operands(problem, plan.a, plan.b, workspace, device);
+  const auto [a, b] =
+      pack_operands(problem, plan.a, plan.b, /*signals_early=*/false, workspace, device);
   auto* const partials = static_cast<float*>(workspace.allocate(0));
   const TileScheduler scheduler(
       static_cast<uint32_t>(ceil_div(problem.M, tile.tile_m)),
@@ -37,7 +38,8 @@ void launch_inner(const Problem& problem, const Plan& plan, WorkspaceAllocator w
       static_cast<uint32_t>(plan.swizzle_size), static_cast<uint32_t>(ceil_div(problem.K, tile_k)),
       static_cast<uint32_t>(ceil_div(plan.slice_length, tile_k)));
   const Geometry geometry{plan.blocks, dim3(tile.threads()),
-                          static_cast<size_t>(tile.shared_bytes())};
+                          static_cast<size_t>(tile.shared_bytes()),
+                          /*launch_with_pdl=*/plan.a.packed || plan.b.packed};
   dispatch_element(problem.dtype, [&]<typename T> {
     const MmaParams<T> params{.a = loaded_operand<T>(a, plan.a),
                               .b = loaded_operand<T>(b, plan.b),

@@ -133,11 +133,17 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
   launch_tile(kernel_function(problem.dtype, plan), plan, params, launch_with_pdl, device);
 }
 
+/// Up to this expected time the product begins while its operands are packed, which saves 3 to 4%.
+/// Blocks that begin as SMs become free are no neighbours, so a longer product reads more from
+/// DRAM: 142 x 6144 x 21,504 took 153 us instead of 116.
+constexpr double MAX_MICROSECONDS_BESIDE_PACK = 30;
+
 /// Launches a problem with at most one batch dimension.
 void launch_inner(const Problem& original, const Plan& plan, WorkspaceAllocator workspace,
                   const Device& device) {
   const Problem problem = plan.transposed ? transposed(original) : original;
-  const auto [a, b] = pack_operands(problem, plan.a, plan.b, workspace, device);
+  const auto [a, b] = pack_operands(
+      problem, plan.a, plan.b, plan.microseconds < MAX_MICROSECONDS_BESIDE_PACK, workspace, device);
   const bool launch_with_pdl = plan.a.packed || plan.b.packed;
   auto* partials = static_cast<float*>(workspace.allocate(0));
   if (problem.dtype == DType::f32) {
