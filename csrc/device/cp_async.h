@@ -58,7 +58,8 @@ __device__ __forceinline__ void cp_async_16(void* shared, const void* global, in
 }
 
 /// The same of BYTES bytes, 4, 8 or 16: reads all of them, or writes zeros (PTX's operand
-/// ignore-src). A number of bytes that is only known at run time takes five instructions more.
+/// ignore-src). A number of bytes that is only known at run time takes five instructions more. L2
+/// fetches 128 bytes at once, which is for rows that several blocks share a cache line of.
 template <int BYTES>
 __device__ __forceinline__ void cp_async_or_zero(void* shared, const void* global, bool is_read) {
 #if defined(__CUDA_ARCH__)
@@ -69,7 +70,7 @@ __device__ __forceinline__ void cp_async_or_zero(void* shared, const void* globa
         "{\n"
         ".reg .pred ignore_src;\n"
         "setp.eq.u32 ignore_src, %2, 0;\n"
-        "cp.async.cg.shared.global [%0], [%1], 16, ignore_src;\n"
+        "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, ignore_src;\n"
         "}" ::"r"(to),
         "l"(global), "r"(static_cast<unsigned>(is_read))
         : "memory");
