@@ -47,8 +47,11 @@ CopyOrder::Segment CopyOrder::segment(int64_t elements, int64_t max_gap) const {
     part[d].size = std::min(loop[d].size, left);
     left = std::max<int64_t>(left / std::max<int64_t>(loop[d].size, 1), 1);
   }
-  std::sort(part.begin(), part.begin() + count,
-            [](const Loop& a, const Loop& b) { return a.stride[IN] < b.stride[IN]; });
+  // By insertion: for so few loops g++ warns about std::sort, which takes 16 elements at once.
+  const auto is_before = [](const Loop& a, const Loop& b) { return a.stride[IN] < b.stride[IN]; };
+  for (auto next = part.begin(); next != part.begin() + count; ++next) {
+    std::rotate(std::upper_bound(part.begin(), next, *next, is_before), next, next + 1);
+  }
   Segment found{1, 1};
   for (int d = 0; d < count; ++d) {
     if (part[d].size <= 1) continue;
