@@ -238,7 +238,6 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), 1)
   if (params.scheduler.counter) {
     for (int i = threadIdx.x; i < FALLBACK_WORDS; i += THREADS) gemm.smem.fallback_tiles[i] = 0;
   }
-  launch_dependent_grids();
   wait_on_dependent_grids();
   if constexpr (CLUSTER > 1) {
     cluster_sync();

@@ -238,7 +238,6 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM80, THREADS))
 #if !defined(__CUDACC__) || __CUDA_ARCH__ >= 800
   auto* const shared = dynamic_shared<unsigned char>();
   if (threadIdx.x == 0) StageBarriers<MmaTile<TILE_N>>(shared).init();
-  launch_dependent_grids();
   __syncthreads();
   wait_on_dependent_grids();
   const bool has_fallback = MmaProduct<MmaTile<TILE_N>>(params, shared).run();

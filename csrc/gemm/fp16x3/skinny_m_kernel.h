@@ -224,7 +224,6 @@ __device__ __forceinline__ void run(const SkinnyMParams& params) {
     if constexpr (Config::LOAD_A == LoadA::TMA) fence_barrier_init();
     if constexpr (!Config::Producer::SPLITS) prefetch_tensor_map(params.b_map);
   }
-  launch_dependent_grids();
   __syncthreads();
 
   const int warp = threadIdx.x / WARP, mma_warp = warp - Config::Producer::THREADS / WARP;

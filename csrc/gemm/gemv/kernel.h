@@ -238,7 +238,6 @@ __global__ void __launch_bounds__(32 * MAX_WARPS, MIN_BLOCKS_PER_SM)
   for (int r = 0; r < ROWS; ++r) {  // rows beyond the last repeat it
     operands.rows[r] = block.A.at(lesser(first_row + r, problem.M - 1), 0);
   }
-  launch_dependent_grids();
   wait_on_dependent_grids();
   const int64_t first_slice = params.splits_k ? blockIdx.x % division.slices : 0;
   const int64_t last_slice = params.splits_k ? first_slice : division.slices - 1;

@@ -354,7 +354,6 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, TILES[INDEX].co
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
   constexpr TileConfig TILE = TILES[INDEX].config;
   const typename CollectiveFor<T, A_MAJOR, B_MAJOR, TILE, KIND>::Type collective{params};
-  launch_dependent_grids();
   prefetch_param(params.scheduler);
   prefetch_param(params.epilogue);
   // The compiler must know that this is uniform in the warp, or it moves the descriptors to uniform
