@@ -44,7 +44,7 @@ MmaKernel<float> find_kernel<float>(int, Major, Major) {
 namespace smem::gemm::inline SMEM_BUILD {
 
 // The problems need no packing and no split-K.
-LoadableOperands pack_operands(const Problem& problem, const OperandDesc&, const OperandDesc&,
+LoadableOperands pack_operands(const Problem& problem, const OperandDesc&, const OperandDesc&, bool,
                                WorkspaceAllocator&, const Device&) {
   return {problem.a.data, problem.b.data};
 }

@@ -14,7 +14,7 @@
 // The problems need no packing and no split-K.
 namespace smem::gemm::inline SMEM_BUILD {
 LoadableOperands pack_operands(const Problem& problem, const OperandDesc& a, const OperandDesc& b,
-                               WorkspaceAllocator&, const Device&) {
+                               bool, WorkspaceAllocator&, const Device&) {
   if (a.packed || b.packed) std::abort();
   return {problem.a.data, problem.b.data};
 }
