@@ -14,13 +14,16 @@
 // broadcast) and 32 neighbours of Bs (32 banks), and it stores 32 neighbours. The odd pitch only
 // prevents the 16-byte loads of As that the compiler makes at pitch 32. Padding is useful where a
 // warp reads down a column: see transpose.
+#include "device/target.h"
 #include "gemm/kernel_table.h"
 
 namespace smem::gemm::inline SMEM_BUILD {
 
 constexpr int tiled_threads(int tile) { return tile * tile; }
-/// Enough blocks per SM for 2048 threads, the most that an SM of sm_80 or newer holds.
-constexpr int tiled_blocks_per_sm(int tile) { return 2048 / tiled_threads(tile); }
+/// Enough blocks per SM for the most threads that an SM holds: from sm_80 on 2048.
+constexpr int tiled_blocks_per_sm(int tile) {
+  return (TARGET_HAS_SM80 ? 2048 : 1024) / tiled_threads(tile);
+}
 
 template <typename T, int TILE, int PAD>
 __global__ void __launch_bounds__(tiled_threads(TILE), tiled_blocks_per_sm(TILE))
