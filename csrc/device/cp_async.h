@@ -58,8 +58,8 @@ __device__ __forceinline__ void cp_async_16(void* shared, const void* global, in
 }
 
 /// The same of BYTES bytes, 4, 8 or 16: reads all of them, or writes zeros (PTX's operand
-/// ignore-src). A number of bytes that is only known at run time takes five instructions more. L2
-/// fetches 128 bytes at once, which is for rows that several blocks share a cache line of.
+/// ignore-src). A number of bytes that is only known at run time takes five instructions more. Of
+/// 16 bytes L2 fetches the whole cache line: other blocks may copy the rest of it.
 template <int BYTES>
 __device__ __forceinline__ void cp_async_or_zero(void* shared, const void* global, bool is_read) {
 #if defined(__CUDA_ARCH__)
