@@ -6,6 +6,10 @@
 // Every kernel in the chain must call wait_on_dependent_grids, even if it does so last: when the
 // call of one kernel returns, all kernels before it have ended. Before the call a kernel may read
 // only what was in memory before the chain began.
+//
+// A block that begins early takes whatever SM has room, so neighbours no longer share what they
+// read from L2. Splits, and packs before short products, gain more than that by the call; products
+// before a reduction do not, and leave it out (bench/NOTES.md, 2.5).
 #pragma once
 
 #include "device/platform.h"

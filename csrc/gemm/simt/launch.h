@@ -17,6 +17,7 @@ template <typename T, int TILE, LayoutPair LAYOUTS>
 void launch_kernel(const SimtParams& params, const Device& device) {
   const int64_t blocks =
       int64_t{params.tiles_m} * params.tiles_n * params.batch_count * params.split_k.slices;
+  // Only simt_kernel waits for a pack: the direct kernels read any layout, so they have none.
   const bool is_packed = params.padded_a || params.padded_b;
   const auto launch_with = [&](auto* kernel, int threads, size_t shared_bytes) {
     launch("simt", kernel,
