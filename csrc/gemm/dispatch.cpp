@@ -40,60 +40,19 @@ bool runs_fp16x3_by_mma(const Device& device) {
   return !device.host && device.code_capability >= 80 && mma_per_fma(rates_of(device)) >= MIN_RATIO;
 }
 
-/// What is_faster_by_mma reckons with, fitted together to the problems that it names.
-struct HopperRates {
-  double limit;         ///< mma is taken if it takes at most so much of wgmma's time
-  double ldg_limit;     ///< the same for tiles of LoadMode::ldg
-  double pack_launch;   ///< us of the cost model for packing that it does not take in a stream
-  double split_launch;  ///< us that a cut of K costs wgmma less and mma more than their models say
-};
-constexpr HopperRates TF32_RATES{.85, 1.45, 1.0, 2.3};
-constexpr HopperRates RATES_16_BIT{.74, 1.77, 1.31, 5.5};
-
-/// Us that wgmma takes at least to store tf32 results in odd rows; its cost model knows the stores
-/// of 16-bit results.
-double odd_stores_microseconds(const Problem& problem, const Device& device) {
-  constexpr double NS_PER_ELEMENT = .39;        // of an SM
-  constexpr double NS_PER_ELEMENT_SMALL = .58;  // where few warps store, one element after another
-  const bool is_small = std::min(problem.M, problem.N) <= sm90::MOST_NARROW ||
-                        problem.M * problem.N < sm90::MIN_STAGED_ELEMENTS;
-  const double ns = is_small && problem.N % 2 != 0 ? NS_PER_ELEMENT_SMALL : NS_PER_ELEMENT;
-  const double elements = static_cast<double>(problem.M) * static_cast<double>(problem.N) *
-                          static_cast<double>(problem.batch.count());
-  return ns / 1000 * elements / device.sm_count;
-}
-
 /// Whether mma is faster than wgmma on Hopper, with the same bits: it loads rows that begin
 /// anywhere where wgmma packs them first. Its tiles of LoadMode::ldg have no pipeline to fill,
-/// which is most of the time of a small product, and waste less of narrow ones.
-///
-/// Of 600 random problems in bfloat16 and 518 in tf32 that are packed, have odd rows or a short K,
-/// on an H100, it is chosen for 361 and 288. All of them together take 0.796 and 0.765 times as
-/// long as by wgmma (0.790 and 0.752 by the faster of the two); 19 and 32 take more than 1.1 times
-/// as long as by the faster one.
+/// which is most of the time of a small product, and waste less of narrow ones. Their cost models
+/// were fitted to this choice. Without the first test, which spares most problems a second plan, it
+/// would choose as well.
 bool is_faster_by_mma(const Problem& problem, const Device& device) {
-  const bool packs = sm90::packs_operands(problem);
-  const bool is_odd = !has_whole_rows(problem);
   constexpr int64_t SHORT_K = 16;
-  const bool is_plain = !packs && !is_odd;
-  if (is_plain && problem.K > SHORT_K) return false;
-  if (!sm80::can_implement(problem, device) || !sm90::can_implement(problem, device)) return false;
-  const sm80::Plan& plan = sm80::cached_plan(problem, device);
-  const bool is_ldg = sm80::TILES[plan.tile].config.load == sm80::LoadMode::ldg;
-  if (is_plain && !is_ldg) return false;
-  // The plans' times are those after an idle GPU; behind other kernels they are so many us less.
-  constexpr double MMA_LAUNCH = 3.0, MMA_PACK_LAUNCH = 1.0, WGMMA_LAUNCH = 2.5;
-  const HopperRates& rates = problem.dtype == DType::f32 ? TF32_RATES : RATES_16_BIT;
-  const sm90::Plan& wgmma_plan = sm90::cached_plan(problem, device);
-  double wgmma = wgmma_plan.microseconds - WGMMA_LAUNCH - (packs ? rates.pack_launch : 0) -
-                 (wgmma_plan.split_k_slices > 1 ? rates.split_launch : 0);
-  if (is_odd && problem.dtype == DType::f32) {
-    wgmma = std::max(wgmma, WGMMA_LAUNCH + odd_stores_microseconds(problem, device));
+  if (problem.K > SHORT_K && has_whole_rows(problem) && !sm90::packs_operands(problem)) {
+    return false;
   }
-  const double mma = plan.microseconds - MMA_LAUNCH -
-                     (plan.a.packed || plan.b.packed ? MMA_PACK_LAUNCH : 0) +
-                     (plan.split_k_slices > 1 ? rates.split_launch : 0);
-  return mma < (is_ldg ? rates.ldg_limit : rates.limit) * wgmma;
+  return sm80::can_implement(problem, device) && sm90::can_implement(problem, device) &&
+         sm80::cached_plan(problem, device).microseconds <
+             sm90::cached_plan(problem, device).microseconds;
 }
 
 /// "fp16x3:mma"

@@ -54,7 +54,7 @@
 #include "gemm/fp16x3/gemm_sm80.h"
 #include "gemm/fp16x3/gemm_sm80_params.h"
 #include "gemm/fp16x3/split_k.h"
-#include "gemm/sm80/cost_model.h"
+#include "gemm/gpu_rates.h"
 
 namespace smem::gemm::fp16x3::mma::inline SMEM_BUILD {
 namespace {
@@ -300,7 +300,7 @@ double expected_ns(const Problem& problem, const SplitOperand& a, const SplitOpe
                    const Device& device) {
   constexpr double WAIT_FACTOR = 1.4;   // 1.34 to 1.49 for the three widths on an H200
   constexpr double BYTES_OF_SPLIT = 8;  // per element, read and written
-  constexpr sm80::CostModel model;
+  constexpr double NS_LAUNCH = 3750, NS_NEXT_LAUNCH = 3000;
   const GpuRates& rates = rates_of(device);
   const auto elements = [](const SplitOperand& operand) {
     return static_cast<double>(operand.batch_count * operand.mn * operand.k);
@@ -311,7 +311,7 @@ double expected_ns(const Problem& problem, const SplitOperand& a, const SplitOpe
   const int next_launches = a.k_slices > 1 ? 3 : 2;
   const auto k_blocks = static_cast<double>(ceil_div(problem.K, TILE_K * a.k_slices));
   const auto cycles = static_cast<double>(choose_tile(problem, a.k_slices, device).cycles);
-  return model.ns_launch + next_launches * model.ns_next_launch + bytes / rates.dram_bytes_per_ns +
+  return NS_LAUNCH + next_launches * NS_NEXT_LAUNCH + bytes / rates.dram_bytes_per_ns +
          WAIT_FACTOR * cycles * k_blocks / rates.clock;
 }
 

@@ -53,9 +53,7 @@ struct StagedTile {
     mma =
         k_steps * tile.tile_m / 16 * tile.tile_n / 8 * rates.cycles_per_mma / std::min(warps, 4.0);
     fragment_bytes = k_steps * warps * (tile.warp_m() + tile.warp_n()) * 32;
-    const bool is_odd = p.split_k_slices == 1 && !has_whole_rows(problem);
-    store = (is_odd ? model.cycles_per_odd_element : model.cycles_per_element) * tile.tile_m *
-            tile.tile_n;
+    store = model.cycles_per_element * tile.tile_m * tile.tile_n;
   }
 };
 
@@ -159,19 +157,17 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
   const auto size = static_cast<double>(size_of(problem.dtype));
   const double a_bytes = size * static_cast<double>(p.a.batch_count) * M * K,
                b_bytes = size * static_cast<double>(p.b.batch_count) * N * K;
-  const double dram_factor = is_ldg         ? model.ldg_dram_factor
-                             : is_unaligned ? model.unaligned_dram_factor
-                                            : 1;
+  const double dram_factor = is_unaligned ? model.unaligned_dram_factor : 1;
   const double dram =
       (a_bytes + b_bytes + size * matrices * M * N) / rates.dram_bytes_per_ns * dram_factor;
   double others = 0;
   if (p.split_k_slices > 1) {
     const double partials = 8 * matrices * p.split_k_slices * M * N;  // written and read
-    others += model.ns_next_launch + partials / rates.dram_bytes_per_ns;
+    others += model.ns_reduce_launch + partials / rates.dram_bytes_per_ns;
   }
   if (p.a.packed || p.b.packed) {
     const auto packed = static_cast<double>(packed_bytes(problem.dtype, p.a, p.b));
-    others += model.ns_next_launch + 2 * packed * model.pack_factor / rates.dram_bytes_per_ns;
+    others += model.ns_pack_launch + 2 * packed * model.pack_factor / rates.dram_bytes_per_ns;
   }
   return model.ns_launch + overlapped(model.overlap, {compute, dram}) + others;
 }

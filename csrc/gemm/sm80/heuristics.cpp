@@ -94,14 +94,13 @@ Plan plan(const Problem& problem, const Device& device) {
 
 const Plan& cached_plan(const Problem& problem, const Device& device) {
   const Problem& p = problem;
-  PlanKey<17 + 3 * MAX_RANK> key;
+  PlanKey<16 + 3 * MAX_RANK> key;
   for (const int64_t number :
        {p.M, p.N, p.K, int64_t{p.variant}, int64_t{device.sm_count}, int64_t{device.capability},
         int64_t{device.code_capability}, int64_t{device.host},
         static_cast<int64_t>(device.shared_bytes), static_cast<int64_t>(p.dtype)}) {
     key.push(number);
   }
-  key.push(static_cast<int64_t>(has_whole_rows(p)));
   for (const Operand* operand : {&p.a, &p.b}) key.push(*operand);
   key.push(p.batch, {A, B});
   return cached(key, [&] { return plan(problem, device); });

@@ -22,6 +22,29 @@ double aligned_rows(const CostModel& model, const OperandDesc& desc, double rows
   return (k_major ? rows : std::ceil(rows / line) * line) * factor;
 }
 
+/// How much longer the wgmmas of a tile take than their operations.
+double wgmma_factor(const CostModel& model, const TileConfig& tile, bool tf32) {
+  if (tile.consumer_warpgroups() == 1) return 1;
+  if (tile.mma_n <= 64) return tf32 ? model.narrow_tf32_factor : model.narrow_factor;
+  return tf32 && tile.mma_n <= 128 ? model.medium_tf32_factor : 1;
+}
+
+/// Nanoseconds of an SM to store the tiles of one round. `is_alone`: there is one round only.
+double stores_ns(const CostModel& model, const Problem& problem, const Plan& p,
+                 double blocks_per_sm, bool is_alone) {
+  const TileConfig& tile = TILES[p.tile].config;
+  const double rows = blocks_per_sm * tile.tile_m, elements = rows * p.tile_n;
+  const bool is_direct = p.store_mode == StoreMode::direct;
+  if (is_direct && problem.dtype == DType::f32) {
+    return elements * (p.transposed ? model.ns_direct_tf32_transposed : model.ns_direct_tf32);
+  }
+  if (is_alone) return 0;
+  const double subtiles = double(ceil_div(p.tile_n, STAGING_COLS));
+  return is_direct ? rows * (model.ns_direct_row + model.ns_direct_subtile * subtiles)
+         : p.store_mode == StoreMode::tma ? elements * model.ns_later_tma
+                                          : 0;
+}
+
 }  // namespace
 
 bool is_costly(Activation activation) {
@@ -40,7 +63,7 @@ double operands_ns(const Problem& problem, const Plan& plan) {
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
   const double elements = static_cast<double>(problem.K) *
                           (M * double(plan.a.batch_count) + N * double(plan.b.batch_count));
-  return double(size_of(problem.dtype)) * elements / CostModel{}.dram_bytes_per_ns;
+  return double(size_of(problem.dtype)) * elements / CostModel{}.load_bytes_per_ns;
 }
 
 double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
@@ -50,33 +73,25 @@ double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
 
   // A k-tile of tf32 has half as many elements as one of 16-bit floats, at half the rate.
   const bool tf32 = problem.dtype == DType::f32;
-  const double narrow_factor = tile.consumer_warpgroups() == 1 ? 1
-                               : tile.mma_n <= 64
-                                   ? (tf32 ? model.narrow_tf32_factor : model.narrow_factor)
-                               : tile.mma_n <= 128 && tf32 ? model.medium_tf32_factor
-                                                           : 1;
-  const double multiply =
-      2.0 * tile.tile_m * tile.mma_n * tile_k(DType::f16) / model.flops_per_ns * narrow_factor;
+  const double multiply = 2.0 * tile.tile_m * tile.mma_n * tile_k(DType::f16) / model.flops_per_ns *
+                          wgmma_factor(model, tile, tf32);
   const int line = tile_k(problem.dtype);
   const double rows = aligned_rows(model, p.a, double(std::min<int64_t>(problem.M, tile.tile_m)),
                                    tile.tile_m, line) +
                       aligned_rows(model, p.b, p.tile_n, p.tile_n, line) / tile.cluster_m;
   const auto blocks_per_sm =
       static_cast<double>(ceil_div(int64_t{p.clusters} * tile.cluster_m, sm_count));
-  const double per_k_tile = std::max(
-      {model.ns_per_wgmma_chain, model.ns_load_latency / (tile.stages * tile.k_tiles_per_stage),
-       blocks_per_sm * overlapped(model.overlap, {multiply, rows * model.ns_per_row})});
-  // In the first round all blocks store at the same time, which takes equally long with all tiles.
-  const bool stores_direct = p.store_mode == StoreMode::direct && !tf32 && rounds > 1;
+  const double busy_per_k_tile =
+      blocks_per_sm * overlapped(model.overlap, {multiply, rows * model.ns_per_row});
+  const double latency = model.ns_load_latency / (tile.stages * tile.k_tiles_per_stage);
+  const double per_k_tile = std::max(model.ns_per_wgmma_chain,
+                                     overlapped(model.latency_overlap, {latency, busy_per_k_tile}));
   const double per_element = p.store_mode == StoreMode::scalar ? model.ns_store_scalar
                              : p.store_mode == StoreMode::splitk_partials
                                  ? (tf32 ? model.ns_store_partial_tf32 : model.ns_store_partial)
                                  : model.ns_store_tma * (problem.pre ? 2 : 1);
-  const double subtiles = double(ceil_div(p.tile_n, STAGING_COLS));
-  const double plain_stores =
-      blocks_per_sm * tile.tile_m * (model.ns_direct_row + model.ns_direct_subtile * subtiles);
   const double epilogue =
-      (stores_direct ? plain_stores : 0) +
+      stores_ns(model, problem, p, blocks_per_sm, rounds == 1) +
       double(tile.tile_m) / tile.consumer_warpgroups() * p.tile_n *
           (per_element + (is_costly(problem.activation) ? model.ns_activation : 0)) +
       double(p.tile_n) / (8 << p.log2_box_vecs) * model.ns_per_box;
@@ -90,15 +105,15 @@ double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
   const auto batch_count = static_cast<double>(inner_batch_count(problem));
   const double out_bytes = double(size_of(problem.dtype)) * M * N * batch_count;
-  const double dram = operands_ns(problem, p) + out_bytes / model.dram_bytes_per_ns;
+  const double dram = operands_ns(problem, p) + out_bytes / model.store_bytes_per_ns;
   double other_launches = 0;
   if (p.split_k_slices > 1) {
-    other_launches +=
-        model.ns_next_launch + 8 * M * N * batch_count * p.split_k_slices / model.dram_bytes_per_ns;
+    other_launches += model.ns_reduce_launch +
+                      8 * M * N * batch_count * p.split_k_slices / model.partial_bytes_per_ns;
   }
   if (p.a.packed || p.b.packed) {
     const auto packed = static_cast<double>(packed_bytes(problem.dtype, p.a, p.b));
-    other_launches += model.ns_next_launch + 2 * packed / model.pack_bytes_per_ns;
+    other_launches += model.ns_pack_launch + 2 * packed / model.pack_bytes_per_ns;
   }
   const double accum_per_thread = double(tile.warpgroup_m()) * tile.tile_n / 128;
   const double launch = model.ns_launch + (tile.cluster_m > 1 ? model.ns_cluster_launch : 0) +

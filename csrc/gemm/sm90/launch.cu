@@ -136,7 +136,7 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
 /// Up to this expected time the product begins while its operands are packed, which saves 3 to 4%.
 /// Blocks that begin as SMs become free are no neighbours, so a longer product reads more from
 /// DRAM: 142 x 6144 x 21,504 took 153 us instead of 116.
-constexpr double MAX_MICROSECONDS_BESIDE_PACK = 30;
+constexpr double MAX_MICROSECONDS_BESIDE_PACK = 24;
 
 /// Launches a problem with at most one batch dimension.
 void launch_inner(const Problem& original, const Plan& plan, WorkspaceAllocator workspace,
