@@ -72,7 +72,7 @@ def test_plan_takes_tensors_without_memory() -> None:
 
 # M, N, K; device; kernel; part of the reason.
 NAMED = [
-    ((8192, 8192, 8192), "A100", "mma", "tiles 128x128_k32: "),
+    ((8192, 8192, 8192), "A100", "mma", "tiles 128x256: "),
     ((8192, 8192, 8192), "A10", "mma", "tiles 128x128_k32: "),  # a block has 99 KiB
     ((4096, 4096, 4097), "A100", "mma", ", a packed first"),
     ((64, 256, 8192), "L4", "mma", ", K in 8 slices"),

@@ -16,7 +16,7 @@ struct CostModel {
   double flops_per_ns = 9141;         ///< FLOP per ns of an SM
   double ns_per_row = 1.088;          ///< ns to load one row of 128 bytes from L2 by TMA
   double two_lines_factor = 1.218;    ///< rows that span two cache lines
-  double sectors_factor = 1.604;      ///< rows that also begin within a 32-byte sector
+  double sectors_factor = 1.9;        ///< rows that also begin within a 32-byte sector
   double ns_per_wgmma_chain = 119.9;  ///< ns for the 4 dependent wgmmas of a k-tile, at least
   double ns_load_latency = 1740;      ///< ns from a load to its data; a tile's stages share it
   double latency_overlap = 0.9038;    ///< as overlap, of that and the other work of a k-tile
@@ -28,10 +28,10 @@ struct CostModel {
 
   // Launches and work tiles. Further launches begin while the kernel before ends (device/pdl.h).
   double ns_launch = 3283;           ///< ns for launch, first loads and end of a kernel
-  double ns_cluster_launch = 3094;   ///< ns more for a kernel with clusters
+  double ns_cluster_launch = 1210;   ///< ns more for a kernel with clusters
   double ns_code_per_accum = 26.54;  ///< ns per accumulator of a thread: longer, uncached code
   double ns_per_work_tile = 599.7;   ///< ns between two work tiles of a cluster
-  double ns_reduce_launch = 822.2;   ///< ns for the reduction of split-K
+  double ns_reduce_launch = 1800;    ///< ns for the reduction of split-K
   double ns_pack_launch = 1898;      ///< ns for the kernel that packs operands
 
   // The epilogue, per element and warpgroup.
