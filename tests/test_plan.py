@@ -180,7 +180,7 @@ PLANS = [
     (torch.float16, (4096, 4096, 4096, 1), "wgmma", "; tiles 128x256"),
     # Whole tiles where narrower ones would begin within cache lines; widths that leave little over.
     (torch.bfloat16, (768, 768, 768, 1), "wgmma", "; tiles 128x64 by 72 blocks"),
-    (torch.bfloat16, (512, 10240, 8192, 1), "wgmma", "; tiles 128x192 by 132 blocks"),
+    (torch.bfloat16, (512, 10240, 8192, 1), "wgmma", "; tiles 128x160 by 132 blocks"),
     (torch.float16, (4096, 4096, 4097, 1), "wgmma", ", a packed first"),
     # Rows that begin anywhere, written by a kernel of little code; rows that cut sectors.
     (
@@ -191,7 +191,7 @@ PLANS = [
     ),
     (torch.bfloat16, (1001, 1000, 1000, 1), "wgmma", "; tiles 64x128_cluster2 by 128 blocks"),
     (torch.bfloat16, (1024, 1024, 1024, 1), "wgmma", "; tiles 128x64 by 128 blocks"),
-    (torch.bfloat16, (2048, 128, 6144, 1), "wgmma", "; tiles 128x128 by 128 blocks, K in 8"),
+    (torch.bfloat16, (2048, 128, 6144, 1), "wgmma", "; tiles 64x64 by 64 blocks: "),
     (torch.float16, (64, 64, 262144, 1), "wgmma", "K in 64 slices"),
     (torch.bfloat16, (64, 1024, 24576, 1), "wgmma", "K in 8 slices"),
     (torch.bfloat16, (64, 1024, 24575, 1), "wgmma", "; tiles 64x64 by 16 blocks, a packed"),
@@ -217,7 +217,7 @@ def test_plans_on_an_h200(dtype: torch.dtype, sizes: tuple, kernel: str, reason:
 LAYERS = [
     # dtype, (m, n, k) of a linear layer, part of the reason
     (torch.bfloat16, (128, 8192, 8192), "; tiles 64x128 by 128 blocks"),
-    (torch.bfloat16, (128, 10240, 8192), "; tiles 128x128 of 80 columns by 128 blocks"),
+    (torch.bfloat16, (128, 10240, 8192), "; tiles 128x128 by 80 blocks"),
     (torch.float32, (512, 4096, 4096), "; tiles 128x128 by 128 blocks"),
     (torch.float32, (8192, 200, 6144), "; tiles 128x128 by 128 blocks: "),
 ]

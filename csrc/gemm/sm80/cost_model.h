@@ -11,39 +11,39 @@ namespace smem::gemm::sm80 {
 
 /// Times are in nanoseconds or cycles. "Factor" is a dimensionless multiplier of a time.
 struct CostModel {
-  double ns_launch = 2976;              ///< ns for launch and end of a kernel
-  double ns_reduce_launch = 1125;       ///< ns for the reduction of split-K
-  double ns_pack_launch = 3835;         ///< ns for the kernel that packs operands
-  double cycles_fill = 3504;            ///< cycles until a block's first stage has landed
-  double cycles_latency = 1462;         ///< cycles of a load, which the stages in flight hide
-  double cycles_per_step = 92.44;       ///< cycles of a dependent mma along K
-  double cycles_per_barrier = 25.41;    ///< cycles of a k-tile's barrier
-  double cycles_per_element = 0.1828;   ///< cycles of an SM to store one element of out
+  double ns_launch = 3006;              ///< ns for launch and end of a kernel
+  double ns_reduce_launch = 1261;       ///< ns for the reduction of split-K
+  double ns_pack_launch = 3760;         ///< ns for the kernel that packs operands
+  double cycles_fill = 3429;            ///< cycles until a block's first stage has landed
+  double cycles_latency = 1576;         ///< cycles of a load, which the stages in flight hide
+  double cycles_per_step = 93.21;       ///< cycles of a dependent mma along K
+  double cycles_per_barrier = 25.06;    ///< cycles of a k-tile's barrier
+  double cycles_per_element = 0.1824;   ///< cycles of an SM to store one element of out
   double shared_bytes_per_cycle = 128;  ///< of an SM
   double copy_factor = 2.899;           ///< of the time that cp.async occupies shared memory
   double overlap = 0.8;                 ///< fraction of a shorter task hidden behind a longer one
 
-  double pack_factor = 1.518;  ///< of the time that DRAM would take to pack operands
+  double pack_factor = 1.532;  ///< of the time that DRAM would take to pack operands
 
   // Tiles of unaligned operands.
-  double cycles_unaligned_fill = 3875;     ///< as cycles_fill, once for all work tiles of a block
-  double cycles_unaligned_latency = 2919;  ///< as cycles_latency
-  double cycles_per_work_tile = 603.4;     ///< of the SM, beside its k-tiles and its stores
-  double cycles_per_mn_major_row = 2.404;  ///< of an SM, for a row along M or N of a k-tile of 16
+  double cycles_unaligned_fill = 3873;     ///< as cycles_fill, once for all work tiles of a block
+  double cycles_unaligned_latency = 2979;  ///< as cycles_latency
+  double cycles_per_work_tile = 599.5;     ///< of the SM, beside its k-tiles and its stores
+  double cycles_per_mn_major_row = 2.408;  ///< of an SM, for a row along M or N of a k-tile of 16
                                            ///< bits: such rows are short
-  double cycles_per_shift = 172.7;         ///< cycles until a thread has shifted one vector
-  double shift_factor = 3.268;             ///< of the time to read a stage from shared memory
-  double unaligned_dram_factor = 0.2772;   ///< of the time to read and write, which loads hide
+  double cycles_per_shift = 173.7;         ///< cycles until a thread has shifted one vector
+  double shift_factor = 3.267;             ///< of the time to read a stage from shared memory
+  double unaligned_dram_factor = 0.2874;   ///< of the time to read and write, which loads hide
 
   // Tiles of LoadMode::ldg.
-  double cycles_ldg_fill = 1527;          ///< cycles of a block that are not in its loop
-  double cycles_ldg_latency = 841.3;      ///< cycles until the first load of an iteration has come
-  double cycles_per_pending_ldg = 30.83;  ///< cycles until each further load of a warp has come
-  double cycles_per_ldg = 2.598;    ///< cycles of an SM for a load by a warp, of 8 K-major rows
-  double mn_major_factor = 0.0673;  ///< of the same for an MN-major operand: it is of 4 rows
+  double cycles_ldg_fill = 1553;          ///< cycles of a block that are not in its loop
+  double cycles_ldg_latency = 831;        ///< cycles until the first load of an iteration has come
+  double cycles_per_pending_ldg = 30.81;  ///< cycles until each further load of a warp has come
+  double cycles_per_ldg = 2.58;      ///< cycles of an SM for a load by a warp, of 8 K-major rows
+  double mn_major_factor = 0.06541;  ///< of the same for an MN-major operand: it is of 4 rows
   double cycles_per_ldg_mma = 11.96;
-  double cycles_per_ldg_element = 0.03914;  ///< as cycles_per_element
-  double cycles_per_split_row = 3.767;      ///< of an SM for a row of a tile that begins within a
+  double cycles_per_ldg_element = 0.04173;  ///< as cycles_per_element
+  double cycles_per_split_row = 3.847;      ///< of an SM for a row of a tile that begins within a
                                             ///< sector of 32 bytes
 };
 
