@@ -1,7 +1,0 @@
-#include "gemm/sm90/instances.h"
-
-namespace smem::gemm::sm90 {
-
-template FindKernel find_kernel<tile_index("128x144")>;
-
-}  // namespace smem::gemm::sm90
