@@ -220,6 +220,8 @@ LAYERS = [
     (torch.bfloat16, (128, 10240, 8192), "; tiles 128x128 by 80 blocks"),
     (torch.float32, (512, 4096, 4096), "; tiles 128x128 by 128 blocks"),
     (torch.float32, (8192, 200, 6144), "; tiles 128x128 by 128 blocks: "),
+    # Narrower tiles where they fill the last round.
+    (torch.bfloat16, (12544, 384, 4608), "; tiles 128x128 of 96 columns by 132 blocks"),
 ]
 
 

@@ -43,8 +43,8 @@ bool runs_fp16x3_by_mma(const Device& device) {
 /// Whether mma is faster than wgmma on Hopper, with the same bits: it loads rows that begin
 /// anywhere where wgmma packs them first. Its tiles of LoadMode::ldg have no pipeline to fill,
 /// which is most of the time of a small product, and waste less of narrow ones. Their cost models
-/// were fitted to this choice. Without the first test, which spares most problems a second plan, it
-/// would choose as well.
+/// were fitted to this choice. The first test spares most problems a second plan; the choice is as
+/// good without it.
 bool is_faster_by_mma(const Problem& problem, const Device& device) {
   constexpr int64_t SHORT_K = 16;
   if (problem.K > SHORT_K && has_whole_rows(problem) && !sm90::packs_operands(problem)) {

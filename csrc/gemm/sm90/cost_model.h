@@ -1,9 +1,10 @@
 // The cost model: what heuristics.cpp expects a Hopper GPU to take.
 //
 // The constants were fitted, together with those of sm80/cost_model.h, to the times of all tiles on
-// an H100 (bench/NOTES.md): by a random search over all of them. The fit asks for the right order
-// of the tiles, also of `mma`'s, first and for the right times second, so a single constant is not
-// a measurement of the hardware.
+// an H100 (bench/NOTES.md), by a random search. The fit asks for the right order of the tiles, also
+// of `mma`'s, first and for the right times second, so a single constant is not a measurement of
+// the hardware. Older values stayed for sectors_factor (nearly), ns_cluster_launch, overlap,
+// ns_store_scalar and ns_activation.
 #pragma once
 
 #include "gemm/sm90/heuristics.h"
