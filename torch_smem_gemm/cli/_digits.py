@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import resources
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from torch_smem_gemm.cli._side_by_side import Comparison
 from torch_smem_gemm.examples.gpt import Block
 
 SIDE = 8  # of an image, in pixels
+WHITE_TO_BLACK = 16  # the largest value of a pixel
 CLASSES = 10
 TEST_IMAGES = 360
 BATCH = 64
@@ -40,12 +42,12 @@ class Digits:
 
 
 def load_digits(device: torch.device, seed: int) -> Digits:
-    """The 1797 digits that scikit-learn ships, split at random into training and test images."""
-    from sklearn import datasets
-
-    bunch = datasets.load_digits()
-    images = torch.from_numpy(bunch.images).float() / 16
-    labels = torch.from_numpy(bunch.target).long()
+    """The digits of ``digits.txt``, split at random into training and test images."""
+    lines = (resources.files("torch_smem_gemm.cli") / "digits.txt").read_text().splitlines()
+    digits = [line.split() for line in lines if not line.startswith("#")]
+    pixels = [[int(pixel, 1 + WHITE_TO_BLACK) for pixel in pixels] for _, pixels in digits]
+    images = torch.tensor(pixels).view(-1, SIDE, SIDE) / WHITE_TO_BLACK
+    labels = torch.tensor([int(label) for label, _ in digits])
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
     test, train = order[:TEST_IMAGES], order[TEST_IMAGES:]
     parts = (images[train], labels[train], images[test], labels[test])
@@ -85,7 +87,7 @@ def train_epochs(model: nn.Module, digits: Digits, epochs: int, seed: int) -> It
     images, labels = digits.train_images, digits.train_labels
     count = len(images)
     shuffled = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, LEARNING_RATE, epochs=epochs, steps_per_epoch=math.ceil(count / BATCH)
     )

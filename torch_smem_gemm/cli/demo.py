@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, compare and draw; returns 1 if a training learnt too little or results differ."""
-    require_extra("demo", "sklearn", "matplotlib")
+    require_extra("demo", "matplotlib")
     device = args.device or torch.device(default_device())
     picture = args.out / "demo.png"
     check_writable(picture)
