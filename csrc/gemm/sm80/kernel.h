@@ -28,6 +28,7 @@
 #include "gemm/sm80/mainloop.h"
 #include "gemm/sm80/mainloop_ldg.h"
 #include "gemm/sm80/mainloop_unaligned.h"
+#include "gemm/sm80/mainloop_unaligned_tf32.h"
 #include "gemm/sm80/tile_config.h"
 
 namespace smem::gemm::sm80::inline SMEM_BUILD {
@@ -44,6 +45,7 @@ struct TileShape {
   static constexpr int WARPS_N = C.warps_n, WARP_M = C.warp_m(), WARP_N = C.warp_n();
   static constexpr int A_BYTES = C.a_bytes(), STAGE_BYTES = C.stage_bytes();
   static constexpr int A_RAW_BYTES = C.a_raw_bytes(), RAW_STAGE_BYTES = C.raw_stage_bytes();
+  static constexpr int RAW_STAGES_OFFSET = 2 * STAGE_BYTES;
   template <typename T>
   static constexpr int TILE_K = C.tile_k(sizeof(T));
   template <typename T>
@@ -66,6 +68,11 @@ using MainloopOf =
     std::conditional_t<Shape::C.load == LoadMode::multistage,
                        Mainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>, LdgMainloop<T, Shape>>;
 
+template <typename T, typename Shape, bool A_K_MAJOR, bool B_K_MAJOR>
+using UnalignedMainloopOf =
+    std::conditional_t<sizeof(T) == 4, UnalignedTf32Mainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>,
+                       UnalignedMainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>>;
+
 template <typename T, int TILE, bool A_K_MAJOR, bool B_K_MAJOR>
 __global__ void __launch_bounds__(launch_bound(TARGET_HAS_MMA<T, TILE>, TileShape<TILE>::THREADS),
                                   TileShape<TILE>::MIN_BLOCKS_PER_SM)
@@ -75,7 +82,7 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_MMA<T, TILE>, TileShap
     unsigned char* const shared = dynamic_shared<unsigned char>();
     wait_on_dependent_grids();
     if constexpr (Shape::C.load == LoadMode::unaligned) {
-      UnalignedMainloop<T, Shape, A_K_MAJOR, B_K_MAJOR>::run(
+      UnalignedMainloopOf<T, Shape, A_K_MAJOR, B_K_MAJOR>::run(
           shared, params, [&](auto& mma, const WorkTileInfo& work, unsigned char* staging) {
             store_work_tile<T, Shape>(mma, params, work, staging);
           });

@@ -1,5 +1,6 @@
 // Loads an operand's k-tiles whose rows begin anywhere: the aligned vectors around each row land in
-// a raw stage by cp.async, and are shifted from there into a swizzled stage.
+// a raw stage by cp.async. 16-bit elements are shifted from there into a swizzled stage; floats are
+// read from there (mainloop_unaligned_tf32.h).
 #pragma once
 
 #include "gemm/sm80/tile_config.h"
@@ -28,12 +29,22 @@ __device__ __forceinline__ Vector<uint32_t, 4> shifted_vector(const Vector<uint3
   return result;
 }
 
-/// A row of a raw stage has a vector more than a row of the swizzled one: the row in memory may
-/// begin within its first vector. What is outside the operand is not read and becomes zero.
+/// The bytes between rows of a raw stage. A row has a vector more than a row of a swizzled stage,
+/// since it may begin within its first vector, and another one if it is of floats along M or N: so
+/// 8 words of each of 4 rows, which a warp reads at once, are in different banks.
+template <typename Layout>
+constexpr int RAW_PITCH = (Layout::VECS_PER_ROW + (Layout::READ_BY_WORD ? 2 : 1)) * VEC_BYTES;
+
+/// The bytes between `address` and the start of the vector that it lies in.
+__device__ __forceinline__ int misalignment(const void* address) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(address) % VEC_BYTES);
+}
+
+/// What is outside the operand is not read and becomes zero.
 template <typename Layout, int THREADS>
 class UnalignedLoader {
   using T = typename Layout::Element;
-  static constexpr int VECS = Layout::VECS_PER_ROW, RAW_VECS = VECS + 1;
+  static constexpr int VECS = Layout::VECS_PER_ROW;
   static constexpr int STEP = THREADS / VECS;  ///< rows between a thread's vectors
   static constexpr int PASSES = Layout::ROWS / STEP;
 
@@ -117,11 +128,8 @@ class UnalignedLoader {
   }
 
  private:
-  __device__ __forceinline__ static int misalignment(const unsigned char* address) {
-    return static_cast<int>(reinterpret_cast<uintptr_t>(address) % VEC_BYTES);
-  }
   __device__ __forceinline__ static int raw_offset(int row, int vec) {
-    return (row * RAW_VECS + vec) * VEC_BYTES;
+    return row * RAW_PITCH<Layout> + vec * VEC_BYTES;
   }
 
   /// The bytes of raw vector `vec` that belong to a row's first `cols` elements or lie before them.

@@ -31,7 +31,7 @@ class UnalignedStages {
 
   __device__ __forceinline__ UnalignedStages(unsigned char* shared, const MmaParams<T>& params)
       : stages_(shared),
-        raw_stages_(shared + 2 * Shape::STAGE_BYTES),
+        raw_stages_(shared + Shape::RAW_STAGES_OFFSET),
         params_(params),
         work_tile_(blockIdx.x) {}
 
