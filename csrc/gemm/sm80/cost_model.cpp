@@ -72,22 +72,27 @@ TileCost multistage_tile(const Problem& problem, const Plan& p, const TileConfig
 }
 
 /// A tile of LoadMode::unaligned: its stages are copied as they are in memory and then shifted, by
-/// warps of their own if there are loader warps.
+/// warps of their own if there are loader warps. Floats need no shift.
 TileCost unaligned_tile(const Problem& problem, const Plan& p, const TileConfig& tile,
                         const GpuRates& rates) {
   constexpr CostModel model;
   const StagedTile t(problem, p, tile, rates);
-  const double stage = tile.stage_bytes();
-  const double moved = model.copy_factor * tile.raw_stage_bytes() + model.shift_factor * stage;
+  const bool tf32 = size_of(problem.dtype) == 4;
+  const double stage = tile.stage_bytes(), raw_stage = tile.raw_stage_bytes();
+  const double moved = tf32 ? model.raw_copy_factor_tf32 * raw_stage
+                            : model.copy_factor * raw_stage + model.shift_factor * stage;
   const double shared = (moved + t.fragment_bytes) / model.shared_bytes_per_cycle;
   const int mn_major = (p.a.major == Major::MN) + (p.b.major == Major::MN);
-  const int short_rows = size_of(problem.dtype) == 2 ? mn_major * tile.tile_k(2) : 0;
+  const int short_rows = tf32 ? 0 : mn_major * tile.tile_k(2);
   const double busy = std::max(t.mma, shared) + model.cycles_per_mn_major_row * short_rows;
-  const double shift = model.cycles_per_shift * stage / VEC_BYTES / tile.loader_threads();
+  const double shift =
+      tf32 ? 0 : model.cycles_per_shift * stage / VEC_BYTES / tile.loader_threads();
   const double steps = model.cycles_per_step * t.k_steps;
   const double chain = tile.loader_warps > 0 ? std::max(shift, steps) : shift + steps;
-  const double alone = std::max({busy, model.cycles_unaligned_latency / (tile.stages - 1), chain}) +
-                       model.cycles_per_barrier;
+  const double latency =
+      tf32 ? model.cycles_unaligned_latency_tf32 : model.cycles_unaligned_latency;
+  const double alone =
+      std::max({busy, latency / (tile.stages - 1), chain}) + model.cycles_per_barrier;
   return {t.k_tiles * busy + t.store + model.cycles_per_work_tile, t.k_tiles * alone + t.store,
           model.cycles_unaligned_fill};
 }
@@ -157,7 +162,9 @@ double expected_ns(const Problem& problem, const Plan& p, const Device& device) 
   const auto size = static_cast<double>(size_of(problem.dtype));
   const double a_bytes = size * static_cast<double>(p.a.batch_count) * M * K,
                b_bytes = size * static_cast<double>(p.b.batch_count) * N * K;
-  const double dram_factor = is_unaligned ? model.unaligned_dram_factor : 1;
+  const double dram_factor = !is_unaligned ? 1
+                             : size == 4   ? model.unaligned_dram_factor_tf32
+                                           : model.unaligned_dram_factor;
   const double dram =
       (a_bytes + b_bytes + size * matrices * M * N) / rates.dram_bytes_per_ns * dram_factor;
   double others = 0;
