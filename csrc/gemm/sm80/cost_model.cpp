@@ -81,10 +81,15 @@ TileCost unaligned_tile(const Problem& problem, const Plan& p, const TileConfig&
   const double stage = tile.stage_bytes(), raw_stage = tile.raw_stage_bytes();
   const double moved = tf32 ? model.raw_copy_factor_tf32 * raw_stage
                             : model.copy_factor * raw_stage + model.shift_factor * stage;
+  // Rows of 16 bits along M or N, and of floats along K, are short.
+  const bool a_mn_major = p.a.major == Major::MN, b_mn_major = p.b.major == Major::MN;
+  const int mn_major_rows = (a_mn_major + b_mn_major) * tile.tile_k(2);
+  const int k_major_rows = (a_mn_major ? 0 : tile.tile_m) + (b_mn_major ? 0 : tile.tile_n);
+  const double short_rows = tf32 ? model.cycles_per_k_major_row_tf32 * k_major_rows
+                                 : model.cycles_per_mn_major_row * mn_major_rows;
   const double shared = (moved + t.fragment_bytes) / model.shared_bytes_per_cycle;
-  const int mn_major = (p.a.major == Major::MN) + (p.b.major == Major::MN);
-  const int short_rows = tf32 ? 0 : mn_major * tile.tile_k(2);
-  const double busy = std::max(t.mma, shared) + model.cycles_per_mn_major_row * short_rows;
+  const double busy =
+      tf32 ? std::max(t.mma, shared + short_rows) : std::max(t.mma, shared) + short_rows;
   const double shift =
       tf32 ? 0 : model.cycles_per_shift * stage / VEC_BYTES / tile.loader_threads();
   const double steps = model.cycles_per_step * t.k_steps;

@@ -31,12 +31,13 @@ struct CostModel {
   double cycles_per_work_tile = 599.5;     ///< of the SM, beside its k-tiles and its stores
   double cycles_per_mn_major_row = 2.408;  ///< of an SM, for a row along M or N of a k-tile of 16
                                            ///< bits: such rows are short
-  double cycles_per_shift = 173.7;         ///< cycles until a thread has shifted one vector
-  double shift_factor = 3.267;             ///< of the time to read a stage from shared memory
-  double unaligned_dram_factor = 0.2874;   ///< of the time to read and write, which loads hide
-  double raw_copy_factor_tf32 = 3.462;     ///< as copy_factor; floats are read where they land
-  double cycles_unaligned_latency_tf32 = 1824;  ///< as cycles_latency
-  double unaligned_dram_factor_tf32 = 1.46;     ///< as unaligned_dram_factor
+  double cycles_per_k_major_row_tf32 = 0.7168;  ///< the same for a row of floats along K
+  double cycles_per_shift = 173.7;              ///< cycles until a thread has shifted one vector
+  double shift_factor = 3.267;                  ///< of the time to read a stage from shared memory
+  double unaligned_dram_factor = 0.2874;        ///< of the time to read and write, which loads hide
+  double raw_copy_factor_tf32 = 3.055;          ///< as copy_factor; floats are read where they land
+  double cycles_unaligned_latency_tf32 = 1793;  ///< as cycles_latency
+  double unaligned_dram_factor_tf32 = 1.438;    ///< as unaligned_dram_factor
 
   // Tiles of LoadMode::ldg.
   double cycles_ldg_fill = 1553;          ///< cycles of a block that are not in its loop
