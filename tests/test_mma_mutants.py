@@ -11,6 +11,7 @@ from mutants import WRONG, Mutant, kinds_found
 pytestmark = pytest.mark.sweep  # a program takes 12 s to compile
 
 MAINLOOP, LOADER = "gemm/sm80/mainloop_unaligned.h", "gemm/sm80/load_unaligned.h"
+MAINLOOP_TF32 = "gemm/sm80/mainloop_unaligned_tf32.h"
 MUTANTS = {
     "the epilogue waits for nobody": Mutant(
         MAINLOOP, "named_barrier_sync<Shape::MMA_THREADS>();", "", "race"
@@ -39,6 +40,19 @@ MUTANTS = {
         LOADER, "min(max(end - VEC_BYTES * vec, 0), VEC_BYTES)", "VEC_BYTES", "out of bounds"
     ),
     "rows of 4 bytes not shifted": Mutant(LOADER, "shift & 4 ?", "shift & 8 ?", WRONG),
+    "no barrier, tf32": Mutant(MAINLOOP_TF32, "        __syncthreads();", "", "race"),
+    "a raw stage too many in flight, tf32": Mutant(
+        MAINLOOP_TF32,
+        "cp_async_wait<Shape::STAGES - 2>();",
+        "cp_async_wait<Shape::STAGES>();",
+        "missing wait",
+    ),
+    "rows of floats that begin with a vector": Mutant(
+        MAINLOOP_TF32, " + misalignment(row_begin)", "", WRONG
+    ),
+    "a work tile begins with the first raw stage": Mutant(
+        MAINLOOP_TF32, "      Mma mma;", "      Mma mma; stage = 0;", "race"
+    ),
 }
 
 
@@ -47,7 +61,7 @@ def test_several_work_tiles_a_block_are_right() -> None:
         assert not case.error, name
         assert not case.faults, name
         (launch,) = case.launches
-        assert launch.grid == (1 if name == "one work tile" else 2, 1, 1), "two blocks fit an SM"
+        assert launch.grid == (1 if "one work tile" in name else 2, 1, 1), "two blocks fit an SM"
 
 
 @pytest.mark.parametrize("name", MUTANTS)

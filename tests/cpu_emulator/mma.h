@@ -1,5 +1,5 @@
-// What the programs that run mma's kernels share: float16 problems whose sums are exact, in every
-// layout, with the kernels that a program compiles.
+// What the programs that run mma's kernels share: problems in float16 and tf32 whose sums are
+// exact, in every layout, with the kernels that a program compiles.
 #pragma once
 
 #include <cmath>
@@ -24,15 +24,13 @@ constexpr int index_of_tile(std::string_view name) {
   return tile;
 }
 
-/// The program defines it.
+/// The program defines these.
 template <>
 MmaKernel<half> find_kernel<half>(int tile, Major a, Major b);
 template <>
-MmaKernel<bfloat16> find_kernel<bfloat16>(int, Major, Major) {
-  return nullptr;
-}
+MmaKernel<float> find_kernel<float>(int tile, Major a, Major b);
 template <>
-MmaKernel<float> find_kernel<float>(int, Major, Major) {
+MmaKernel<bfloat16> find_kernel<bfloat16>(int, Major, Major) {
   return nullptr;
 }
 
@@ -57,10 +55,11 @@ void reduce_split_k(const Problem&, int64_t, int, const float*, const Device&) {
 namespace smem::test {
 
 /// -1, 0 and 1: all sums are exact.
+template <typename T>
 class Number {
  public:
   explicit Number(unsigned seed) : random_(seed) {}
-  half next() { return half(static_cast<float>(static_cast<int>(random_() % 3) - 1)); }
+  T next() { return T(static_cast<float>(static_cast<int>(random_() % 3) - 1)); }
 
  private:
   std::mt19937 random_;
@@ -69,31 +68,32 @@ class Number {
 /// X(mn, k) of each matrix of a batch: rows along k (K-major) or along mn, `pitch` apart. It begins
 /// `first` elements behind an aligned address, and so many are between two matrices. NaN is between
 /// the rows.
-class HalfOperand {
+template <typename T>
+class TestOperand {
  public:
-  HalfOperand(const char* name, unsigned seed, int64_t batch, int64_t mn, int64_t k, bool k_major,
+  TestOperand(const char* name, unsigned seed, int64_t batch, int64_t mn, int64_t k, bool k_major,
               int64_t pitch, int64_t first)
       : mn_stride(k_major ? pitch : 1),
         k_stride(k_major ? 1 : pitch),
         batch_stride(pitch * (k_major ? mn : k) + first),
-        memory_(name, static_cast<size_t>(batch * batch_stride), half(NAN),
+        memory_(name, static_cast<size_t>(batch * batch_stride), T(NAN),
                 static_cast<size_t>(first)) {
-    Number number(seed);
+    Number<T> number(seed);
     for (int64_t b = 0; b < batch; ++b) {
       for (int64_t i = 0; i < mn; ++i) {
         for (int64_t j = 0; j < k; ++j) at(b, i, j) = number.next();
       }
     }
   }
-  half& at(int64_t b, int64_t i, int64_t j) {
+  T& at(int64_t b, int64_t i, int64_t j) {
     return data()[b * batch_stride + i * mn_stride + j * k_stride];
   }
-  half* data() { return memory_.data(); }
+  T* data() { return memory_.data(); }
 
   const int64_t mn_stride, k_stride, batch_stride;
 
  private:
-  Buffer<half> memory_;
+  Buffer<T> memory_;
 };
 
 struct MmaCase {
@@ -101,18 +101,21 @@ struct MmaCase {
   int64_t M, N, K;
   bool a_k_major, b_k_major;
   int64_t batch = 1;
-  int64_t first = 0;  ///< of both operands, see HalfOperand
+  int64_t first = 0;  ///< of both operands, see TestOperand
   int64_t gap = -1;   ///< between an operand's rows; below zero: up to whole vectors
 };
 
 /// Runs the case; throws what is wrong.
-inline void run(const MmaCase& c, const Device& device) {
+template <typename T>
+void run(const MmaCase& c, const Device& device) {
   const auto pitch = [&](int64_t row) { return c.gap < 0 ? (row + 7) / 8 * 8 : row + c.gap; };
-  HalfOperand a("a", 1, c.batch, c.M, c.K, c.a_k_major, pitch(c.a_k_major ? c.K : c.M), c.first);
-  HalfOperand b("b", 2, c.batch, c.N, c.K, c.b_k_major, pitch(c.b_k_major ? c.K : c.N), c.first);
-  Buffer<half> out("out", static_cast<size_t>(c.batch * c.M * c.N), half(NAN));
+  TestOperand<T> a("a", 1, c.batch, c.M, c.K, c.a_k_major, pitch(c.a_k_major ? c.K : c.M), c.first);
+  TestOperand<T> b("b", 2, c.batch, c.N, c.K, c.b_k_major, pitch(c.b_k_major ? c.K : c.N), c.first);
+  Buffer<T> out("out", static_cast<size_t>(c.batch * c.M * c.N), T(NAN));
   gemm::Problem problem{};
-  problem.dtype = problem.out_dtype = problem.c_dtype = DType::f16;
+  constexpr bool TF32 = sizeof(T) == 4;
+  problem.dtype = problem.out_dtype = problem.c_dtype = TF32 ? DType::f32 : DType::f16;
+  problem.precision = TF32 ? gemm::Precision::tf32 : gemm::Precision::fp32;
   problem.M = c.M;
   problem.N = c.N;
   problem.K = c.K;

@@ -8,12 +8,20 @@ constexpr int SMALL = index_of_tile("16x32_unaligned"), TALL = index_of_tile("12
               WIDE = index_of_tile("16x128_unaligned"), MEDIUM = index_of_tile("64x64_unaligned");
 
 /// A problem of each tile has its layout.
+template <typename T>
+MmaKernel<T> kernel_of_tile(int tile) {
+  return tile == SMALL  ? mma_kernel<T, SMALL, true, false>
+         : tile == TALL ? mma_kernel<T, TALL, false, true>
+         : tile == WIDE ? mma_kernel<T, WIDE, true, false>
+                        : mma_kernel<T, MEDIUM, true, true>;
+}
 template <>
 MmaKernel<half> find_kernel<half>(int tile, Major, Major) {
-  return tile == SMALL  ? mma_kernel<half, SMALL, true, false>
-         : tile == TALL ? mma_kernel<half, TALL, false, true>
-         : tile == WIDE ? mma_kernel<half, WIDE, true, false>
-                        : mma_kernel<half, MEDIUM, true, true>;
+  return kernel_of_tile<half>(tile);
+}
+template <>
+MmaKernel<float> find_kernel<float>(int tile, Major, Major) {
+  return kernel_of_tile<float>(tile);
 }
 
 }  // namespace smem::gemm::sm80::inline SMEM_BUILD
@@ -24,8 +32,9 @@ std::vector<Case> cases() {
   Device device = HOST_DEVICE;
   device.sm_count = 1;
   std::vector<Case> cases;
-  const auto add = [&](const char* name, const MmaCase& problem) {
-    cases.push_back({name, [=] { run(problem, device); }});
+  const auto add = [&](const std::string& name, const MmaCase& problem) {
+    cases.push_back({name, [=] { run<half>(problem, device); }});
+    cases.push_back({name + ", tf32", [=] { run<float>(problem, device); }});
   };
   // Rows, columns and k-tiles of every length; each matrix begins elsewhere within its vectors.
   add("small", {gemm::sm80::SMALL, 35, 70, 300, true, false, 3, 3, 1});

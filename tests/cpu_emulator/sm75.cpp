@@ -25,6 +25,10 @@ MmaKernel<half> find_kernel<half>(int tile, Major a, Major b) {
          : tile == MEDIUM ? kernel_of<MEDIUM>(a, b)
                           : kernel_of<SMALL>(a, b);
 }
+template <>
+MmaKernel<float> find_kernel<float>(int, Major, Major) {
+  return nullptr;
+}
 
 }  // namespace smem::gemm::sm80::inline SMEM_BUILD
 
@@ -44,7 +48,7 @@ std::vector<Case> cases() {
           const std::string sizes =
               std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
           const MmaCase problem{tile, m, n, k, a_k_major, b_k_major};
-          cases.push_back({name + sizes, [=] { run(problem, device); }});
+          cases.push_back({name + sizes, [=] { run<half>(problem, device); }});
         }
       }
     }
