@@ -9,7 +9,8 @@
 //                 --epilogue--> staged in shared memory, then out
 //
 // Tiles of unaligned operands add a step: rows land as they lie in memory, and are shifted into
-// swizzled stages (mainloop_unaligned.h). Tiles for narrow and small products have no stages: their
+// swizzled stages (mainloop_unaligned.h). Floats need no shift, so their fragments are read where
+// they land (mainloop_unaligned_tf32.h). Tiles for narrow and small products have no stages: their
 // warps load fragments by ld.global (mainloop_ldg.h).
 //
 // sm_75 multiplies float16 only and has no cp.async: there two stages are filled through registers

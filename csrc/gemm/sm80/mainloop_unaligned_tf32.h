@@ -41,8 +41,8 @@ class RawFragmentReader {
       const int first = i % 2, second = i / 2;
       const int part_mn = mn + 8 * (OPERAND == MmaOperand::a ? first : second);
       const int part_k = k + VEC * (OPERAND == MmaOperand::a ? second : first);
-      fragment[i] = round_to_tf32(*reinterpret_cast<const unsigned*>(from + part_mn * MN_STRIDE +
-                                                                     part_k * K_STRIDE));
+      fragment[i] = round_to_tf32(
+          *reinterpret_cast<const unsigned*>(from + part_mn * MN_STRIDE + part_k * K_STRIDE));
     }
   }
 

@@ -9,6 +9,7 @@
 //   mainloop.h           the mainloop, with a diagram of its pipeline
 //   load_multistage.h    copies of an operand into the stages
 //   mainloop_unaligned.h, load_unaligned.h   the same for rows that begin anywhere
+//   mainloop_unaligned_tf32.h   for rows of floats that begin anywhere
 //   mainloop_ldg.h       without stages, for narrow and small products
 //   epilogue.h           how accumulators are stored; epilogue_any.h: with any epilogue
 //   tile_config.h        the table of tiles

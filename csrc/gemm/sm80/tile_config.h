@@ -17,7 +17,7 @@ constexpr int VEC_BYTES = 16;  ///< one cp.async, and one row of an ldmatrix
 /// How a tile's operands come into registers.
 enum class LoadMode {
   multistage,  ///< aligned vectors through stages in shared memory (mainloop.h)
-  unaligned,   ///< the same with rows that begin anywhere (mainloop_unaligned.h)
+  unaligned,   ///< the same with rows that begin anywhere (mainloop_unaligned*.h)
   ldg          ///< by ld.global, with rows that begin anywhere (mainloop_ldg.h)
 };
 
