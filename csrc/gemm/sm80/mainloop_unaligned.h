@@ -28,6 +28,10 @@ class UnalignedStages {
  public:
   using LayoutA = SmemLayout<T, A_K_MAJOR, Shape::TILE_M, TILE_K>;
   using LayoutB = SmemLayout<T, B_K_MAJOR, Shape::TILE_N, TILE_K>;
+  static_assert(LayoutA::ROWS * RAW_PITCH<LayoutA> <= Shape::A_RAW_BYTES &&
+                    LayoutB::ROWS * RAW_PITCH<LayoutB> <=
+                        Shape::RAW_STAGE_BYTES - Shape::A_RAW_BYTES,
+                "a raw stage holds the rows of both operands");
 
   __device__ __forceinline__ UnalignedStages(unsigned char* shared, const MmaParams<T>& params)
       : stages_(shared),

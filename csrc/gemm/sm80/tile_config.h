@@ -40,7 +40,8 @@ struct TileConfig {
   constexpr int a_bytes() const { return tile_m * vecs_k * VEC_BYTES; }
   constexpr int b_bytes() const { return tile_n * vecs_k * VEC_BYTES; }
   constexpr int stage_bytes() const { return a_bytes() + b_bytes(); }
-  /// A stage of rows as they lie in memory: each has a vector more than in a swizzled stage.
+  /// A stage of rows as they lie in memory: RAW_PITCH apart (load_unaligned.h), for which a vector
+  /// more than in a swizzled stage for each row of 16-bit elements is enough.
   constexpr int a_raw_bytes() const { return a_bytes() + raw_rows(tile_m) * VEC_BYTES; }
   constexpr int raw_stage_bytes() const {
     return a_raw_bytes() + b_bytes() + raw_rows(tile_n) * VEC_BYTES;
