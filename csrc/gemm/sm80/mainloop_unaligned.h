@@ -39,6 +39,12 @@ class UnalignedStages {
         params_(params),
         work_tile_(blockIdx.x) {}
 
+  /// Starts the copies of the first k-tiles, one less than there are raw stages.
+  __device__ __forceinline__ void copy_first() {
+#pragma unroll 1
+    for (int stage = 1; stage < STAGES; ++stage) copy_next();
+  }
+
   /// Starts the copies of the next k-tile, if there is one.
   __device__ __forceinline__ void copy_next() {
     if (uncopied_ > 0) {
@@ -64,11 +70,12 @@ class UnalignedStages {
     shifted_ ^= 1;
   }
 
- private:
+  /// The raw stage behind `stage`.
   static __device__ __forceinline__ int next(int stage) {
     return stage + 1 == STAGES ? 0 : stage + 1;
   }
 
+ private:
   __device__ __forceinline__ void start_work_tile() {
     const WorkTileInfo work = work_tile_at(params_.scheduler, work_tile_);
     work_tile_ += gridDim.x;
@@ -103,6 +110,18 @@ class UnalignedStages {
   int write_stage_ = 0, read_stage_ = 0, shifted_ = 0;
 };
 
+/// Adds the products of a k-tile. read(fragments, k) reads those of an mma step, one step ahead.
+template <int TILE_K, int MMA_K, typename Mma, typename Read>
+__device__ __forceinline__ void multiply_k_tile(Mma& mma, const Read& read) {
+  typename Mma::Fragments fragments[2];
+  read(fragments[0], 0);
+#pragma unroll
+  for (int step = 0; step < TILE_K / MMA_K; ++step) {
+    if ((step + 1) * MMA_K < TILE_K) read(fragments[1 - step % 2], (step + 1) * MMA_K);
+    mma.multiply(fragments[step % 2]);
+  }
+}
+
 template <typename T, typename Shape, bool A_K_MAJOR, bool B_K_MAJOR>
 class UnalignedMainloop {
   static constexpr int MMA_K = 2 * VECTOR_WIDTH<T>, TILE_K = Shape::template TILE_K<T>;
@@ -118,10 +137,7 @@ class UnalignedMainloop {
                                              const Store& store) {
     const bool loads = Shape::loads(), multiplies = Shape::multiplies();
     Stages stages(shared, params);
-    if (loads) {
-#pragma unroll 1
-      for (int stage = 1; stage < Shape::STAGES; ++stage) stages.copy_next();
-    }
+    if (loads) stages.copy_first();
     await_raw_stage();
     if (loads) {
       stages.shift_next();
@@ -136,7 +152,11 @@ class UnalignedMainloop {
       for (int k_tile = 0; k_tile < work.k_tiles; ++k_tile, stage ^= 1) {
         await_raw_stage();
         if (loads) stages.shift_next();
-        if (multiplies) multiply(mma, shared_address(shared) + stage * Shape::STAGE_BYTES);
+        if (multiplies) {
+          const unsigned from = shared_address(shared) + stage * Shape::STAGE_BYTES;
+          multiply_k_tile<TILE_K, MMA_K>(
+              mma, [&](auto& fragments, int k) { mma.read(fragments, from, k); });
+        }
         // Last: reads of shared memory would wait behind the copies.
         if (loads) stages.copy_next();
       }
@@ -148,18 +168,6 @@ class UnalignedMainloop {
   }
 
  private:
-  static __device__ __forceinline__ void multiply(Mma& mma, unsigned stage) {
-    typename Mma::Fragments fragments[2];
-    mma.read(fragments[0], stage, 0);
-#pragma unroll
-    for (int step = 0; step < TILE_K / MMA_K; ++step) {
-      if ((step + 1) * MMA_K < TILE_K) {
-        mma.read(fragments[1 - step % 2], stage, (step + 1) * MMA_K);
-      }
-      mma.multiply(fragments[step % 2]);
-    }
-  }
-
   /// Afterwards the oldest raw stage in flight has landed for all threads, and they have shifted
   /// the one before.
   static __device__ __forceinline__ void await_raw_stage() {

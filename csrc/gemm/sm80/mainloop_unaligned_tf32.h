@@ -66,10 +66,7 @@ class UnalignedTf32Mainloop {
                                              const Store& store) {
     const bool loads = Shape::loads(), multiplies = Shape::multiplies();
     Stages stages(shared, params);
-    if (loads) {
-#pragma unroll 1
-      for (int stage = 1; stage < Shape::STAGES; ++stage) stages.copy_next();
-    }
+    if (loads) stages.copy_first();
     int stage = 0;
 #pragma unroll 1
     for (uint32_t i = blockIdx.x; i < params.scheduler.work_tiles; i += gridDim.x) {
@@ -82,11 +79,13 @@ class UnalignedTf32Mainloop {
         cp_async_wait<Shape::STAGES - 2>();
         __syncthreads();
         if (multiplies) {
-          multiply(mma, readers,
-                   shared + Shape::RAW_STAGES_OFFSET + stage * Shape::RAW_STAGE_BYTES);
+          const unsigned char* const from =
+              shared + Shape::RAW_STAGES_OFFSET + stage * Shape::RAW_STAGE_BYTES;
+          multiply_k_tile<TILE_K, MMA_K>(
+              mma, [&](auto& fragments, int k) { readers.read(fragments, from, k); });
         }
         if (loads) stages.copy_next();
-        stage = stage + 1 == Shape::STAGES ? 0 : stage + 1;
+        stage = Stages::next(stage);
       }
       if (multiplies) store(mma, work, shared);
     }
@@ -120,19 +119,6 @@ class UnalignedTf32Mainloop {
       }
     }
   };
-
-  static __device__ __forceinline__ void multiply(Mma& mma, const Readers& readers,
-                                                  const unsigned char* raw_stage) {
-    Fragments fragments[2];
-    readers.read(fragments[0], raw_stage, 0);
-#pragma unroll
-    for (int step = 0; step < TILE_K / MMA_K; ++step) {
-      if ((step + 1) * MMA_K < TILE_K) {
-        readers.read(fragments[1 - step % 2], raw_stage, (step + 1) * MMA_K);
-      }
-      mma.multiply(fragments[step % 2]);
-    }
-  }
 };
 
 }  // namespace smem::gemm::sm80::inline SMEM_BUILD
