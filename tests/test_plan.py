@@ -222,6 +222,10 @@ LAYERS = [
     (torch.float32, (8192, 200, 6144), "; tiles 128x128 by 128 blocks: "),
     # Narrower tiles where they fill the last round.
     (torch.bfloat16, (12544, 384, 4608), "; tiles 128x128 of 96 columns by 132 blocks"),
+    # Few blocks and a long K: narrow stages hide the latency of loads.
+    (torch.bfloat16, (6, 2048, 32000), "; tiles 64x32 by 64 blocks: "),
+    (torch.float32, (128, 1024, 13824), "; tiles 64x32 by 64 blocks: "),
+    (torch.bfloat16, (6, 2048, 512), "; tiles 64x64 by 32 blocks: "),
 ]
 
 

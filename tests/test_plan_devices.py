@@ -80,6 +80,7 @@ NAMED = [
     ((256, 256, 0), "A100", "mma", "left to tensor_core"),
     ((512, 512, 512), "A100", "mma:64x64", "tiles 64x64: "),
     ((512, 512, 512), "H200", "wgmma:64x64", "tiles 64x64 by 64 blocks"),
+    ((512, 512, 512), "H200", "wgmma:64x32", "tiles 64x64 by 64 blocks"),  # B is MN-major
     ((512, 512, 512), "T4", "register_tiled", "named"),
 ]
 

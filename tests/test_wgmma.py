@@ -29,7 +29,7 @@ WGMMA_TILES_OF_FLOATS = [
     f"wgmma:{variant}"
     for variant in (
         *("128x256_cluster2", "128x192_cluster2", "128x128", "128x64"),
-        *("64x128", "64x64", "64x64_3cta"),
+        *("64x128", "64x64", "64x32", "64x64_3cta"),
     )
 ]
 OF_FLOATS = WGMMA_TILES_OF_FLOATS + MMA_TILES

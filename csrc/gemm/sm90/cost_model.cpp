@@ -84,8 +84,10 @@ double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
   const double busy_per_k_tile =
       blocks_per_sm * overlapped(model.overlap, {multiply, rows * model.ns_per_row});
   const double latency = model.ns_load_latency / (tile.stages * tile.k_tiles_per_stage);
-  const double per_k_tile = std::max(model.ns_per_wgmma_chain,
-                                     overlapped(model.latency_overlap, {latency, busy_per_k_tile}));
+  const double chain =
+      tile.mma_n <= 32 ? model.ns_per_narrow_wgmma_chain : model.ns_per_wgmma_chain;
+  const double per_k_tile =
+      std::max(chain, overlapped(model.latency_overlap, {latency, busy_per_k_tile}));
   const double per_element = p.store_mode == StoreMode::scalar ? model.ns_store_scalar
                              : p.store_mode == StoreMode::splitk_partials
                                  ? (tf32 ? model.ns_store_partial_tf32 : model.ns_store_partial)

@@ -14,14 +14,15 @@ namespace smem::gemm::sm90 {
 /// Times are in nanoseconds. "Factor" is a dimensionless multiplier of a time.
 struct CostModel {
   // The mainloop, per SM.
-  double flops_per_ns = 9163;       ///< FLOP per ns of an SM
-  double ns_per_row = 0.9472;       ///< ns to load one row of 128 bytes from L2 by TMA
-  double two_lines_factor = 1.137;  ///< rows that span two cache lines
-  double sectors_factor = 1.9;      ///< rows that also begin within a 32-byte sector
-  double ns_per_wgmma_chain = 120;  ///< ns for the 4 dependent wgmmas of a k-tile, at least
-  double ns_load_latency = 1720;    ///< ns from a load to its data; a tile's stages share it
-  double latency_overlap = 0.9014;  ///< as overlap, of that and the other work of a k-tile
-  double narrow_factor = 2.032;     ///< mma_n <= 64 with two warpgroups, which each read B
+  double flops_per_ns = 9163;             ///< FLOP per ns of an SM
+  double ns_per_row = 0.9472;             ///< ns to load one row of 128 bytes from L2 by TMA
+  double two_lines_factor = 1.137;        ///< rows that span two cache lines
+  double sectors_factor = 1.9;            ///< rows that also begin within a 32-byte sector
+  double ns_per_wgmma_chain = 120;        ///< ns for the 4 dependent wgmmas of a k-tile, at least
+  double ns_per_narrow_wgmma_chain = 90;  ///< the same for mma_n <= 32
+  double ns_load_latency = 1720;          ///< ns from a load to its data; a tile's stages share it
+  double latency_overlap = 0.9014;        ///< as overlap, of that and the other work of a k-tile
+  double narrow_factor = 2.032;           ///< mma_n <= 64 with two warpgroups, which each read B
   double narrow_tf32_factor = 1.957;
   double medium_tf32_factor = 1.218;     ///< mma_n <= 128 with two warpgroups, tf32
   double ns_per_accum_interval = 20.79;  ///< ns to add one accumulator to another

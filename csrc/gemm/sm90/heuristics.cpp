@@ -158,7 +158,9 @@ Plan with_best_tile_n(const Problem& problem, const Device& device, const Plan& 
   constexpr std::array<int, TILE_COUNT> FALLBACKS = fallback_indices();
   const EpilogueKind epilogue = epilogue_kind_of(problem, device, untiled);
   const bool is_special = epilogue == EpilogueKind::tma || epilogue == EpilogueKind::direct;
-  if (!device.host && !is_special) index = FALLBACKS[index];
+  const bool takes_majors =
+      TILES[index].config.takes(problem.dtype == DType::f32, untiled.a.major, untiled.b.major);
+  if (!device.host && !(is_special && takes_majors)) index = FALLBACKS[index];
   const TileConfig& tile = TILES[index].config;
   // Each block of a cluster loads as many columns of B as the others, in whole swizzle atoms.
   const int unit = 8 * tile.cluster_m;
@@ -203,6 +205,13 @@ bool is_excluded(const Problem& problem, const Plan& p) {
   // problems of 48^3 take 75 us and 66 us.
   const bool is_one_k_tile = problem.M <= 64 && problem.N <= 64 && k_tiles_of(problem) == 1;
   if (tile.min_blocks_per_sm > 1 && problem.dtype == DType::f32 && !is_one_k_tile) return true;
+  // 64x32 is for a long K. With so few k-tiles of 16-bit floats its time is 1.00 to 1.03 of that of
+  // 64x64 (27 problems on an H200).
+  constexpr int FEW_K_TILES = 8;
+  if (tile.stage_n < tile.tile_n && problem.dtype != DType::f32 &&
+      k_tiles_of(problem) <= FEW_K_TILES) {
+    return true;
+  }
   // Clusters of 64-row tiles are for operands with rows that begin within a 32-byte sector. TMA's
   // requests are the bottleneck then, and a cluster makes fewer: 1000^3 takes 9.0 us instead of
   // 10.4 us. They are slower otherwise (1024^3 takes 7.3 us instead of 6.6 us), and with a small

@@ -14,7 +14,7 @@ constexpr bool is_built(int index, DType dtype, EpilogueKind kind) {
   const TileVariant& tile = TILES[index];
   const bool is_special = kind == EpilogueKind::tma || kind == EpilogueKind::direct;
 #ifdef __CUDACC__
-  return dtype == DType::f32 ? tile.has_tf32 : is_special || !tile.fallback;
+  return (is_special || !tile.fallback) && (dtype != DType::f32 || tile.has_tf32);
 #else
   const bool is_basic = dtype == DType::bf16 && kind == EpilogueKind::any;
   return !is_special && (tile.on_cpu == OnCpu::all || (tile.on_cpu == OnCpu::bf16 && is_basic));

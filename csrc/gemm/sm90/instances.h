@@ -6,13 +6,21 @@
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
 
+template <typename T, int INDEX, EpilogueKind KIND, Major A_MAJOR, Major B_MAJOR>
+const void* kernel_if_taken() {
+  if constexpr (TILES[INDEX].config.takes(false, A_MAJOR, B_MAJOR)) {
+    return reinterpret_cast<const void*>(gemm_kernel<T, A_MAJOR, B_MAJOR, INDEX, KIND>);
+  } else {
+    return nullptr;
+  }
+}
+
 template <typename T, int INDEX, EpilogueKind KIND>
 const void* kernel_for_majors(Major a, Major b) {
-  const void* const kernels[2][2] = {
-      {reinterpret_cast<const void*>(gemm_kernel<T, Major::K, Major::K, INDEX, KIND>),
-       reinterpret_cast<const void*>(gemm_kernel<T, Major::K, Major::MN, INDEX, KIND>)},
-      {reinterpret_cast<const void*>(gemm_kernel<T, Major::MN, Major::K, INDEX, KIND>),
-       reinterpret_cast<const void*>(gemm_kernel<T, Major::MN, Major::MN, INDEX, KIND>)}};
+  const void* const kernels[2][2] = {{kernel_if_taken<T, INDEX, KIND, Major::K, Major::K>(),
+                                      kernel_if_taken<T, INDEX, KIND, Major::K, Major::MN>()},
+                                     {kernel_if_taken<T, INDEX, KIND, Major::MN, Major::K>(),
+                                      kernel_if_taken<T, INDEX, KIND, Major::MN, Major::MN>()}};
   return kernels[static_cast<int>(a)][static_cast<int>(b)];
 }
 

@@ -11,9 +11,13 @@ const void* find_kernel_tf32(EpilogueKind kind, DType /*dtype*/, Major a, Major 
   return with_epilogue_kind(kind, [&](auto constant) -> const void* {
     constexpr EpilogueKind KIND = decltype(constant)::value;
     if constexpr (is_built(INDEX, DType::f32, KIND)) {
-      constexpr auto K_MAJOR = gemm_kernel<float, Major::K, Major::K, INDEX, KIND>;
-      constexpr auto M_MAJOR = gemm_kernel<float, Major::MN, Major::K, INDEX, KIND>;
-      return reinterpret_cast<const void*>(a == Major::K ? K_MAJOR : M_MAJOR);
+      if (a == Major::K) {
+        return reinterpret_cast<const void*>(gemm_kernel<float, Major::K, Major::K, INDEX, KIND>);
+      }
+      if constexpr (TILES[INDEX].config.takes(true, Major::MN, Major::K)) {
+        return reinterpret_cast<const void*>(gemm_kernel<float, Major::MN, Major::K, INDEX, KIND>);
+      }
+      return nullptr;
     } else {
       return nullptr;
     }

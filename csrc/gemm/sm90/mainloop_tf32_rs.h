@@ -99,7 +99,7 @@ struct CollectiveGemmTf32 : CollectiveGemm<float, A_MAJOR, Major::K, TILE, KIND>
       } else {
         const uint64_t a =
             tile_descriptor(a_desc + descriptor_units(k_tile * TILE.a_bytes()) + offset);
-        wgmma<float, Major::K, Major::K, TILE.tile_n>(accum, a, b, !first || i > 0);
+        wgmma<float, Major::K, Major::K, TILE.mma_n>(accum, a, b, !first || i > 0);
       }
     }
     warpgroup_commit_batch();

@@ -11,6 +11,7 @@
 
 #include "device/dtype.h"
 #include "device/launch.h"
+#include "device/major.h"
 #include "gemm/tile_scheduler.h"
 #include "gemm/tile_table.h"
 
@@ -55,6 +56,7 @@ enum class EpilogueKind : int { tma, direct, splitk_partials, any };
 struct TileConfig {
   int tile_m, tile_n;         ///< rows and columns of out that a block computes
   int mma_n = tile_n;         ///< N of the wgmma instruction: at most tile_n, a multiple of 16
+  int stage_n = tile_n;       ///< columns of B in a stage; panels of an MN-major B need them all
   int stages;                 ///< depth of the shared memory pipeline
   int k_tiles_per_stage = 1;  ///< k-tiles that are loaded and released together
   int cluster_m = 1;          ///< blocks of a cluster, along M; each loads a part of B for all
@@ -62,13 +64,17 @@ struct TileConfig {
 
   constexpr int consumer_warpgroups() const { return tile_m >= 128 ? 2 : 1; }
   constexpr int warpgroup_m() const { return tile_m / consumer_warpgroups(); }
+  /// Whether kernels exist for operands of these majors.
+  constexpr bool takes(bool tf32, Major a, Major b) const {
+    return stage_n == tile_n || (b == Major::K && (a == Major::K || !tf32));
+  }
   /// Whether a thread has registers for a second set of accumulators, see accumulate_k in kernel.h.
   constexpr bool fits_second_accumulator() const { return tile_n <= 128; }
   /// The producer is a whole warpgroup beside two consumer warpgroups, because setmaxnreg moves
   /// registers between warpgroups; beside one consumer warpgroup it is a single warp.
   constexpr int threads() const { return consumer_warpgroups() == 2 ? 384 : 160; }
   constexpr int a_bytes() const { return tile_m * ROW_BYTES; }
-  constexpr int b_bytes() const { return tile_n * ROW_BYTES; }
+  constexpr int b_bytes() const { return stage_n * ROW_BYTES; }
   constexpr int stage_bytes() const { return k_tiles_per_stage * (a_bytes() + b_bytes()); }
   constexpr int staging_bytes() const { return 4 * consumer_warpgroups() * STAGING_BYTES; }
   constexpr size_t shared_bytes() const {
@@ -80,7 +86,7 @@ struct TileConfig {
     // CUDA reserves 1 KiB per block; SHARED_BYTES leaves out that of one block.
     constexpr size_t RESERVED_BYTES = 1024;
     return warpgroup_m() == WGMMA_M && tile_n % 64 == 0 && tile_n <= 256 && mma_n % 16 == 0 &&
-           mma_n <= tile_n && mma_n / 8 % cluster_m == 0 &&
+           mma_n <= stage_n && stage_n <= tile_n && mma_n / 8 % cluster_m == 0 &&
            min_blocks_per_sm * (shared_bytes() + RESERVED_BYTES) <= SHARED_BYTES + RESERVED_BYTES;
   }
 };
@@ -97,8 +103,9 @@ struct TileVariant {
   /// Whether kernels for tf32 are built, too. Only tiles that are the best for some problem, or
   /// within a few percent of it, are worth their compile time.
   bool has_tf32 = false;
-  /// A tile with a fallback is built for EpilogueKind::tma and ::direct only; a problem that needs
-  /// another epilogue is computed by the fallback, which is built for all of them.
+  /// A tile with a fallback is built for EpilogueKind::tma and ::direct only. A problem that needs
+  /// another epilogue, or majors that it does not take, is computed by the fallback, which is built
+  /// for all of them.
   const char* fallback = nullptr;
   OnCpu on_cpu = OnCpu::none;
 };
@@ -144,6 +151,15 @@ constexpr TileVariant TILES[] = {
      .config = {.tile_m = 64, .tile_n = 64, .stages = 6, .k_tiles_per_stage = 2},
      .has_tf32 = true,
      .on_cpu = OnCpu::all},
+    {.name = "64x32",
+     .config = {.tile_m = 64,
+                .tile_n = 64,
+                .mma_n = 32,
+                .stage_n = 32,
+                .stages = 8,
+                .k_tiles_per_stage = 2},
+     .has_tf32 = true,
+     .fallback = "64x64"},
     {.name = "64x64_3cta",
      .config = {.tile_m = 64, .tile_n = 64, .stages = 3, .min_blocks_per_sm = 3},
      .has_tf32 = true,
@@ -160,7 +176,9 @@ constexpr int tile_index(const char* name) { return row_of<TILE_COUNT>(TILES, na
 constexpr bool tiles_are_valid(int from = 0) {
   if (from == TILE_COUNT) return true;
   const TileVariant& tile = TILES[from];
-  const bool has_full_fallback = !tile.fallback || !TILES[tile_index(tile.fallback)].fallback;
+  const bool needs_fallback = tile.config.stage_n < tile.config.tile_n;
+  const bool has_full_fallback =
+      tile.fallback ? !TILES[tile_index(tile.fallback)].fallback : !needs_fallback;
   return tile.config.is_valid() && has_full_fallback && tiles_are_valid(from + 1);
 }
 static_assert(tiles_are_valid(),
