@@ -419,6 +419,7 @@ def test_real_numbers_of_any_type(number: Any, kernel: str, device: str) -> None
         (lambda dense, sparse: smem.gemm(dense, sparse, kernel="naive"), "gemm: b"),
         (lambda dense, sparse: smem.gemm(sparse, dense, kernel="naive", out=dense), "gemm: a"),
         (lambda dense, sparse: smem.transpose(sparse, kernel="tiled"), "transpose: x"),
+        (lambda dense, sparse: smem.transpose(sparse), "transpose: x"),
         (lambda dense, sparse: smem.sum(sparse, kernel="tree"), "sum: x"),
     ],
 )
@@ -427,6 +428,27 @@ def test_sparse_tensors(call: Callable, name: str, device: str) -> None:
     with pytest.raises(RuntimeError) as caught:
         call(dense, dense.to_sparse())
     expected = "is sparse (its layout is torch.sparse_coo), expected a dense tensor"
+    assert str(caught.value) == f"smem.{name} {expected}"
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda dense, nested: smem.gemm(nested, dense), "gemm: a"),
+        (lambda dense, nested: smem.gemm(dense, nested), "gemm: b"),
+        (lambda dense, nested: smem.linear(nested, dense), "linear: x"),
+        (lambda dense, nested: smem.linear(dense, nested), "linear: weight"),
+        (lambda dense, nested: smem.transpose(nested), "transpose: x"),
+        (lambda dense, nested: smem.sum(nested), "sum: x"),
+        (lambda dense, nested: smem.mean(nested), "mean: x"),
+        (lambda dense, nested: smem.amax(nested), "amax: x"),
+    ],
+)
+def test_nested_tensors(call: Callable, name: str, device: str) -> None:
+    dense = torch.ones(2, 2, device=device)
+    with pytest.raises(RuntimeError) as caught:
+        call(dense, torch.nested.nested_tensor([dense, dense]))
+    expected = "is nested (its layout is torch.strided), expected a dense tensor"
     assert str(caught.value) == f"smem.{name} {expected}"
 
 
@@ -495,6 +517,17 @@ DEVICES: list[tuple[Callable[..., Tensor], str]] = [
     (lambda m, v, dm, dv: smem.sum(dm, 0, out=v), "sum: out is on cpu, expected cuda:0"),
     (lambda m, v, dm, dv: smem.sum(m, 0, out=dv), "sum: out is on cuda:0, expected cpu"),
 ]
+
+
+def test_cpu_and_meta() -> None:
+    """torch.mm returns memory that nothing has written where only its second is on meta."""
+    there, nowhere = torch.ones(2, 2), torch.ones(2, 2, device="meta")
+    with pytest.raises(RuntimeError, match=r"gemm: b is on meta, expected cpu where a is"):
+        smem.gemm(there, nowhere)
+    with pytest.raises(RuntimeError, match=r"gemm: b is on cpu, expected meta where a is"):
+        smem.gemm(nowhere, there)
+    with pytest.raises(RuntimeError, match=r"linear: weight is on meta, expected cpu where x is"):
+        smem.linear(there, nowhere)
 
 
 @pytest.mark.parametrize("where", ["fake", pytest.param("real", marks=pytest.mark.gpu)])

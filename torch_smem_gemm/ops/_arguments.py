@@ -79,7 +79,7 @@ def check_after(
     optional: Mapping[str, Any],
     dims: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise an error that names the argument if its type explains why the call failed.
+    """Raise an error that names the argument if its type or layout explains why the call failed.
 
     Args:
         op: the op's name, for example "gemm".
@@ -93,13 +93,15 @@ def check_after(
         check_dims(op, dims or {})
     except TypeError as reason:
         raise reason from None
-    if isinstance(error, NotImplementedError):
-        for name, value in (*required.items(), *optional.items()):
-            if isinstance(value, Tensor) and value.layout != torch.strided:
-                raise RuntimeError(
-                    f"smem.{op}: {name} is sparse (its layout is {value.layout}), "
-                    "expected a dense tensor"
-                ) from None
+    if isinstance(error, torch.OutOfMemoryError) or str(error).startswith("smem."):
+        return
+    for name, value in (*required.items(), *optional.items()):
+        if isinstance(value, Tensor) and (value.is_nested or value.layout != torch.strided):
+            kind = "nested" if value.is_nested else "sparse"
+            raise RuntimeError(
+                f"smem.{op}: {name} is {kind} (its layout is {value.layout}), "
+                "expected a dense tensor"
+            ) from None
 
 
 def _like_a_tensor(value: Any) -> bool:

@@ -132,8 +132,10 @@ def gemm(
 
 
 def _has_matrices_for_aten(a: Tensor, b: Tensor) -> bool:
-    """Whether torch.mm of these CPU tensors has the result of the op."""
-    return a.is_cpu and a.dim() == b.dim() == 2 and a.dtype == b.dtype and a.dtype in GEMM_DTYPES
+    """Whether torch.mm of these tensors has the result of the op."""
+    # With b on the meta device it would return memory that nothing has written.
+    on_cpu = a.is_cpu and b.is_cpu
+    return on_cpu and a.dim() == b.dim() == 2 and a.dtype == b.dtype and a.dtype in GEMM_DTYPES
 
 
 def beta_or_default(beta: float | None, c: Tensor | None) -> float:
