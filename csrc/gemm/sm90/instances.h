@@ -6,9 +6,10 @@
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
 
+/// Null if the tile has no kernels for these majors.
 template <typename T, int INDEX, EpilogueKind KIND, Major A_MAJOR, Major B_MAJOR>
 const void* kernel_if_taken() {
-  if constexpr (TILES[INDEX].config.takes(false, A_MAJOR, B_MAJOR)) {
+  if constexpr (TILES[INDEX].config.takes(std::is_same_v<T, float>, A_MAJOR, B_MAJOR)) {
     return reinterpret_cast<const void*>(gemm_kernel<T, A_MAJOR, B_MAJOR, INDEX, KIND>);
   } else {
     return nullptr;

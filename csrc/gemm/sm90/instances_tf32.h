@@ -1,7 +1,7 @@
 // Defines find_kernel_tf32 of instance_table.h.
 #pragma once
 
-#include "gemm/sm90/instance_table.h"
+#include "gemm/sm90/instances.h"
 #include "gemm/sm90/mainloop_tf32_rs.h"
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
@@ -11,13 +11,8 @@ const void* find_kernel_tf32(EpilogueKind kind, DType /*dtype*/, Major a, Major 
   return with_epilogue_kind(kind, [&](auto constant) -> const void* {
     constexpr EpilogueKind KIND = decltype(constant)::value;
     if constexpr (is_built(INDEX, DType::f32, KIND)) {
-      if (a == Major::K) {
-        return reinterpret_cast<const void*>(gemm_kernel<float, Major::K, Major::K, INDEX, KIND>);
-      }
-      if constexpr (TILES[INDEX].config.takes(true, Major::MN, Major::K)) {
-        return reinterpret_cast<const void*>(gemm_kernel<float, Major::MN, Major::K, INDEX, KIND>);
-      }
-      return nullptr;
+      return a == Major::K ? kernel_if_taken<float, INDEX, KIND, Major::K, Major::K>()
+                           : kernel_if_taken<float, INDEX, KIND, Major::MN, Major::K>();
     } else {
       return nullptr;
     }

@@ -64,9 +64,10 @@ struct TileConfig {
 
   constexpr int consumer_warpgroups() const { return tile_m >= 128 ? 2 : 1; }
   constexpr int warpgroup_m() const { return tile_m / consumer_warpgroups(); }
+  constexpr bool has_narrow_stages() const { return stage_n < tile_n; }
   /// Whether kernels exist for operands of these majors.
   constexpr bool takes(bool tf32, Major a, Major b) const {
-    return stage_n == tile_n || (b == Major::K && (a == Major::K || !tf32));
+    return !has_narrow_stages() || (b == Major::K && (a == Major::K || !tf32));
   }
   /// Whether a thread has registers for a second set of accumulators, see accumulate_k in kernel.h.
   constexpr bool fits_second_accumulator() const { return tile_n <= 128; }
@@ -176,9 +177,8 @@ constexpr int tile_index(const char* name) { return row_of<TILE_COUNT>(TILES, na
 constexpr bool tiles_are_valid(int from = 0) {
   if (from == TILE_COUNT) return true;
   const TileVariant& tile = TILES[from];
-  const bool needs_fallback = tile.config.stage_n < tile.config.tile_n;
   const bool has_full_fallback =
-      tile.fallback ? !TILES[tile_index(tile.fallback)].fallback : !needs_fallback;
+      tile.fallback ? !TILES[tile_index(tile.fallback)].fallback : !tile.config.has_narrow_stages();
   return tile.config.is_valid() && has_full_fallback && tiles_are_valid(from + 1);
 }
 static_assert(tiles_are_valid(),
