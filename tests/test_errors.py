@@ -519,6 +519,16 @@ DEVICES: list[tuple[Callable[..., Tensor], str]] = [
 ]
 
 
+@pytest.mark.parametrize("where", ["fake", pytest.param("real", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(("call", "message"), DEVICES, ids=[text for _, text in DEVICES])
+def test_different_devices(call: Callable, message: str, where: str) -> None:
+    with FakeTensorMode() if where == "fake" else contextlib.nullcontext():
+        tensors = [torch.empty(s, device=d) for d in ("cpu", "cuda:0") for s in ((2, 2), 2)]
+        with pytest.raises(RuntimeError) as caught:
+            call(*tensors)
+        assert str(caught.value) == "smem." + message
+
+
 def test_cpu_and_meta() -> None:
     """torch.mm returns memory that nothing has written where only its second is on meta."""
     there, nowhere = torch.ones(2, 2), torch.ones(2, 2, device="meta")
@@ -528,16 +538,6 @@ def test_cpu_and_meta() -> None:
         smem.gemm(nowhere, there)
     with pytest.raises(RuntimeError, match=r"linear: weight is on meta, expected cpu where x is"):
         smem.linear(there, nowhere)
-
-
-@pytest.mark.parametrize("where", ["fake", pytest.param("real", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize(("call", "message"), DEVICES, ids=[text for _, text in DEVICES])
-def test_different_devices(call: Callable, message: str, where: str) -> None:
-    with FakeTensorMode() if where == "fake" else contextlib.nullcontext():
-        tensors = [torch.empty(s, device=d) for d in ("cpu", "cuda:0") for s in ((2, 2), 2)]
-        with pytest.raises(RuntimeError) as caught:
-            call(*tensors)
-        assert str(caught.value) == "smem." + message
 
 
 def test_no_memory_for_what_an_op_works_in_is_torchs_error() -> None:
