@@ -14,7 +14,7 @@ from pathlib import Path
 
 from build_tools.longest import WEIGHT, is_long
 
-DONE = re.compile(r"\[(?P<done>\d+)/(?P<total>\d+)\] .* -c (?P<file>\S+)")
+DONE = re.compile(r"\[(?P<done>\d+)/(?P<total>\d+)\] .* -c (?P<file>'[^']+'|\S+)")
 # Files differ too much in size for a guess after the first few.
 SHARE_TO_JUDGE_BY = 0.2
 SILENT = "ninja: no work to do."
@@ -32,7 +32,7 @@ def lines_of(build: Iterable[str], root: Path, seconds: Iterable[float]) -> Iter
     for line, elapsed in zip(build, seconds, strict=False):
         if found := DONE.match(line):
             done, total = int(found["done"]), int(found["total"])
-            file = found["file"].removeprefix(f"{root}/")
+            file = found["file"].strip("'").removeprefix(f"{root}/")
             longest += is_long(file, root)
             left = elapsed / (done + (WEIGHT - 1) * longest) * (total - done)
             text = f"[{done}/{total}] {file}: {elapsed:.0f} s"

@@ -145,6 +145,11 @@ def test_progress_in_words() -> None:
     ]
 
 
+def test_a_path_with_spaces_is_one_file() -> None:
+    build = ["[1/9] nvcc -O3 -c -c '/a checkout/csrc/x.cu' -o '/a checkout/build/x.o'\n"]
+    assert list(progress.lines_of(build, Path("/a checkout"), [3])) == ["[1/9] csrc/x.cu: 3 s"]
+
+
 def test_long_files_count_more_in_the_time_left() -> None:
     build = ["[1/9] c++ -c /a/csrc/reduce/rows.cu\n", "[2/9] c++ -c /a/csrc/reduce/reduce.cu\n"]
     assert list(progress.lines_of(build, Path("/a"), [12, 14])) == [
