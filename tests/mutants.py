@@ -1,6 +1,7 @@
 """Mutants: kernels that ship with one thing changed, and what the emulator says about them."""
 
 import functools
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,7 +62,8 @@ def shipped_kernels(source: str) -> tuple[Path, frozenset[str]]:
     """The object of a file with kernels, and the files that it was compiled from."""
     flags = [*KERNEL_FLAGS, "-MMD"]
     made = compile_object(PROGRAMS / source, flags=flags, name=f"shipped_{Path(source).stem}")
-    return made, frozenset(made.with_suffix(".d").read_text().split())
+    rule = made.with_suffix(".d").read_text().replace("\\\n", " ")
+    return made, frozenset(shlex.split(rule))
 
 
 def mutated_kernels(kernels: tuple[str, ...], stem: str, mutant: Mutant) -> list[Path]:

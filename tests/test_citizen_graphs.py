@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import CHOICES, same_bits
+from helpers import CHOICES, linked_by_inductor, same_bits
 from torch import Tensor, nn
 from torch.utils.checkpoint import (
     CheckpointPolicy,
@@ -103,6 +103,7 @@ torch._inductor.aoti_load_package(path)
 """
 
 
+@linked_by_inductor
 @pytest.mark.sweep
 def test_aot_inductor_package(device: str, tmp_path: Path) -> None:
     if shutil.which("g++") is None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -434,8 +435,9 @@ def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
     [(">/dev/full", 1, "[Errno 28] No space left on device\n"), (">&-", 0, "")],
 )
 def test_output_that_cannot_be_written(output: str, status: int, said: str) -> None:
-    command = f"{sys.executable} -m torch_smem_gemm explain transpose --kernel tiled {output}"
-    done = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, text=True, timeout=120)
+    command = [sys.executable, "-m", "torch_smem_gemm", "explain", "transpose", "--kernel", "tiled"]
+    line = f"{shlex.join(command)} {output}"
+    done = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (status, said)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch._dynamo.testing
 import torch.nn.functional as F
-from helpers import CHOICES, GEMMS, torch_gemm
+from helpers import CHOICES, GEMMS, linked_by_inductor, torch_gemm
 from torch import Tensor
 from torch.library import opcheck
 
@@ -50,7 +50,11 @@ def inputs_of(rows: int, device: str, grad: bool = True) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("choice", "dynamic", "backend"),
     [
-        pytest.param(*case, marks=[pytest.mark.sweep] if case in BY_SWEEP else [])
+        pytest.param(
+            *case,
+            marks=[linked_by_inductor] * ("inductor" in case)
+            + [pytest.mark.sweep] * (case in BY_SWEEP),
+        )
         for case in itertools.product(CHOICES, (False, True), ("inductor", "aot_eager"))
     ],
 )

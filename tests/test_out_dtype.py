@@ -17,6 +17,7 @@ from helpers import (
     assert_accurate,
     by_sweep,
     laid_out,
+    linked_by_inductor,
     normal,
     poisoned_out,
     same_bits,
@@ -209,6 +210,7 @@ def test_functional_transforms(choice: str, device: str) -> None:
     torch.testing.assert_close(tangent, expected, rtol=0.02, atol=0.02)
 
 
+@linked_by_inductor
 def test_compile(device: str) -> None:
     torch._dynamo.reset()
     a, b = (
