@@ -194,14 +194,17 @@ PLANS = [
     (torch.bfloat16, (2048, 128, 6144, 1), "wgmma", "; tiles 64x64 by 64 blocks: "),
     (torch.float16, (64, 64, 262144, 1), "wgmma", "K in 64 slices"),
     (torch.bfloat16, (64, 1024, 24576, 1), "wgmma", "K in 8 slices"),
-    (torch.bfloat16, (64, 1024, 24575, 1), "wgmma", "; tiles 64x64 by 16 blocks, a packed"),
+    (torch.bfloat16, (64, 1024, 24575, 1), "wgmma", "; tiles 64x32 by 32 blocks, a packed"),
     (torch.bfloat16, (64, 256, 3072, 1), "wgmma", "K in 4 slices"),
-    (torch.bfloat16, (64, 256, 3008, 1), "wgmma", "; tiles 64x64 by 4 blocks: "),
+    (torch.bfloat16, (64, 256, 3008, 1), "wgmma", "; tiles 64x32 by 8 blocks: "),
     (torch.bfloat16, (64, 512, 6144, 1), "wgmma", "K in 8 slices"),
-    (torch.bfloat16, (64, 512, 6080, 1), "wgmma", "; tiles 64x64 by 8 blocks: "),
+    (torch.bfloat16, (64, 512, 6080, 1), "wgmma", "; tiles 64x32 by 16 blocks: "),
     (torch.float16, (64, 64, 0, 1), "wgmma", "left to tensor_core"),
     # Few rows, few columns, and few of both, without stages in shared memory.
     (torch.bfloat16, (963092, 1, 4, 5), "mma", "; tiles 256x16_ldg: "),
+    # An MN-major B, by half of the SMs, and by nearly all of them.
+    (torch.bfloat16, (10, 2048, 6144, 1), "wgmma", "; tiles 64x32 by 64 blocks: "),
+    (torch.bfloat16, (512, 512, 3072, 1), "wgmma", "; tiles 64x64 by 64 blocks: "),
     (torch.bfloat16, (2, 506030, 22, 2), "mma", "; tiles 16x256_ldg: "),
     (torch.bfloat16, (14, 3, 4, 1), "mma", "; tiles 32x32_ldg: "),
 ]

@@ -80,7 +80,7 @@ NAMED = [
     ((256, 256, 0), "A100", "mma", "left to tensor_core"),
     ((512, 512, 512), "A100", "mma:64x64", "tiles 64x64: "),
     ((512, 512, 512), "H200", "wgmma:64x64", "tiles 64x64 by 64 blocks"),
-    ((512, 512, 512), "H200", "wgmma:64x32", "tiles 64x64 by 64 blocks"),  # B is MN-major
+    ((512, 512, 512), "H200", "wgmma:64x32", "tiles 64x32 by 128 blocks"),
     ((512, 512, 512), "T4", "register_tiled", "named"),
 ]
 
@@ -95,6 +95,13 @@ def test_plan_of_a_named_kernel(
     plan = smem.plan(a, b, kernel=kernel, device=device)
     assert plan.kernel == kernel.partition(":")[0]
     assert reason in plan.reason
+
+
+def test_a_tile_without_kernels_for_the_majors_of_the_operands() -> None:
+    """Its fallback computes the problem."""
+    a, b = torch.empty(512, 512).mT, torch.empty(512, 512)
+    plan = smem.plan(a, b, kernel="wgmma:64x32", precision="tf32", device="H200")
+    assert "tiles 64x64 of 32 columns by 128 blocks" in plan.reason
 
 
 def test_rows_that_are_4_gib_apart() -> None:

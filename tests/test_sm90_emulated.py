@@ -30,7 +30,9 @@ from torch_smem_gemm.cli._explain_kernel import judge
 sys.path.append(str(Path(__file__).parent.parent / "bench"))
 from tensor_core_model import product, rounded_to_tf32
 
-BF16_TILES = tuple(f"wgmma:{tile}" for tile in ("64x64", "128x64", "64x64_3cta", "64x128_cluster2"))
+BF16_TILES = tuple(
+    f"wgmma:{tile}" for tile in ("64x64", "64x32", "128x64", "64x64_3cta", "64x128_cluster2")
+)
 TILES = [(torch.bfloat16, tile) for tile in BF16_TILES]
 TILES += [(dtype, "wgmma:64x64") for dtype in (torch.float16, torch.float32)]
 every_tile = pytest.mark.parametrize(("dtype", "tile"), TILES, ids=short)

@@ -154,15 +154,21 @@ MUTANTS = {
     "stages not aligned": Mutant(
         PIPELINE, "(-shared_address(begin) & (SWIZZLE_ATOM - 1))", "0", "misaligned"
     ),
-    "descriptor of another swizzle": Mutant(WGMMA, "1u << 30", "2u << 30", ""),
-    "descriptor without a swizzle": Mutant(WGMMA, "1u << 30", "0u << 30", ""),
+    "descriptor of another swizzle": Mutant(WGMMA, "? 1u : 2u", "? 2u : 2u", ""),
+    "descriptor without a swizzle": Mutant(WGMMA, "? 1u : 2u", "? 0u : 2u", ""),
+    "descriptor of the widest swizzle for short rows": Mutant(
+        WGMMA, "? 1u : 2u", "? 1u : 1u", WRONG
+    ),
     "descriptor's stride doubled": Mutant(
-        WGMMA, "descriptor_units(ATOM_BYTES);", "descriptor_units(2 * ATOM_BYTES);", ""
+        WGMMA,
+        "descriptor_units(ATOM_ROWS * ROW_BYTES)",
+        "descriptor_units(2 * ATOM_ROWS * ROW_BYTES)",
+        "",
     ),
     "descriptor's panels too close": Mutant(
         WGMMA, "descriptor_units(PANEL_BYTES) <<", "descriptor_units(PANEL_BYTES / 2) <<", WRONG
     ),
-    "half a step along K": Mutant(WGMMA, "? 32 : 2048", "? 16 : 1024", WRONG),
+    "half a step along K": Mutant(WGMMA, "? 32 : 16 * ROW_BYTES", "? 16 : 8 * ROW_BYTES", WRONG),
     # The stores.
     "stores not fenced": Mutant(STORE, "    fence_view_async_shared();", "", FENCE),
     "stores before all lanes have written": Mutant(

@@ -10,6 +10,9 @@
 //   row 2        2    3    0    1    6    7    4    5
 //    ...
 //   row 7        7    6    5    4    3    2    1    0
+//
+// Rows of an MN-major tile may also have 64 bytes, for 32 m or n. By 64-byte swizzle vector v of
+// row r is at position v ^ (r / 2 % 4), and an atom has 512 bytes.
 #pragma once
 
 #include "device/major.h"
@@ -22,7 +25,7 @@ namespace smem::inline SMEM_BUILD {
 /// address in units of 16 bytes; adding to it moves the tile. K-major (2-byte elements): a row of
 /// 128 bytes is 64 consecutive k of one m or n. MN-major: it is 64 consecutive m or n of one k, and
 /// the panels of 64 follow each other without gaps.
-constexpr uint32_t ATOM_BYTES = 1024, PANEL_BYTES = 64 * 128;
+constexpr uint32_t ATOM_ROWS = 8, PANEL_BYTES = 64 * 128;
 
 constexpr uint32_t descriptor_units(uint32_t bytes) { return bytes >> 4; }
 
@@ -31,14 +34,17 @@ __device__ __forceinline__ uint32_t descriptor_at(uint32_t shared_address) {
   return descriptor_units(PANEL_BYTES) << 16 | descriptor_units(shared_address & BLOCK_MASK);
 }
 /// Both words; `low` is that of descriptor_at, possibly advanced.
+template <int ROW_BYTES = 128>
 __device__ __forceinline__ uint64_t tile_descriptor(uint32_t low) {
-  constexpr uint32_t SWIZZLE_128 = 1u << 30, HIGH = SWIZZLE_128 | descriptor_units(ATOM_BYTES);
+  static_assert(ROW_BYTES == 128 || ROW_BYTES == 64, "a row is as wide as a swizzle");
+  constexpr uint32_t SWIZZLE = (ROW_BYTES == 128 ? 1u : 2u) << 30;
+  constexpr uint32_t HIGH = SWIZZLE | descriptor_units(ATOM_ROWS * ROW_BYTES);
   return uint64_t{HIGH} << 32 | low;
 }
 
 /// Added to the low word, it advances the tile by 16 along K (by 8 for floats).
-template <Major MAJOR>
-constexpr uint32_t K16_STEP = descriptor_units(MAJOR == Major::K ? 32 : 2048);
+template <Major MAJOR, int ROW_BYTES = 128>
+constexpr uint32_t K16_STEP = descriptor_units(MAJOR == Major::K ? 32 : 16 * ROW_BYTES);
 
 }  // namespace smem::inline SMEM_BUILD
 

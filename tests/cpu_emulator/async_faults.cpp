@@ -48,7 +48,7 @@ struct Params {
 __global__ void square(Params params) {
   const auto is = [&](Plant plant) { return params.plant == plant; };
   unsigned char* tile = dynamic_shared<unsigned char>();
-  tile += -shared_address(tile) & (ATOM_BYTES - 1);
+  tile += -shared_address(tile) & (ATOM_ROWS * 128 - 1);
   unsigned char* const staging = tile + TILE_BYTES;
   const int shift = is(Plant::misaligned_barrier) ? 4 : 0;
   auto* const full = reinterpret_cast<Barrier*>(staging + TILE_BYTES + shift);

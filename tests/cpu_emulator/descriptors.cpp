@@ -60,7 +60,7 @@ struct Operand {
 template <Major A_MAJOR, Major B_MAJOR>
 __global__ void multiply(Params params) {
   auto* tiles = dynamic_shared<unsigned char>();
-  tiles += -shared_address(tiles) & (ATOM_BYTES - 1);
+  tiles += -shared_address(tiles) & (ATOM_ROWS * 128 - 1);
   auto& full = *reinterpret_cast<Barrier*>(tiles + 2 * TILE_BYTES);
   const Operand<A_MAJOR> a{shared_address(tiles), params.width};
   const Operand<B_MAJOR> b{shared_address(tiles + TILE_BYTES), params.width};
@@ -96,7 +96,7 @@ constexpr int MOST_N = 256, STEP_N = 8;
 template <typename T>
 __global__ void multiply_from_registers(Widths params) {
   auto* tile = dynamic_shared<unsigned char>();
-  tile += -shared_address(tile) & (ATOM_BYTES - 1);
+  tile += -shared_address(tile) & (ATOM_ROWS * 128 - 1);
   const auto* const b = static_cast<const uint32_t*>(params.b);
   for (int i = threadIdx.x; i < MOST_N * 8; i += WARPGROUP) {
     const int row = i / 8, word = i % 8;

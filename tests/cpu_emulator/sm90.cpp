@@ -101,7 +101,8 @@ int main() {
   // Each pipeline goes round at least twice.
   const Case bf16_cases[] = {{"64x64", 130, 136, 1600, false, false},
                              {"128x64", 136, 72, 1104, true, false},
-                             {"64x128_cluster2", 250, 136, 1104, false, true}};
+                             {"64x128_cluster2", 250, 136, 1104, false, true},
+                             {"64x32", 70, 56, 2112, false, true}};
   const Case tf32_case{"64x64", 132, 72, 800, true, false};
   // Rows of out that begin anywhere, of several subtiles.
   const Case odd_rows{"64x128_cluster2", 70, 136, 64, false, true, 3};

@@ -12,7 +12,7 @@ const void* instance() {
 }
 
 constexpr int ONE_WARPGROUP = tile_index("64x64"), TWO_WARPGROUPS = tile_index("128x64"),
-              IN_CLUSTERS = tile_index("64x128_cluster2");
+              IN_CLUSTERS = tile_index("64x128_cluster2"), NARROW = tile_index("64x32");
 
 }  // namespace
 
@@ -27,6 +27,10 @@ const void* find_kernel<TWO_WARPGROUPS>(EpilogueKind, DType, Major, Major) {
 template <>
 const void* find_kernel<IN_CLUSTERS>(EpilogueKind, DType, Major, Major) {
   return instance<bfloat16, Major::K, Major::MN, IN_CLUSTERS>();
+}
+template <>
+const void* find_kernel<NARROW>(EpilogueKind, DType, Major, Major) {
+  return instance<bfloat16, Major::K, Major::MN, NARROW>();
 }
 /// No case of sm90.cpp has this tile.
 template <>

@@ -198,7 +198,7 @@ Plan with_tile(const Problem& problem, const Device& device, const Plan& untiled
 }
 
 /// Whether a plan must not be chosen, whatever the cost model expects of it.
-bool is_excluded(const Problem& problem, const Plan& p) {
+bool is_excluded(const Problem& problem, const Device& device, const Plan& p) {
   const TileConfig& tile = TILES[p.tile].config;
   // For tf32, several blocks per SM are faster only in a batch of tiles with a single k-tile:
   // 16,384 problems of 32^3 take 87 us with three blocks per SM and 114 us with one, but 8192
@@ -212,6 +212,12 @@ bool is_excluded(const Problem& problem, const Plan& p) {
       k_tiles_of(problem) <= FEW_K_TILES) {
     return true;
   }
+  // Rows of 64 bytes, those of its MN-major B, take as many requests as rows of 128. Where more
+  // than half of the SMs load them it takes 1.05 times as long as 64x64, unless A has few rows and
+  // nothing is packed; elsewhere 0.94 (128 problems on an H200).
+  const bool has_short_rows = tile.has_narrow_stages() && p.b.major == Major::MN;
+  const bool is_few_rows_in_place = problem.M <= tile.tile_m && !p.a.packed && !p.b.packed;
+  if (has_short_rows && 2 * p.clusters > device.sm_count && !is_few_rows_in_place) return true;
   // Clusters of 64-row tiles are for operands with rows that begin within a 32-byte sector. TMA's
   // requests are the bottleneck then, and a cluster makes fewer: 1000^3 takes 9.0 us instead of
   // 10.4 us. They are slower otherwise (1024^3 takes 7.3 us instead of 6.6 us), and with a small
@@ -261,7 +267,7 @@ Plan plan(const Problem& original, const Device& device) {
   for (int tile = 0; tile < TILE_COUNT && !is_named; ++tile) {
     if (tile == first || !has_tile(tile, problem.dtype, device)) continue;
     const Plan next = with_tile(problem, device, untiled, tile);
-    if (next.microseconds < best.microseconds && !is_excluded(problem, next)) best = next;
+    if (next.microseconds < best.microseconds && !is_excluded(problem, device, next)) best = next;
   }
   best.dynamic_scheduler = has_dynamic_scheduler(problem, device, best);
   return best;

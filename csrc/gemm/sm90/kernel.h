@@ -67,6 +67,7 @@ struct CollectiveGemm {
   static constexpr int WARPGROUP_M = TILE.warpgroup_m();
   static constexpr int NUM_ACCUM = TILE.tile_n / 2;         ///< per thread
   static constexpr int WGMMAS_PER_K_TILE = ROW_BYTES / 32;  ///< one wgmma multiplies 32 bytes of K
+  static constexpr int B_ROW_BYTES = stage_row_bytes(B_MAJOR, TILE.stage_n, sizeof(T));
   using Accum = float[NUM_ACCUM];
   /// Only kernels with all epilogues read params.store_mode; for the others KIND implies it.
   static constexpr bool IS_ANY = KIND == EpilogueKind::any;
@@ -97,7 +98,7 @@ struct CollectiveGemm {
       const int b_batch = params.b_batched ? work.batch : 0;
       const OperandLoader<T, A_MAJOR, TILE.tile_m, TILE.cluster_m> a(params.a, params.a_extent,
                                                                      row);
-      const OperandLoader<T, B_MAJOR, TILE.tile_n, TILE.cluster_m, TILE.cluster_m> b(
+      const OperandLoader<T, B_MAJOR, TILE.stage_n, TILE.cluster_m, TILE.cluster_m> b(
           params.b, params.b_extent, col, rank);
       const uint32_t bytes = TILE.k_tiles_per_stage * (a.bytes() + b.bytes());
 #pragma unroll 1
@@ -130,9 +131,10 @@ struct CollectiveGemm {
 #pragma unroll
       for (int k = 0; k < WGMMAS_PER_K_TILE; ++k) {
         const uint32_t a_offset = descriptor_units(i * TILE.a_bytes()) + k * K16_STEP<A_MAJOR>;
-        const uint32_t b_offset = descriptor_units(i * TILE.b_bytes()) + k * K16_STEP<B_MAJOR>;
+        const uint32_t b_offset =
+            descriptor_units(i * TILE.b_bytes()) + k * K16_STEP<B_MAJOR, B_ROW_BYTES>;
         wgmma<T, A_MAJOR, B_MAJOR, TILE.mma_n>(accum, tile_descriptor(a_desc + a_offset),
-                                               tile_descriptor(b_desc + b_offset),
+                                               tile_descriptor<B_ROW_BYTES>(b_desc + b_offset),
                                                !first || i + k > 0);
       }
     }

@@ -36,10 +36,10 @@ const void* kernel_of(const Plan& plan, DType dtype, std::integer_sequence<int, 
                                                              plan.b.major);
 }
 
-/// The maps of GemmParams::a or ::b. `rows` is the LoadExtent's size; `multicast` is the number of
-/// blocks that load a part of the tile each.
+/// The maps of GemmParams::a or ::b. A stage has up to `stage_rows` rows, and `rows` is the
+/// LoadExtent's size; `multicast` is the number of blocks that load a part of the tile each.
 void make_operand_maps(CUtensorMap (&maps)[2], const OperandDesc& desc, DType dtype,
-                       const void* data, int rows, int multicast) {
+                       const void* data, int stage_rows, int rows, int multicast) {
   const TensorShape shape{.dtype = dtype,
                           .data = data,
                           .x = desc.inner_size,
@@ -49,12 +49,17 @@ void make_operand_maps(CUtensorMap (&maps)[2], const OperandDesc& desc, DType dt
                           .z_stride = desc.batch_stride,
                           .as_tf32 = dtype == DType::f32};
   const int k = tile_k(dtype);
-  const bool k_major = desc.major == Major::K;
-  maps[0] = make_tensor_map(shape, k, k_major ? rows / multicast : k);
-  if (!k_major && rows % k != 0) maps[1] = make_tensor_map(shape, rows % k, k, true);
-  if (k_major && multicast == 1 && desc.outer_size % rows != 0) {
-    maps[1] = make_tensor_map(shape, k, static_cast<int>(desc.outer_size % rows));
+  if (desc.major == Major::K) {
+    maps[0] = make_tensor_map(shape, k, rows / multicast);
+    if (multicast == 1 && desc.outer_size % rows != 0) {
+      maps[1] = make_tensor_map(shape, k, static_cast<int>(desc.outer_size % rows));
+    }
+    return;
   }
+  const int row_bytes = stage_row_bytes(desc.major, stage_rows, size_of(dtype));
+  const int panel = row_bytes / static_cast<int>(size_of(dtype));
+  maps[0] = make_tensor_map(shape, panel, k, row_bytes);
+  if (rows % panel != 0) maps[1] = make_tensor_map(shape, rows % panel, k, row_bytes);
 }
 
 /// `launch_with_pdl`: the kernel may begin while the kernel before still runs (device/pdl.h).
@@ -93,8 +98,8 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
       tile.cluster_m > 1 ? tile.tile_m : std::min<int64_t>(round_up(problem.M, unit), tile.tile_m),
       problem.M);
   params.b_extent = extent_of(plan.tile_n, problem.N);
-  make_operand_maps(params.a, plan.a, problem.dtype, a, params.a_extent.size, 1);
-  make_operand_maps(params.b, plan.b, problem.dtype, b, plan.tile_n, tile.cluster_m);
+  make_operand_maps(params.a, plan.a, problem.dtype, a, tile.tile_m, params.a_extent.size, 1);
+  make_operand_maps(params.b, plan.b, problem.dtype, b, tile.stage_n, plan.tile_n, tile.cluster_m);
   params.store_mode = plan.store_mode;
   params.log2_box_vecs = plan.log2_box_vecs;
   if (plan.store_mode == StoreMode::tma) {

@@ -17,7 +17,7 @@ struct LoadExtent {
 template <typename T>
 struct GemmParams {
   /// K-major: a map for whole tiles, and one for a last tile that has fewer rows. MN-major: a map
-  /// for whole panels of TILE_K rows, and one for a last panel that has fewer.
+  /// for whole panels (producer.h), and one for a last panel that has fewer rows.
   CUtensorMap a[2], b[2];
   LoadExtent a_extent, b_extent;
   TileScheduler scheduler;

@@ -14,8 +14,9 @@ namespace smem::gemm::sm90::inline SMEM_BUILD {
 /// place only affects results that are not stored.
 template <typename T, Major MAJOR, int ROWS, int CLUSTER, int MULTICAST = 1>
 struct OperandLoader {
-  /// An MN-major tile consists of panels: k-tiles of TILE_K<T> rows, 128 bytes for each k.
-  static constexpr int PANEL_ROWS = TILE_K<T>;
+  /// An MN-major tile consists of panels: k-tiles of PANEL_ROWS rows, a row of shared memory for
+  /// each k.
+  static constexpr int PANEL_ROWS = stage_row_bytes(MAJOR, ROWS, sizeof(T)) / int{sizeof(T)};
   static constexpr bool BY_PANELS = MAJOR == Major::MN;
 
   const CUtensorMap* maps;

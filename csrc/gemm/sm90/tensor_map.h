@@ -17,8 +17,8 @@ struct TensorShape {
 };
 
 /// A map with boxes of box_x by box_y elements. Rows of 128 bytes are swizzled in shared memory.
-/// Shorter rows follow each other without gaps, unless `pad_rows`: then they are swizzled, too, and
-/// 128 bytes apart.
-CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y, bool pad_rows = false);
+/// Shorter rows follow each other without gaps, unless `row_pitch` is 64 or 128: then they are
+/// swizzled, too, and so many bytes apart.
+CUtensorMap make_tensor_map(const TensorShape& shape, int box_x, int box_y, int row_pitch = 0);
 
 }  // namespace smem::gemm::sm90::inline SMEM_BUILD

@@ -22,6 +22,12 @@ constexpr int ROW_BYTES = 128;
 template <typename T>
 constexpr int TILE_K = ROW_BYTES / static_cast<int>(sizeof(T));
 constexpr int tile_k(DType dtype) { return ROW_BYTES / static_cast<int>(size_of(dtype)); }
+/// The bytes of a row in a stage that has so many rows of A, or columns of B. The rows of an
+/// MN-major operand run along these: they make a panel of 128 bytes, or one of fewer.
+constexpr int stage_row_bytes(Major major, int stage_mn, size_t element_bytes) {
+  const int bytes = stage_mn * static_cast<int>(element_bytes);
+  return major == Major::MN && bytes < ROW_BYTES ? bytes : ROW_BYTES;
+}
 constexpr int WGMMA_M = 64;       ///< rows of A that one wgmma multiplies
 constexpr int ELEMENT_BYTES = 2;  ///< size of a 16-bit element
 constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
@@ -56,7 +62,7 @@ enum class EpilogueKind : int { tma, direct, splitk_partials, any };
 struct TileConfig {
   int tile_m, tile_n;         ///< rows and columns of out that a block computes
   int mma_n = tile_n;         ///< N of the wgmma instruction: at most tile_n, a multiple of 16
-  int stage_n = tile_n;       ///< columns of B in a stage; panels of an MN-major B need them all
+  int stage_n = tile_n;       ///< columns of B in a stage
   int stages;                 ///< depth of the shared memory pipeline
   int k_tiles_per_stage = 1;  ///< k-tiles that are loaded and released together
   int cluster_m = 1;          ///< blocks of a cluster, along M; each loads a part of B for all
@@ -65,9 +71,10 @@ struct TileConfig {
   constexpr int consumer_warpgroups() const { return tile_m >= 128 ? 2 : 1; }
   constexpr int warpgroup_m() const { return tile_m / consumer_warpgroups(); }
   constexpr bool has_narrow_stages() const { return stage_n < tile_n; }
-  /// Whether kernels exist for operands of these majors.
+  /// Whether kernels exist for operands of these majors: an MN-major A of tf32 needs wgmma_rs, of
+  /// which no width is as narrow.
   constexpr bool takes(bool tf32, Major a, Major b) const {
-    return !has_narrow_stages() || (b == Major::K && (a == Major::K || !tf32));
+    return !has_narrow_stages() || !tf32 || (a == Major::K && b == Major::K);
   }
   /// Whether a thread has registers for a second set of accumulators, see accumulate_k in kernel.h.
   constexpr bool fits_second_accumulator() const { return tile_n <= 128; }
@@ -160,7 +167,8 @@ constexpr TileVariant TILES[] = {
                 .stages = 8,
                 .k_tiles_per_stage = 2},
      .has_tf32 = true,
-     .fallback = "64x64"},
+     .fallback = "64x64",
+     .on_cpu = OnCpu::bf16},
     {.name = "64x64_3cta",
      .config = {.tile_m = 64, .tile_n = 64, .stages = 3, .min_blocks_per_sm = 3},
      .has_tf32 = true,
