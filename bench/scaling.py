@@ -36,6 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "integration.md"
 RESULTS = ROOT / "bench" / "results" / "scaling-h100.json"
 
+WORLDS = (1, 2, 4)  # numbers of GPUs
 HEAD = 128  # width of an attention head
 SIZES = {"width": 4096, "layers": 2, "batch": 2, "length": 2048}  # batch: rows a GPU
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -190,8 +191,11 @@ def rows_of(worlds: tuple[int, ...], device: str, sizes: Mapping[str, int]) -> l
 
 def measure() -> dict[str, Any]:
     """Everything that the results file holds."""
+    gpus = torch.cuda.device_count()
+    if gpus < max(WORLDS):
+        raise SystemExit(f"bench/scaling.py: expected {max(WORLDS)} GPUs, found {gpus}")
     os.environ.setdefault("OMP_NUM_THREADS", "4")
-    return {**origin(), "sizes": SIZES, "rows": rows_of((1, 2, 4), "cuda", SIZES)}
+    return {**origin(), "sizes": SIZES, "rows": rows_of(WORLDS, "cuda", SIZES)}
 
 
 def table(found: Mapping[str, Any]) -> str:

@@ -16,8 +16,14 @@ def test_document_shows_the_figures() -> None:
 
 
 def test_losses_agree_with_torchs() -> None:
-    assert {row["gpus"] for row in FOUND["rows"]} == {1, 2, 4}
+    assert {row["gpus"] for row in FOUND["rows"]} == set(scaling.WORLDS)
     assert all(row["losses_apart"] < 1e-5 for row in FOUND["rows"] if row["dtype"] == "float32")
+
+
+def test_too_few_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(SystemExit, match="expected 4 GPUs, found 2"):
+        scaling.measure()
 
 
 @pytest.mark.sweep
