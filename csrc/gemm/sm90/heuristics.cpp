@@ -212,9 +212,9 @@ bool is_excluded(const Problem& problem, const Device& device, const Plan& p) {
       k_tiles_of(problem) <= FEW_K_TILES) {
     return true;
   }
-  // Rows of 64 bytes, those of its MN-major B, take as many requests as rows of 128. Where more
-  // than half of the SMs load them it takes 1.05 times as long as 64x64, unless A has few rows and
-  // nothing is packed; elsewhere 0.94 (128 problems on an H200).
+  // An MN-major B has rows of 64 bytes there, which take as many requests as rows of 128. Where
+  // more than half of the SMs load them, 64x32 takes 1.05 times as long as 64x64, unless A has few
+  // rows and nothing is packed; elsewhere 0.94 (128 problems on an H200).
   const bool has_short_rows = tile.has_narrow_stages() && p.b.major == Major::MN;
   const bool is_few_rows_in_place = problem.M <= tile.tile_m && !p.a.packed && !p.b.packed;
   if (has_short_rows && 2 * p.clusters > device.sm_count && !is_few_rows_in_place) return true;
