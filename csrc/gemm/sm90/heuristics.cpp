@@ -158,9 +158,9 @@ Plan with_best_tile_n(const Problem& problem, const Device& device, const Plan& 
   constexpr std::array<int, TILE_COUNT> FALLBACKS = fallback_indices();
   const EpilogueKind epilogue = epilogue_kind_of(problem, device, untiled);
   const bool is_special = epilogue == EpilogueKind::tma || epilogue == EpilogueKind::direct;
-  const bool takes_majors =
-      TILES[index].config.takes(problem.dtype == DType::f32, untiled.a.major, untiled.b.major);
-  if (!device.host && !(is_special && takes_majors)) index = FALLBACKS[index];
+  const bool is_mn_major_tf32 = problem.dtype == DType::f32 && untiled.a.major == Major::MN;
+  const bool takes_a = !is_mn_major_tf32 || TILES[index].config.takes_mn_major_tf32();
+  if (!device.host && !(is_special && takes_a)) index = FALLBACKS[index];
   const TileConfig& tile = TILES[index].config;
   // Each block of a cluster loads as many columns of B as the others, in whole swizzle atoms.
   const int unit = 8 * tile.cluster_m;

@@ -6,22 +6,17 @@
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
 
-/// Null if the tile has no kernels for these majors.
 template <typename T, int INDEX, EpilogueKind KIND, Major A_MAJOR, Major B_MAJOR>
-const void* kernel_if_taken() {
-  if constexpr (TILES[INDEX].config.takes(std::is_same_v<T, float>, A_MAJOR, B_MAJOR)) {
-    return reinterpret_cast<const void*>(gemm_kernel<T, A_MAJOR, B_MAJOR, INDEX, KIND>);
-  } else {
-    return nullptr;
-  }
+const void* kernel_pointer() {
+  return reinterpret_cast<const void*>(gemm_kernel<T, A_MAJOR, B_MAJOR, INDEX, KIND>);
 }
 
 template <typename T, int INDEX, EpilogueKind KIND>
 const void* kernel_for_majors(Major a, Major b) {
-  const void* const kernels[2][2] = {{kernel_if_taken<T, INDEX, KIND, Major::K, Major::K>(),
-                                      kernel_if_taken<T, INDEX, KIND, Major::K, Major::MN>()},
-                                     {kernel_if_taken<T, INDEX, KIND, Major::MN, Major::K>(),
-                                      kernel_if_taken<T, INDEX, KIND, Major::MN, Major::MN>()}};
+  const void* const kernels[2][2] = {{kernel_pointer<T, INDEX, KIND, Major::K, Major::K>(),
+                                      kernel_pointer<T, INDEX, KIND, Major::K, Major::MN>()},
+                                     {kernel_pointer<T, INDEX, KIND, Major::MN, Major::K>(),
+                                      kernel_pointer<T, INDEX, KIND, Major::MN, Major::MN>()}};
   return kernels[static_cast<int>(a)][static_cast<int>(b)];
 }
 

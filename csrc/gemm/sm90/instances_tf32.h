@@ -11,11 +11,12 @@ const void* find_kernel_tf32(EpilogueKind kind, DType /*dtype*/, Major a, Major 
   return with_epilogue_kind(kind, [&](auto constant) -> const void* {
     constexpr EpilogueKind KIND = decltype(constant)::value;
     if constexpr (is_built(INDEX, DType::f32, KIND)) {
-      return a == Major::K ? kernel_if_taken<float, INDEX, KIND, Major::K, Major::K>()
-                           : kernel_if_taken<float, INDEX, KIND, Major::MN, Major::K>();
-    } else {
-      return nullptr;
+      if (a == Major::K) return kernel_pointer<float, INDEX, KIND, Major::K, Major::K>();
+      if constexpr (TILES[INDEX].config.takes_mn_major_tf32()) {
+        return kernel_pointer<float, INDEX, KIND, Major::MN, Major::K>();
+      }
     }
+    return nullptr;
   });
 }
 

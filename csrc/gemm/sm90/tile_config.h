@@ -71,11 +71,8 @@ struct TileConfig {
   constexpr int consumer_warpgroups() const { return tile_m >= 128 ? 2 : 1; }
   constexpr int warpgroup_m() const { return tile_m / consumer_warpgroups(); }
   constexpr bool has_narrow_stages() const { return stage_n < tile_n; }
-  /// Whether kernels exist for operands of these majors: an MN-major A of tf32 needs wgmma_rs, of
-  /// which no width is as narrow.
-  constexpr bool takes(bool tf32, Major a, Major b) const {
-    return !has_narrow_stages() || !tf32 || (a == Major::K && b == Major::K);
-  }
+  /// An MN-major A of tf32 needs wgmma_rs, of which no width is as narrow.
+  constexpr bool takes_mn_major_tf32() const { return !has_narrow_stages(); }
   /// Whether a thread has registers for a second set of accumulators, see accumulate_k in kernel.h.
   constexpr bool fits_second_accumulator() const { return tile_n <= 128; }
   /// The producer is a whole warpgroup beside two consumer warpgroups, because setmaxnreg moves
@@ -112,8 +109,8 @@ struct TileVariant {
   /// within a few percent of it, are worth their compile time.
   bool has_tf32 = false;
   /// A tile with a fallback is built for EpilogueKind::tma and ::direct only. A problem that needs
-  /// another epilogue, or majors that it does not take, is computed by the fallback, which is built
-  /// for all of them.
+  /// another epilogue, or whose MN-major A it does not take, is computed by the fallback, which is
+  /// built for all of them.
   const char* fallback = nullptr;
   OnCpu on_cpu = OnCpu::none;
 };
