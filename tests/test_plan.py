@@ -200,11 +200,11 @@ PLANS = [
     (torch.bfloat16, (64, 512, 6144, 1), "wgmma", "K in 8 slices"),
     (torch.bfloat16, (64, 512, 6080, 1), "wgmma", "; tiles 64x32 by 16 blocks: "),
     (torch.float16, (64, 64, 0, 1), "wgmma", "left to tensor_core"),
-    # Few rows, few columns, and few of both, without stages in shared memory.
-    (torch.bfloat16, (963092, 1, 4, 5), "mma", "; tiles 256x16_ldg: "),
-    # An MN-major B, by half of the SMs, and by nearly all of them.
+    # An MN-major B, by half of the SMs, and where 64x32 would take nearly all of them.
     (torch.bfloat16, (10, 2048, 6144, 1), "wgmma", "; tiles 64x32 by 64 blocks: "),
     (torch.bfloat16, (512, 512, 3072, 1), "wgmma", "; tiles 64x64 by 64 blocks: "),
+    # Few rows, few columns, and few of both, without stages in shared memory.
+    (torch.bfloat16, (963092, 1, 4, 5), "mma", "; tiles 256x16_ldg: "),
     (torch.bfloat16, (2, 506030, 22, 2), "mma", "; tiles 16x256_ldg: "),
     (torch.bfloat16, (14, 3, 4, 1), "mma", "; tiles 32x32_ldg: "),
 ]
