@@ -36,7 +36,7 @@ class Chain:
 
     @property
     def options(self) -> dict[str, str]:
-        tensor_cores = self.kernel in ("wgmma", "mma")
+        tensor_cores = self.kernel.startswith(("wgmma", "mma"))
         return {"kernel": self.kernel, "precision": "tf32" if tensor_cores else "fp32"}
 
     def call(self, a: Tensor, b: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ CHAINS = (
     Chain("simt", F32, (1568, 48, 2304), "tt", ("packed", "slices")),
     Chain("simt", F32, (49, 1024, 1728), "nt", ("slices",)),
     Chain("simt", F32, (9, 6, 26_458), "nn", ("slices",)),
-    Chain("mma", BF16, (300, 2962, 221), "tt", ("packed",)),
+    Chain("mma:128x128", BF16, (300, 2962, 221), "tt", ("packed",)),
     Chain("mma", BF16, (196, 1024, 25_600), "tn", ("packed", "slices")),
     Chain("mma", BF16, (2048, 256, 3840), "tn", ("slices",)),
     Chain("wgmma", BF16, (1000, 1001, 1003), "nn", ("packed",)),  # begins beside its pack

@@ -223,8 +223,21 @@ LAYERS = [
     (torch.bfloat16, (128, 10240, 8192), "; tiles 128x128 by 80 blocks"),
     (torch.float32, (512, 4096, 4096), "; tiles 128x128 by 128 blocks"),
     (torch.float32, (8192, 200, 6144), "; tiles 128x128 by 128 blocks: "),
-    # Narrower tiles where they fill the last round.
-    (torch.bfloat16, (12544, 384, 4608), "; tiles 128x128 of 96 columns by 132 blocks"),
+    # Narrower tiles where they fill more SMs.
+    (torch.bfloat16, (2048, 128, 6144), "; tiles 64x64 of 32 columns by 128 blocks"),
+    # Rows of out that begin within sectors: tiles overlap, but not where K is long.
+    (
+        torch.bfloat16,
+        (16384, 11001, 64),
+        "; tiles 128x256 of 240 columns and 16 more by 132 blocks",
+    ),
+    (
+        torch.bfloat16,
+        (16384, 11000, 64),
+        "; tiles 128x256 of 240 columns and 16 more by 132 blocks",
+    ),
+    (torch.bfloat16, (16384, 11008, 64), "; tiles 128x256 by 132 blocks"),
+    (torch.bfloat16, (4096, 4097, 4096), "; tiles 128x208_cluster2 by 132 blocks"),
     # Few blocks and a long K: narrow stages hide the latency of loads.
     (torch.bfloat16, (6, 2048, 32000), "; tiles 64x32 by 64 blocks: "),
     (torch.float32, (128, 1024, 13824), "; tiles 64x32 by 64 blocks: "),

@@ -15,6 +15,7 @@ KERNEL, PIPELINE = "gemm/sm90/kernel.h", "gemm/sm90/pipeline.h"
 STATE = "gemm/pipeline_state.h"
 PRODUCER, WGMMA = "gemm/sm90/producer.h", "device/wgmma.h"
 SCHEDULER, ROWS = "gemm/dynamic_scheduler.h", "gemm/sm90/shifted_rows.h"
+COLUMNS = "gemm/sm90/stored_columns.h"
 STORE, TF32, STORE_TF32 = (
     f"gemm/sm90/{name}.h" for name in ("epilogue_tma", "mainloop_tf32_rs", "epilogue_tf32")
 )
@@ -187,19 +188,32 @@ MUTANTS = {
         ROWS, "load_vector<VEC>(first + COLS)", "Vector<T, VEC>{}", WRONG
     ),
     "rest of a subtile kept too late": Mutant(
-        ROWS, "(first + COLS));\n    }\n    __syncwarp();", "(first + COLS));\n    }", ""
+        ROWS, "(first + COLS));\n    __syncwarp();", "(first + COLS));", ""
     ),
     "rows read before they are staged": Mutant(
-        ROWS, "bool is_last) const {\n    __syncwarp();", "bool is_last) const {", WRONG
+        ROWS, "int subtile) const {\n    __syncwarp();\n", "int subtile) const {\n", WRONG
     ),
-    "vectors from before the row": Mutant(ROWS, "is_first ? shift : 0", "0", WRONG),
+    "vectors from before the row": Mutant(
+        COLUMNS, "? round_up_to<SECTOR>(shift) : shift;", "? round_up_to<SECTOR>(shift) : 0;", WRONG
+    ),
     "a row's first elements not stored": Mutant(
-        ROWS, "if (is_first) store_elements<true>(rows, from, part);", "", WRONG
+        ROWS, "store_elements<true>(rows, from, part);", "{}", WRONG
     ),
     "a row's last elements not stored": Mutant(
-        ROWS, "if (is_last) store_elements<false>(rows, from, part);", "", WRONG
+        ROWS, "store_elements<false>(rows, from, part);", "", WRONG
     ),
-    "the last vector stored whole": Mutant(ROWS, "shift + cols", "COLS + VEC", WRONG),
+    "the last sector stored whole": Mutant(
+        COLUMNS, ": shift + cols;", ": round_up_to<SECTOR>(shift + cols);", WRONG
+    ),
+    "neither tile stores a sector that both have": Mutant(
+        COLUMNS, "? round_up_to<SECTOR>(shift + cols) :", "? shift + cols :", WRONG
+    ),
+    "the last of overlapping tiles ends early": Mutant(
+        COLUMNS, "cols = shares_last || !overlaps ?", "cols = true ?", WRONG
+    ),
+    "what the last subtile left not stored": Mutant(
+        KERNEL, "direct.store_rest(coord, END);", "{}", ""
+    ),
     "one staging buffer": Mutant(STORE, "    buffer ^= 1;", "", IN_USE),
     "ends before TMA has read": Mutant(KERNEL, "    tma_store_wait_read<0>();", "", "missing wait"),
     "staged with half a swizzle": Mutant(STORE, "? row % 8 * 16 : 0", "? row % 4 * 16 : 0", WRONG),

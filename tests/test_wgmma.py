@@ -127,6 +127,22 @@ def test_rows_of_out_that_begin_anywhere(dtype: torch.dtype, tile: str) -> None:
         check_rows_that_begin_anywhere(functools.partial(gemm, a, b, tile), expected)
 
 
+@every_dtype
+def test_tiles_overlap_where_rows_begin_within_sectors(dtype: torch.dtype) -> None:
+    """Each of them stores whole sectors (csrc/gemm/sm90/stored_columns.h)."""
+    tiles = [f"wgmma:{name}" for name in ("128x256_cluster2", "128x192_cluster2", "128x128")]
+    overlapping = set()
+    for m, n in ((1000, 5001), (1000, 5004), (300, 30_007), (1000, 991)):
+        a, b = exact(m, 16, dtype=dtype), exact(n, 16, dtype=dtype).t()
+        expected = gemm(a, b, "mma:64x64")
+        for tile in tiles:
+            if "and 16 more" in smem.plan(a, b, kernel=tile, precision="tf32").reason:
+                overlapping.add(tile)
+            write = functools.partial(gemm, a, b, tile)
+            check_rows_that_begin_anywhere(write, expected, begins=(0, 1, 8), gaps=(0, 1, 11))
+    assert overlapping == set(tiles)
+
+
 BATCHES = (
     ((8, 64, 128), (8, 128, 96)),
     ((5, 33, 70), (70, 50)),

@@ -33,8 +33,11 @@ struct Case {
   const char* tile;
   int64_t M, N, K;
   bool a_is_m_major, b_is_n_major;
-  int64_t out_gap = 0;  ///< elements between the rows of out
+  int64_t out_gap = 0;          ///< elements between the rows of out
+  int overlapping_columns = 0;  ///< from tile to tile; 0: they do not overlap
 };
+
+constexpr int64_t MARGIN = 32;  ///< elements before and behind out
 
 /// -1, 0 and 1: all sums are exact, and no larger than 256, which bfloat16 represents.
 template <typename T>
@@ -51,7 +54,8 @@ std::string run(const Case& c, DType dtype, bool dynamic_scheduler) {
   const std::vector<T> a = numbers<T>(c.M * c.K, 1), b = numbers<T>(c.K * c.N, 2);
   const std::vector<T> bias = numbers<T>(c.N, 3);
   const int64_t out_stride = c.N + c.out_gap;
-  std::vector<T> out(static_cast<size_t>(c.M * out_stride), T(NAN));
+  std::vector<T> memory(static_cast<size_t>(c.M * out_stride + 2 * MARGIN), T(NAN));
+  T* const out = memory.data() + MARGIN;
   Problem problem{};
   problem.dtype = problem.out_dtype = problem.c_dtype = dtype;
   problem.M = c.M;
@@ -61,7 +65,7 @@ std::string run(const Case& c, DType dtype, bool dynamic_scheduler) {
   problem.b = {b.data(), c.b_is_n_major ? c.N : 1, c.b_is_n_major ? 1 : c.K};
   problem.bias = bias.data();
   problem.bias_stride = 1;
-  problem.out = {out.data(), out_stride, 1};
+  problem.out = {out, out_stride, 1};
   problem.precision = Precision::tf32;
   problem.variant = sm90::tile_index(c.tile);
   // So few SMs that each block computes several tiles.
@@ -69,10 +73,20 @@ std::string run(const Case& c, DType dtype, bool dynamic_scheduler) {
   device.sm_count = 2;
   sm90::Plan plan = sm90::plan(problem, device);
   plan.dynamic_scheduler = dynamic_scheduler;
+  if (c.overlapping_columns != 0) {
+    plan.tile_n = c.overlapping_columns;
+    plan.overlaps = true;
+  }
   try {
     sm90::launch(problem, plan, nullptr, device);
   } catch (const std::exception& error) {
     return error.what();
+  }
+  const auto is_written = [&](int64_t i) { return !std::isnan(static_cast<float>(out[i])); };
+  for (int64_t i = 0; i < MARGIN; ++i) {
+    if (is_written(i - MARGIN) || is_written(c.M * out_stride + i)) {
+      return "wrong result outside of out";
+    }
   }
   for (int64_t m = 0; m < c.M; ++m) {
     for (int64_t n = 0; n < c.N; ++n) {
@@ -82,14 +96,12 @@ std::string run(const Case& c, DType dtype, bool dynamic_scheduler) {
             static_cast<float>(a[static_cast<size_t>(c.a_is_m_major ? k * c.M + m : m * c.K + k)]) *
             static_cast<float>(b[static_cast<size_t>(c.b_is_n_major ? k * c.N + n : n * c.K + k)]);
       }
-      if (static_cast<float>(out[static_cast<size_t>(m * out_stride + n)]) != expected) {
+      if (static_cast<float>(out[m * out_stride + n]) != expected) {
         return "wrong result";
       }
     }
     for (int64_t n = c.N; n < out_stride; ++n) {
-      if (!std::isnan(static_cast<float>(out[static_cast<size_t>(m * out_stride + n)]))) {
-        return "wrong result between rows";
-      }
+      if (is_written(m * out_stride + n)) return "wrong result between rows";
     }
   }
   return counter == 0 ? "" : "counter not reset";
@@ -104,8 +116,11 @@ int main() {
                              {"64x128_cluster2", 250, 136, 1104, false, true},
                              {"64x32", 70, 56, 2112, false, true}};
   const Case tf32_case{"64x64", 132, 72, 800, true, false};
-  // Rows of out that begin anywhere, of several subtiles.
-  const Case odd_rows{"64x128_cluster2", 70, 136, 64, false, true, 3};
+  // Rows of out that begin anywhere, of several subtiles; the last tile of those that overlap has
+  // more columns than the others, or fewer.
+  const Case odd_rows[] = {{"64x128_cluster2", 70, 136, 64, false, true, 3},
+                           {"64x128_cluster2", 70, 344, 64, false, true, 7, 112},
+                           {"64x128_cluster2", 40, 296, 64, false, true, 3, 112}};
   // The producer is several work tiles ahead.
   const Case short_cases[] = {{"64x64", 520, 136, 64, false, false},
                               {"64x128_cluster2", 1000, 264, 64, false, true}};
@@ -121,7 +136,7 @@ int main() {
       for (const Case& c : bf16_cases) report(c, run<bfloat16>(c, DType::bf16, dynamic));
       report(tf32_case, run<float>(tf32_case, DType::f32, dynamic));
     }
-    report(odd_rows, run<bfloat16>(odd_rows, DType::bf16, false));
+    for (const Case& c : odd_rows) report(c, run<bfloat16>(c, DType::bf16, false));
     for (const Case& c : short_cases) report(c, run<bfloat16>(c, DType::bf16, true));
   }
   std::printf("{\"found\": \"\"}\n");

@@ -45,6 +45,21 @@ double stores_ns(const CostModel& model, const Problem& problem, const Plan& p,
                                           : 0;
 }
 
+/// The sectors of a matrix of out that are written in parts, counted once for each part. The ends
+/// of a row are shared with the rows beside it. Transposed problems count them per element.
+double split_sectors(const Problem& problem, const Plan& p) {
+  const int64_t sector = SECTOR_BYTES / static_cast<int64_t>(size_of(problem.dtype));
+  if (p.transposed || problem.out.row_stride % sector == 0) return 0;
+  const auto rows = static_cast<double>(problem.M), cols = static_cast<double>(problem.N);
+  if (p.store_mode == StoreMode::tma) {
+    // Every second row begins within a sector.
+    return rows *
+           std::ceil(cols / (problem.dtype == DType::f32 ? FLOAT_BOX_COLS : 8 << p.log2_box_vecs));
+  }
+  if (p.store_mode != StoreMode::direct) return 0;
+  return 2 * rows * (p.overlaps ? 1 : std::ceil(cols / p.tile_n));
+}
+
 }  // namespace
 
 bool is_costly(Activation activation) {
@@ -55,8 +70,8 @@ int64_t k_tiles_of(const Problem& problem) { return ceil_div(problem.K, tile_k(p
 
 int64_t work_tiles_of(const Problem& problem, const Plan& p) {
   const TileConfig& tile = TILES[p.tile].config;
-  return ceil_div(problem.M, int64_t{tile.tile_m} * tile.cluster_m) *
-         ceil_div(problem.N, int64_t{p.tile_n}) * inner_batch_count(problem) * p.split_k_slices;
+  return ceil_div(problem.M, int64_t{tile.tile_m} * tile.cluster_m) * p.tile_columns(problem.N) *
+         inner_batch_count(problem) * p.split_k_slices;
 }
 
 double operands_ns(const Problem& problem, const Plan& plan) {
@@ -78,7 +93,7 @@ double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
   const int line = tile_k(problem.dtype);
   const double rows = aligned_rows(model, p.a, double(std::min<int64_t>(problem.M, tile.tile_m)),
                                    tile.tile_m, line) +
-                      aligned_rows(model, p.b, p.tile_n, p.tile_n, line) / tile.cluster_m;
+                      aligned_rows(model, p.b, p.loaded_columns(), p.tile_n, line) / tile.cluster_m;
   const auto blocks_per_sm =
       static_cast<double>(ceil_div(int64_t{p.clusters} * tile.cluster_m, sm_count));
   const double busy_per_k_tile =
@@ -107,7 +122,10 @@ double expected_ns(const Problem& problem, const Plan& p, int sm_count) {
   const auto M = static_cast<double>(problem.M), N = static_cast<double>(problem.N);
   const auto batch_count = static_cast<double>(inner_batch_count(problem));
   const double out_bytes = double(size_of(problem.dtype)) * M * N * batch_count;
-  const double dram = operands_ns(problem, p) + out_bytes / model.store_bytes_per_ns;
+  const double dram =
+      operands_ns(problem, p) +
+      (out_bytes + model.bytes_per_split_sector * batch_count * split_sectors(problem, p)) /
+          model.store_bytes_per_ns;
   double other_launches = 0;
   if (p.split_k_slices > 1) {
     other_launches += model.ns_reduce_launch +

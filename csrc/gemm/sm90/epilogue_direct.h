@@ -17,39 +17,59 @@ struct DirectWriter {
                     Rows::COLS == STAGING_COLS,
                 "a subtile's rows fit a warp's staging area");
 
-  /// Stores the subtile whose packed pairs begin at `first_packed`. `is_first`: of the tile.
+  /// Stores a subtile of the tile at `coord`, whose packed pairs begin at `first_packed`.
   template <int COUNT>
   __device__ __forceinline__ void store(const uint32_t (&packed)[COUNT], int first_packed,
-                                        const WarpTileCoord& coord, bool is_first) const {
-    const auto& out = params.epilogue.out;
-    T* const corner =
-        out.data + coord.batch * params.strides.out + coord.row * out.row_stride + coord.col;
+                                        const WarpTileCoord& coord, int subtile) const {
+    const StoredColumns columns = columns_of(coord);
+    if (coord.row >= coord.end_row || !Rows::is_used(subtile, columns.cols)) return;
     const Rows rows{staging};
-    rows.begin(is_first);
-    stage(rows, packed, first_packed, corner);
-    const auto out_row = [&](int row) {
-      return OutRow<T>{corner + row * out.row_stride, coord.row + row < coord.end_row};
-    };
-    const int cols = coord.end_col - coord.col;
-    rows.store(out_row, min(cols, STAGING_COLS), is_first, cols <= STAGING_COLS);
+    rows.begin(subtile);
+    stage(rows, packed, first_packed, corner_of(coord));
+    rows.store(rows_of(coord), columns, subtile);
+  }
+
+  /// Stores what the last subtile, the one before `subtile`, has left.
+  __device__ __forceinline__ void store_rest(const WarpTileCoord& coord, int subtile) const {
+    const StoredColumns columns = columns_of(coord);
+    if (coord.row >= coord.end_row || !Rows::is_used(subtile, columns.cols)) return;
+    const Rows rows{staging};
+    rows.begin(subtile);
+    rows.store(rows_of(coord), columns, subtile);
   }
 
  private:
+  __device__ __forceinline__ StoredColumns columns_of(const WarpTileCoord& coord) const {
+    return {coord.col, params.tile_n, static_cast<int>(params.epilogue.out.cols), params.overlaps};
+  }
+
+  /// The first element of the tile in the warp's first row.
+  __device__ __forceinline__ T* corner_of(const WarpTileCoord& coord) const {
+    const auto& out = params.epilogue.out;
+    return out.data + coord.batch * params.strides.out + coord.row * out.row_stride + coord.col;
+  }
+
+  __device__ __forceinline__ auto rows_of(const WarpTileCoord& coord) const {
+    T* const corner = corner_of(coord);
+    const int64_t stride = params.epilogue.out.row_stride;
+    const int valid_rows = coord.end_row - coord.row;
+    return [=](int row) { return OutRow<T>{corner + row * stride, row < valid_rows}; };
+  }
+
   /// Packed pair 2 vec + half: row lane / 4 + 8 half, columns 8 vec + 2 (lane % 4).
   template <int COUNT>
   __device__ __forceinline__ void stage(const Rows& rows, const uint32_t (&packed)[COUNT],
                                         int first_packed, const T* corner) const {
     const int64_t stride = params.epilogue.out.row_stride;
     const int lane = threadIdx.x % WARP, row = lane / 4;
-    // The row eight further begins at the same place within a vector.
-    T* const to = rows.staged(row, corner + row * stride, lane % 4 * 2);
     const auto for_each_pair = [&](const auto& store_pair) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+        const int half_row = row + 8 * half;
+        T* const to = rows.staged(half_row, corner + half_row * stride, lane % 4 * 2);
 #pragma unroll
         for (int vec = 0; vec < Rows::VECS; ++vec) {
-          store_pair(to + (half * 8 * Rows::PITCH / ELEMENT_BYTES + vec * Rows::VEC),
-                     packed[first_packed + 2 * vec + half]);
+          store_pair(to + vec * Rows::VEC, packed[first_packed + 2 * vec + half]);
         }
       }
     };

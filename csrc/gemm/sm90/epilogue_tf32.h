@@ -36,7 +36,8 @@ struct Tf32Writer {
 
   /// Requires contiguous columns of out, no C, and no activation but relu.
   __device__ __forceinline__ void store_direct(float (&accum)[COUNT], const LaneCoord& coord,
-                                               const BoxRows& rows) const {
+                                               const BoxRows& rows,
+                                               const StoredColumns& columns) const {
     const auto& out = epilogue.out;
     apply_epilogue(accum, coord);
     const bool fits_pairs = out.row_stride % 2 == 0 && out.cols % 2 == 0 && is_aligned<2>(out.data);
@@ -44,7 +45,8 @@ struct Tf32Writer {
     const bool is_small =
         min(out.rows, out.cols) <= MOST_NARROW || out.rows * out.cols < MIN_STAGED_ELEMENTS;
     if (!is_small && !(fits_pairs && (transposed || fits_sectors))) {
-      transposed ? store_transposed(accum, coord, rows) : store_shifted(accum, coord, rows);
+      transposed ? store_transposed(accum, coord, rows)
+                 : store_shifted(accum, coord, rows, columns);
     } else if (fits_pairs) {
       store_rows<true>(accum, coord);
     } else {
@@ -233,38 +235,40 @@ struct Tf32Writer {
   /// them, are two to four times as many writes of L2's sectors: 68,434 x 1511 x 212 took 860 us
   /// instead of 312 by single elements of one row.
   __device__ __forceinline__ void store_shifted(const float (&accum)[COUNT], const LaneCoord& coord,
-                                                const BoxRows& boxes) const {
+                                                const BoxRows& boxes,
+                                                const StoredColumns& columns) const {
     using Rows = ShiftedRows<float>;
     static_assert(Rows::BYTES <= STAGING_BYTES && Rows::COLS == FLOAT_BOX_COLS &&
                       Rows::ROWS == 2 * FLOAT_BOX_ROWS,
                   "a subtile's rows fit a warp's staging area");
+    constexpr int SUBTILES = COUNT / PER_SUBTILE;
     const Rows rows{staging};
     const int within = threadIdx.x % 4 * 2;
-    const auto x_of = [&](int row) {
-      return row < FLOAT_BOX_ROWS ? boxes.first_x + row : boxes.second_x + row - FLOAT_BOX_ROWS;
+    float* const first = epilogue.out.data + (coord.y - within);
+    const auto out_row = [&](int row) {
+      const int x =
+          row < FLOAT_BOX_ROWS ? boxes.first_x + row : boxes.second_x + row - FLOAT_BOX_ROWS;
+      return OutRow<float>{first + x * epilogue.out.row_stride, x < coord.end_x};
     };
-    float* first = epilogue.out.data + (coord.y - within);
+    float* const upper = rows.staged(boxes.smem_row, out_row(boxes.smem_row).data, within);
+    float* const lower =
+        rows.staged(boxes.next_smem_row, out_row(boxes.next_smem_row).data, within);
+    // What the last subtile has left is stored as one more.
 #pragma unroll
-    for (int subtile = 0; subtile < COUNT / PER_SUBTILE; ++subtile, first += FLOAT_BOX_COLS) {
-      const int cols = coord.end_y - (coord.y - within) - subtile * FLOAT_BOX_COLS;
-      if (cols <= 0) break;
-      const auto out_row = [&](int row) {
-        const int x = x_of(row);
-        return OutRow<float>{first + x * epilogue.out.row_stride, x < coord.end_x};
-      };
-      rows.begin(subtile == 0);
-      float* const upper = rows.staged(boxes.smem_row, out_row(boxes.smem_row).data, within);
-      float* const lower =
-          rows.staged(boxes.next_smem_row, out_row(boxes.next_smem_row).data, within);
+    for (int subtile = 0; subtile <= SUBTILES; ++subtile) {
+      if (!Rows::is_used(subtile, columns.cols)) break;
+      rows.begin(subtile);
+      if (subtile < SUBTILES) {
 #pragma unroll
-      for (int i = 0; i < PER_SUBTILE; i += 4) {
-        const float* const four = &accum[subtile * PER_SUBTILE + i];
-        upper[2 * i] = four[0];
-        upper[2 * i + 1] = four[1];
-        lower[2 * i] = four[2];
-        lower[2 * i + 1] = four[3];
+        for (int i = 0; i < PER_SUBTILE; i += 4) {
+          const float* const four = &accum[subtile * PER_SUBTILE + i];
+          upper[2 * i] = four[0];
+          upper[2 * i + 1] = four[1];
+          lower[2 * i] = four[2];
+          lower[2 * i + 1] = four[3];
+        }
       }
-      rows.store(out_row, min(cols, FLOAT_BOX_COLS), subtile == 0, cols <= FLOAT_BOX_COLS);
+      rows.store(out_row, columns, subtile);
     }
     __syncwarp();  // the staging area is free
   }

@@ -34,6 +34,17 @@ StoreMode store_mode_of(const Problem& problem) {
   return fits_tma ? StoreMode::tma : problem.pre ? StoreMode::scalar : StoreMode::direct;
 }
 
+/// Whether rows of out begin within sectors, and tiles may compute columns twice in order to store
+/// whole ones.
+bool may_overlap(const Problem& problem, const Plan& p) {
+  const int64_t sector = SECTOR_BYTES / static_cast<int64_t>(size_of(problem.dtype));
+  const bool is_small =
+      std::min(problem.M, problem.N) <= MOST_NARROW || problem.M * problem.N < MIN_STAGED_ELEMENTS;
+  return (p.store_mode == StoreMode::tma || p.store_mode == StoreMode::direct) && !p.transposed &&
+         !problem.pre && !is_small && problem.out.row_stride % sector != 0 &&
+         p.accum_interval == k_tiles_of(problem);
+}
+
 /// The swizzle with which the tiles that are computed at one time read the fewest rows and columns.
 int swizzle_size_of(const Plan& p, int64_t rows) {
   const TileConfig& tile = TILES[p.tile].config;
@@ -153,6 +164,13 @@ constexpr std::array<int, TILE_COUNT> fallback_indices() {
   return result;
 }
 
+/// The same by whole sectors.
+Plan with_overlap(Plan p) {
+  p.store_mode = StoreMode::direct;
+  p.overlaps = true;
+  return p;
+}
+
 Plan with_best_tile_n(const Problem& problem, const Device& device, const Plan& untiled,
                       int index) {
   constexpr std::array<int, TILE_COUNT> FALLBACKS = fallback_indices();
@@ -162,21 +180,24 @@ Plan with_best_tile_n(const Problem& problem, const Device& device, const Plan& 
   const bool takes_a = !is_mn_major_tf32 || TILES[index].config.takes_mn_major_tf32();
   if (!device.host && !(is_special && takes_a)) index = FALLBACKS[index];
   const TileConfig& tile = TILES[index].config;
-  // Each block of a cluster loads as many columns of B as the others, in whole swizzle atoms.
-  const int unit = 8 * tile.cluster_m;
-  const int widest = static_cast<int>(std::min<int64_t>(tile.mma_n, round_up(problem.N, unit)));
+  // Each block of a cluster loads as many columns of B as the others, in whole swizzle atoms. Tiles
+  // that overlap begin at whole sectors of a row that does.
+  const int overlap = untiled.overlaps ? OVERLAP_COLS : 0;
+  const int unit = std::max(8 * tile.cluster_m, overlap);
+  const int widest =
+      static_cast<int>(std::min<int64_t>(tile.mma_n - overlap, round_up(problem.N, unit)));
   Plan best = with_tile_n(problem, device, untiled, index, widest);
   // A smaller tile_n is faster if it spreads the work evenly over the SMs. Candidates fill all SMs
-  // 1 to 6 times; beside each, the next larger one that needs the fewest TMA stores.
+  // 1 to 6 times; beside each, the next larger one that needs the fewest subtiles.
   constexpr int MOST_ROUNDS = 6, SMALLEST_TILE_N = 32;
-  const int64_t tiles_per_column =
-      work_tiles_of(problem, best) / ceil_div(problem.N, int64_t{widest});
+  const int64_t tiles_per_column = work_tiles_of(problem, best) / best.tile_columns(problem.N);
   const int64_t resident = int64_t{tile.min_blocks_per_sm} * device.sm_count / tile.cluster_m;
   for (int rounds = 1; rounds <= MOST_ROUNDS; ++rounds) {
     const int64_t columns = rounds * resident / tiles_per_column;
     if (columns == 0) continue;
     const int64_t even = round_up(ceil_div(problem.N, columns), unit);
-    for (const int64_t tile_n : {even, round_up(even, STAGING_COLS)}) {
+    const int64_t whole_subtiles = round_up(even + overlap, STAGING_COLS) - overlap;
+    for (const int64_t tile_n : {even, whole_subtiles}) {
       if (tile_n < SMALLEST_TILE_N || tile_n >= widest) continue;
       const Plan next = with_tile_n(problem, device, untiled, index, static_cast<int>(tile_n));
       if (next.microseconds < 0.99 * best.microseconds) best = next;
@@ -264,10 +285,16 @@ Plan plan(const Problem& original, const Device& device) {
   const bool is_named = problem.variant >= 0;
   const int first = is_named ? problem.variant : device.host ? CPU_DEFAULT : DEFAULT;
   Plan best = with_tile(problem, device, untiled, first);
-  for (int tile = 0; tile < TILE_COUNT && !is_named; ++tile) {
-    if (tile == first || !has_tile(tile, problem.dtype, device)) continue;
-    const Plan next = with_tile(problem, device, untiled, tile);
+  const auto take_if_better = [&](const Plan& next) {
     if (next.microseconds < best.microseconds && !is_excluded(problem, device, next)) best = next;
+  };
+  const bool overlaps = may_overlap(problem, untiled);
+  for (int tile = 0; tile < TILE_COUNT; ++tile) {
+    if (is_named ? tile != first : !has_tile(tile, problem.dtype, device)) continue;
+    if (tile != first) take_if_better(with_tile(problem, device, untiled, tile));
+    if (overlaps && TILES[tile].config.mma_n >= MIN_OVERLAPPING_N) {
+      take_if_better(with_tile(problem, device, with_overlap(untiled), tile));
+    }
   }
   best.dynamic_scheduler = has_dynamic_scheduler(problem, device, best);
   return best;
@@ -298,6 +325,7 @@ std::string describe(const Plan& plan) {
   if (plan.tile_n < tile.config.mma_n) {
     text += " of " + std::to_string(plan.tile_n) + " columns";
   }
+  if (plan.overlaps) text += " and " + std::to_string(OVERLAP_COLS) + " more";
   text += " by " + std::to_string(plan.clusters * tile.config.cluster_m) + " blocks";
   if (plan.split_k_slices > 1) text += ", K in " + std::to_string(plan.split_k_slices) + " slices";
   const OperandDesc &a = plan.transposed ? plan.b : plan.a, &b = plan.transposed ? plan.a : plan.b;

@@ -7,6 +7,7 @@
 
 #include "gemm/gemm.h"
 #include "gemm/operand_desc.h"
+#include "gemm/sm90/stored_columns.h"
 #include "gemm/sm90/tile_config.h"
 
 namespace smem::gemm::sm90 {
@@ -14,6 +15,7 @@ namespace smem::gemm::sm90 {
 struct Plan {
   int tile;            ///< index in TILES
   int tile_n;          ///< columns from tile to tile: at most the mma_n of TILES[tile]
+  bool overlaps;       ///< tiles compute OVERLAP_COLS more, so that each stores whole sectors
   int log2_box_vecs;   ///< a box of the TMA store has 8 << log2_box_vecs columns
   int swizzle_size;    ///< in cluster tiles, see TileScheduler
   int split_k_slices;  ///< slices of K that are work tiles of their own; 1: no split-K
@@ -26,6 +28,10 @@ struct Plan {
   StoreMode store_mode;
   EpilogueKind epilogue;  ///< the smallest that the problem needs
   double microseconds;    ///< expected by the cost model
+
+  /// The columns of B that a tile loads.
+  int loaded_columns() const { return tile_n + (overlaps ? OVERLAP_COLS : 0); }
+  int64_t tile_columns(int64_t N) const { return sm90::tile_columns(N, tile_n, overlaps); }
 };
 
 /// Whether these kernels can solve the problem: dtype, device, K > 0, sizes within 32 bits.

@@ -307,17 +307,20 @@ struct CollectiveGemm {
   __device__ __forceinline__ void store_subtiles(const Packed& packed, SubtileWriter<T>& writer,
                                                  const WarpTileCoord& coord) const {
     const auto offsets = writer.stmatrix_offsets();
+    const bool stores_by_tma =
+        KIND == EpilogueKind::tma || (IS_ANY && params.store_mode == StoreMode::tma);
+    const DirectWriter<T> direct{params, writer.staging};
 #pragma unroll
     for (int subtile = FIRST; subtile < END; ++subtile) {
-      const WarpTileCoord at = subtile_coord(coord, subtile);
-      if (!is_inside(at)) continue;
-      if (KIND == EpilogueKind::tma || (IS_ANY && params.store_mode == StoreMode::tma)) {
+      if (stores_by_tma) {
+        const WarpTileCoord at = subtile_coord(coord, subtile);
+        if (!is_inside(at)) continue;
         writer.store_tma(packed, subtile * PACKED_PER_SUBTILE, offsets, at, params.out);
       } else {
-        DirectWriter<T>{params, writer.staging}.store(packed, subtile * PACKED_PER_SUBTILE, at,
-                                                      subtile == 0);
+        direct.store(packed, subtile * PACKED_PER_SUBTILE, coord, subtile);
       }
     }
+    if (FIRST < END && END == SUBTILES && !stores_by_tma) direct.store_rest(coord, END);
   }
 
   __device__ __forceinline__ void store_scalar(const Accum& accum, unsigned char* staging,

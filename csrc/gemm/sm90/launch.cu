@@ -36,10 +36,10 @@ const void* kernel_of(const Plan& plan, DType dtype, std::integer_sequence<int, 
                                                              plan.b.major);
 }
 
-/// The maps of GemmParams::a or ::b. A stage has up to `stage_rows` rows, and `rows` is the
-/// LoadExtent's size; `multicast` is the number of blocks that load a part of the tile each.
+/// The maps of GemmParams::a or ::b. A stage has up to `stage_rows` rows; `multicast` is the number
+/// of blocks that load a part of the tile each.
 void make_operand_maps(CUtensorMap (&maps)[2], const OperandDesc& desc, DType dtype,
-                       const void* data, int stage_rows, int rows, int multicast) {
+                       const void* data, int stage_rows, const LoadExtent& extent, int multicast) {
   const TensorShape shape{.dtype = dtype,
                           .data = data,
                           .x = desc.inner_size,
@@ -50,16 +50,17 @@ void make_operand_maps(CUtensorMap (&maps)[2], const OperandDesc& desc, DType dt
                           .as_tf32 = dtype == DType::f32};
   const int k = tile_k(dtype);
   if (desc.major == Major::K) {
-    maps[0] = make_tensor_map(shape, k, rows / multicast);
-    if (multicast == 1 && desc.outer_size % rows != 0) {
-      maps[1] = make_tensor_map(shape, k, static_cast<int>(desc.outer_size % rows));
+    maps[0] = make_tensor_map(shape, k, extent.size / multicast);
+    if (multicast == 1 && extent.last_size != 0) {
+      maps[1] = make_tensor_map(shape, k, extent.last_size);
     }
     return;
   }
   const int row_bytes = stage_row_bytes(desc.major, stage_rows, size_of(dtype));
   const int panel = row_bytes / static_cast<int>(size_of(dtype));
   maps[0] = make_tensor_map(shape, panel, k, row_bytes);
-  if (rows % panel != 0) maps[1] = make_tensor_map(shape, rows % panel, k, row_bytes);
+  const int rest = extent.size % panel;
+  if (rest != 0) maps[1] = make_tensor_map(shape, rest, k, row_bytes);
 }
 
 /// `launch_with_pdl`: the kernel may begin while the kernel before still runs (device/pdl.h).
@@ -88,18 +89,20 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
   const auto batch_count = static_cast<uint32_t>(inner_batch_count(problem));
   GemmParams<T> params{};
   const int64_t unit = plan.a.major == Major::K ? 1 : 16 / static_cast<int64_t>(sizeof(T));
-  const auto extent_of = [](int64_t size, int64_t end) {
+  const auto extent_of = [](int64_t size, int64_t step, int64_t end) {
     return LoadExtent{.size = static_cast<int>(size),
-                      .last_size = static_cast<int>(end % size),
+                      .step = static_cast<int>(step),
+                      .last_size = static_cast<int>(end % step),
                       .end = static_cast<int>(end)};
   };
   // In a cluster some blocks may have no rows of A at all, so all of them load whole tiles.
-  params.a_extent = extent_of(
-      tile.cluster_m > 1 ? tile.tile_m : std::min<int64_t>(round_up(problem.M, unit), tile.tile_m),
-      problem.M);
-  params.b_extent = extent_of(plan.tile_n, problem.N);
-  make_operand_maps(params.a, plan.a, problem.dtype, a, tile.tile_m, params.a_extent.size, 1);
-  make_operand_maps(params.b, plan.b, problem.dtype, b, tile.stage_n, plan.tile_n, tile.cluster_m);
+  const int64_t rows =
+      tile.cluster_m > 1 ? tile.tile_m : std::min<int64_t>(round_up(problem.M, unit), tile.tile_m);
+  params.a_extent = extent_of(rows, rows, problem.M);
+  params.b_extent = extent_of(plan.loaded_columns(), plan.tile_n, problem.N);
+  make_operand_maps(params.a, plan.a, problem.dtype, a, tile.tile_m, params.a_extent, 1);
+  make_operand_maps(params.b, plan.b, problem.dtype, b, tile.stage_n, params.b_extent,
+                    tile.cluster_m);
   params.store_mode = plan.store_mode;
   params.log2_box_vecs = plan.log2_box_vecs;
   if (plan.store_mode == StoreMode::tma) {
@@ -120,7 +123,7 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
   const auto k_tiles = static_cast<uint32_t>(ceil_div(problem.K, TILE_K<T>));
   params.scheduler =
       TileScheduler(static_cast<uint32_t>(ceil_div(problem.M, tile.tile_m * tile.cluster_m)),
-                    static_cast<uint32_t>(ceil_div(problem.N, plan.tile_n)),
+                    static_cast<uint32_t>(plan.tile_columns(problem.N)),
                     static_cast<uint32_t>(plan.split_k_slices), batch_count,
                     static_cast<uint32_t>(plan.swizzle_size), k_tiles,
                     plan.split_k_slices > 1 ? static_cast<uint32_t>(plan.accum_interval) : k_tiles);
@@ -132,6 +135,7 @@ void launch_gemm(const Problem& problem, const Plan& plan, const void* a, const 
   params.partials = partials;
   params.partial_pitch = partial_pitch(params.epilogue.out.cols);
   params.tile_n = plan.tile_n;
+  params.overlaps = plan.overlaps;
   params.a_batched = plan.a.batched;
   params.b_batched = plan.b.batched;
 

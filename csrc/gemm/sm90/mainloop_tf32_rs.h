@@ -178,7 +178,7 @@ struct CollectiveGemmTf32 : CollectiveGemm<float, A_MAJOR, Major::K, TILE, KIND>
     }
     const Tf32Writer<NUM_ACCUM> writer{epilogue, staging, transposed};
     if (!IS_ANY || params.store_mode == StoreMode::direct) {
-      writer.store_direct(accum, coord, boxes);
+      writer.store_direct(accum, coord, boxes, {first_y, params.tile_n, end_y, params.overlaps});
     } else {
       writer.store_scalar(accum, coord);
     }

@@ -10,6 +10,7 @@ namespace smem::gemm::sm90::inline SMEM_BUILD {
 /// How many rows of A, or columns of B, a block loads per k-tile.
 struct LoadExtent {
   int size;       ///< less than the tile's where the operand has less; whole 16-byte vectors
+  int step;       ///< from tile to tile: less than `size` where these compute columns twice
   int last_size;  ///< for the last tile, if the operand ends within it
   int end;        ///< M or N
 };
@@ -22,6 +23,7 @@ struct GemmParams {
   LoadExtent a_extent, b_extent;
   TileScheduler scheduler;
   int tile_n;          ///< columns from tile to tile: at most the mma_n of the configuration
+  bool overlaps;       ///< tiles compute OVERLAP_COLS more, which their neighbours compute, too
   int accum_interval;  ///< k-tiles after which a new accumulator begins
   int log2_box_vecs;   ///< a box of the TMA store has 8 << log2_box_vecs columns
   StoreMode store_mode;

@@ -27,7 +27,7 @@ struct OperandLoader {
                                            int row, int rank = 0)
       : maps(all_maps), rows(extent.size), rank(rank) {
     // In a cluster some blocks may have no rows at all, so all of them load whole tiles.
-    if (!BY_PANELS && CLUSTER == 1 && row + extent.size > extent.end) {
+    if (!BY_PANELS && CLUSTER == 1 && row + extent.step > extent.end) {
       maps = all_maps + 1;
       rows = extent.last_size;
     }

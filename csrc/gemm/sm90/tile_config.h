@@ -37,6 +37,10 @@ constexpr size_t SHARED_BYTES = 227 * 1024, SWIZZLE_ATOM = 1024;
 constexpr int STAGING_ROWS = 16, STAGING_COLS = 64, STAGING_BUFFER_BYTES = 2048,
               STAGING_BYTES = 4096;
 
+/// Tiles that overlap (stored_columns.h) have at least so many columns: narrower ones would
+/// compute too many twice.
+constexpr int MIN_OVERLAPPING_N = 64;
+
 /// The box of a TMA store of floats; its rows have 128 bytes.
 constexpr int FLOAT_BOX_ROWS = 8, FLOAT_BOX_COLS = 32;
 
