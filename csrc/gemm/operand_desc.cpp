@@ -47,8 +47,8 @@ OperandDesc describe_operand(const Problem& problem, Tensor tensor, bool may_be_
     // are short ones that many tiles read, mostly at the same time: all of them would ask L2 for
     // the same lines. 341,176 x 88 x 8 takes 75 us with eight columns of B in a line and 45 with
     // one.
-    const int64_t line = line_elements(problem.dtype), MANY_TILES = 1024;
-    const bool is_shared = (is_a ? problem.N : problem.M) >= MANY_TILES;
+    const int64_t line = line_elements(problem.dtype), MANY_ROWS = 1024;
+    const bool is_shared = (is_a ? problem.N : problem.M) >= MANY_ROWS;
     const bool is_padded = desc.inner_size >= 8 * line || (desc.inner_size < line && is_shared);
     desc.outer_stride = round_up(desc.inner_size, is_padded ? line : vec);
     desc.batch_stride = round_up(desc.outer_size * desc.outer_stride, 128);
