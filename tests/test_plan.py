@@ -225,6 +225,7 @@ LAYERS = [
     (torch.float32, (8192, 200, 6144), "; tiles 128x128 by 128 blocks: "),
     # Narrower tiles where they fill more SMs.
     (torch.bfloat16, (2048, 128, 6144), "; tiles 64x64 of 32 columns by 128 blocks"),
+    (torch.bfloat16, (12544, 384, 4608), "; tiles 128x128 by 132 blocks"),
     # Rows of out that begin within sectors: tiles overlap, but not where K is long.
     (
         torch.bfloat16,

@@ -48,8 +48,7 @@ double stores_ns(const CostModel& model, const Problem& problem, const Plan& p,
 /// The sectors of a matrix of out that are written in parts, counted once for each part. The ends
 /// of a row are shared with the rows beside it. Transposed problems count them per element.
 double split_sectors(const Problem& problem, const Plan& p) {
-  const int64_t sector = SECTOR_BYTES / static_cast<int64_t>(size_of(problem.dtype));
-  if (p.transposed || problem.out.row_stride % sector == 0) return 0;
+  if (p.transposed || !rows_split_sectors(problem)) return 0;
   const auto rows = static_cast<double>(problem.M), cols = static_cast<double>(problem.N);
   if (p.store_mode == StoreMode::tma) {
     // Every second row begins within a sector.
@@ -64,6 +63,11 @@ double split_sectors(const Problem& problem, const Plan& p) {
 
 bool is_costly(Activation activation) {
   return activation != Activation::none && activation != Activation::relu;
+}
+
+bool rows_split_sectors(const Problem& problem) {
+  const int64_t sector = SECTOR_BYTES / static_cast<int64_t>(size_of(problem.dtype));
+  return problem.out.row_stride % sector != 0;
 }
 
 int64_t k_tiles_of(const Problem& problem) { return ceil_div(problem.K, tile_k(problem.dtype)); }

@@ -69,6 +69,9 @@ bool is_costly(Activation activation);
 int64_t k_tiles_of(const Problem& problem);
 int64_t work_tiles_of(const Problem& problem, const Plan& plan);
 
+/// Whether rows of out begin within sectors.
+bool rows_split_sectors(const Problem& problem);
+
 /// Nanoseconds to read both operands from DRAM, once.
 double operands_ns(const Problem& problem, const Plan& plan);
 

@@ -34,14 +34,13 @@ StoreMode store_mode_of(const Problem& problem) {
   return fits_tma ? StoreMode::tma : problem.pre ? StoreMode::scalar : StoreMode::direct;
 }
 
-/// Whether rows of out begin within sectors, and tiles may compute columns twice in order to store
-/// whole ones.
+/// Whether tiles may compute columns twice in order to store whole sectors. Small outputs of floats
+/// are stored in another way (epilogue_tf32.h has the same limits), which leaves columns out then.
 bool may_overlap(const Problem& problem, const Plan& p) {
-  const int64_t sector = SECTOR_BYTES / static_cast<int64_t>(size_of(problem.dtype));
   const bool is_small =
       std::min(problem.M, problem.N) <= MOST_NARROW || problem.M * problem.N < MIN_STAGED_ELEMENTS;
   return (p.store_mode == StoreMode::tma || p.store_mode == StoreMode::direct) && !p.transposed &&
-         !problem.pre && !is_small && problem.out.row_stride % sector != 0 &&
+         !problem.pre && !is_small && rows_split_sectors(problem) &&
          p.accum_interval == k_tiles_of(problem);
 }
 
