@@ -212,7 +212,7 @@ MUTANTS = {
         COLUMNS, "cols = shares_last || !overlaps ?", "cols = true ?", WRONG
     ),
     "what the last subtile left not stored": Mutant(
-        KERNEL, "direct.store_rest(coord, END);", "{}", WRONG
+        ROWS, "if (part == 0) store_vectors(rows, from, VECS);", "", WRONG
     ),
     "one staging buffer": Mutant(STORE, "    buffer ^= 1;", "", IN_USE),
     "ends before TMA has read": Mutant(KERNEL, "    tma_store_wait_read<0>();", "", "missing wait"),

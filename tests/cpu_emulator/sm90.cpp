@@ -119,6 +119,7 @@ int main() {
   // Rows of out that begin anywhere, of several subtiles; the last tile of those that overlap has
   // more columns than the others, or fewer.
   const Case odd_rows[] = {{"64x128_cluster2", 70, 136, 64, false, true, 3},
+                           {"64x128_cluster2", 70, 128, 64, false, true, 3},
                            {"64x128_cluster2", 70, 344, 64, false, true, 7, 112},
                            {"64x128_cluster2", 40, 296, 64, false, true, 3, 112}};
   // The producer is several work tiles ahead.

@@ -22,19 +22,10 @@ struct DirectWriter {
   __device__ __forceinline__ void store(const uint32_t (&packed)[COUNT], int first_packed,
                                         const WarpTileCoord& coord, int subtile) const {
     const StoredColumns columns = columns_of(coord);
-    if (coord.row >= coord.end_row || !Rows::is_used(subtile, columns.cols)) return;
+    if (coord.row >= coord.end_row || !Rows::is_used(subtile, columns)) return;
     const Rows rows{staging};
     rows.begin(subtile);
     stage(rows, packed, first_packed, corner_of(coord));
-    rows.store(rows_of(coord), columns, subtile);
-  }
-
-  /// Stores what the last subtile, the one before `subtile`, has left.
-  __device__ __forceinline__ void store_rest(const WarpTileCoord& coord, int subtile) const {
-    const StoredColumns columns = columns_of(coord);
-    if (coord.row >= coord.end_row || !Rows::is_used(subtile, columns.cols)) return;
-    const Rows rows{staging};
-    rows.begin(subtile);
     rows.store(rows_of(coord), columns, subtile);
   }
 

@@ -241,7 +241,6 @@ struct Tf32Writer {
     static_assert(Rows::BYTES <= STAGING_BYTES && Rows::COLS == FLOAT_BOX_COLS &&
                       Rows::ROWS == 2 * FLOAT_BOX_ROWS,
                   "a subtile's rows fit a warp's staging area");
-    constexpr int SUBTILES = COUNT / PER_SUBTILE;
     const Rows rows{staging};
     const int within = threadIdx.x % 4 * 2;
     float* const first = epilogue.out.data + (coord.y - within);
@@ -253,20 +252,17 @@ struct Tf32Writer {
     float* const upper = rows.staged(boxes.smem_row, out_row(boxes.smem_row).data, within);
     float* const lower =
         rows.staged(boxes.next_smem_row, out_row(boxes.next_smem_row).data, within);
-    // What the last subtile has left is stored as one more.
 #pragma unroll
-    for (int subtile = 0; subtile <= SUBTILES; ++subtile) {
-      if (!Rows::is_used(subtile, columns.cols)) break;
+    for (int subtile = 0; subtile < COUNT / PER_SUBTILE; ++subtile) {
+      if (!Rows::is_used(subtile, columns)) break;
       rows.begin(subtile);
-      if (subtile < SUBTILES) {
 #pragma unroll
-        for (int i = 0; i < PER_SUBTILE; i += 4) {
-          const float* const four = &accum[subtile * PER_SUBTILE + i];
-          upper[2 * i] = four[0];
-          upper[2 * i + 1] = four[1];
-          lower[2 * i] = four[2];
-          lower[2 * i + 1] = four[3];
-        }
+      for (int i = 0; i < PER_SUBTILE; i += 4) {
+        const float* const four = &accum[subtile * PER_SUBTILE + i];
+        upper[2 * i] = four[0];
+        upper[2 * i + 1] = four[1];
+        lower[2 * i] = four[2];
+        lower[2 * i + 1] = four[3];
       }
       rows.store(out_row, columns, subtile);
     }

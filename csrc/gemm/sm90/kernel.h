@@ -320,7 +320,6 @@ struct CollectiveGemm {
         direct.store(packed, subtile * PACKED_PER_SUBTILE, coord, subtile);
       }
     }
-    if (FIRST < END && END == SUBTILES && !stores_by_tma) direct.store_rest(coord, END);
   }
 
   __device__ __forceinline__ void store_scalar(const Accum& accum, unsigned char* staging,

@@ -36,9 +36,10 @@ struct ShiftedRows {
   static constexpr int PITCH = (VECS + 3) * 16, BYTES = ROWS * PITCH;
   static constexpr int ROWS_PER_PASS = WARP / VECS, PASSES = ROWS / ROWS_PER_PASS;
 
-  /// Whether a tile that stores `cols` columns has any in places from `subtile` on.
-  __device__ __forceinline__ static bool is_used(int subtile, int cols) {
-    return subtile * COLS < cols + SECTOR - 1;
+  /// Whether a subtile has columns that are stored. The last one stores what it has in the sector
+  /// behind it, too.
+  __device__ __forceinline__ static bool is_used(int subtile, const StoredColumns& columns) {
+    return subtile * COLS < columns.needed();
   }
 
   /// Call it before a subtile is staged: it keeps what the subtile before has left. For a tile's
@@ -65,6 +66,7 @@ struct ShiftedRows {
     __syncwarp();
     const int lane = threadIdx.x % WARP, part = lane % VECS, first_row = lane / VECS;
     const int first_place = subtile * COLS;
+    const bool is_last = !is_used(subtile + 1, columns);
     Rows rows;
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
@@ -75,12 +77,13 @@ struct ShiftedRows {
       opaque(rows.aligned[pass]);
       const int end = columns.template end<SECTOR>(shift) - first_place;
       rows.begin[pass] = max(columns.template begin<SECTOR>(shift) - first_place, 0);
-      rows.end[pass] = row.is_valid ? max(min(end, COLS), 0) : 0;
+      rows.end[pass] = row.is_valid ? max(is_last ? end : min(end, COLS), 0) : 0;
     }
     const auto* const from = reinterpret_cast<const T*>(staging + first_row * PITCH);
     store_vectors(rows, from, part);
     if (subtile == 0 && !columns.shares_first) store_elements<true>(rows, from, part);
-    if (columns.cols < first_place + COLS && !columns.shares_last) {
+    if (is_last && !columns.shares_last) {
+      if (part == 0) store_vectors(rows, from, VECS);
       store_elements<false>(rows, from, part);
     }
   }
@@ -94,16 +97,16 @@ struct ShiftedRows {
     int begin[PASSES], end[PASSES];
   };
 
-  __device__ __forceinline__ static void store_vectors(const Rows& rows, const T* from, int part) {
+  __device__ __forceinline__ static void store_vectors(const Rows& rows, const T* from, int vec) {
     Vector<T, VEC> values[PASSES];
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
-      values[pass] = load_vector<VEC>(from + pass * PASS_PITCH + part * VEC);
+      values[pass] = load_vector<VEC>(from + pass * PASS_PITCH + vec * VEC);
     }
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
-      if (rows.begin[pass] <= part * VEC && part * VEC + VEC <= rows.end[pass]) {
-        store_global_vector<VEC>(rows.aligned[pass] + part * VEC, values[pass]);
+      if (rows.begin[pass] <= vec * VEC && vec * VEC + VEC <= rows.end[pass]) {
+        store_global_vector<VEC>(rows.aligned[pass] + vec * VEC, values[pass]);
       }
     }
   }

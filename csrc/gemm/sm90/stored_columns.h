@@ -42,6 +42,9 @@ struct StoredColumns {
     cols = shares_last || !overlaps ? min(tile_n, end - col) : end - col;
   }
 
+  /// The columns that hold what is stored, from the tile's first one on.
+  __device__ __forceinline__ int needed() const { return cols + (shares_last ? OVERLAP_COLS : 0); }
+
   /// The first place of a row that is stored, and the end. `shift`: the place of the first column.
   template <int SECTOR>
   __device__ __forceinline__ int begin(int shift) const {
