@@ -141,37 +141,36 @@ struct CollectiveGemm {
     warpgroup_commit_batch();
   }
 
+  /// Whether the kernel can compute several accumulation intervals of a work tile.
+  static constexpr bool HAS_INTERVALS = IS_ANY && TILE.fits_second_accumulator();
+
   /// Calls accumulate(k_tiles) for the accumulation intervals of a work tile and adds the results
-  /// in order, as reduce_split_k.cu does if the intervals are split-K slices. Most kernels have a
-  /// single interval.
-  template <typename Accumulate>
-  __device__ __forceinline__ void accumulate_k(Accum& accum, int k_tiles,
-                                               const Accumulate& accumulate) const {
-    if constexpr (!IS_ANY || !TILE.fits_second_accumulator()) {
-      accumulate(k_tiles);
-    } else {
-      const bool has_intervals = k_tiles > params.accum_interval;
-      Accum totals;
-      if (has_intervals) {
-        // -0 is the neutral element of addition; +0 would change a sum of -0.
+  /// in order, as reduce_split_k.cu does if the intervals are split-K slices. If MAY_BE_ONE, a
+  /// single interval is computed, too.
+  template <bool MAY_BE_ONE, typename Accumulate>
+  __device__ __forceinline__ void accumulate_intervals(Accum& accum, int k_tiles,
+                                                       const Accumulate& accumulate) const {
+    const bool are_several = !MAY_BE_ONE || k_tiles > params.accum_interval;
+    Accum totals;
+    if (are_several) {
+      // -0 is the neutral element of addition; +0 would change a sum of -0.
 #pragma unroll
-        for (int i = 0; i < NUM_ACCUM; ++i) totals[i] = accum[i] = -0.0f;
-      }
+      for (int i = 0; i < NUM_ACCUM; ++i) totals[i] = accum[i] = -0.0f;
+    }
 #pragma unroll 1
-      for (int left = k_tiles;; left -= params.accum_interval) {
-        // Also executed before the first interval, so that its code is in the instruction cache
-        // when the results of an interval wait for it.
-        if (has_intervals) {
+    for (int left = k_tiles;; left -= params.accum_interval) {
+      // Also executed before the first interval, so that its code is in the instruction cache
+      // when the results of an interval wait for it.
+      if (are_several) {
 #pragma unroll
-          for (int i = 0; i < NUM_ACCUM; ++i) totals[i] += accum[i];
-        }
-        if (left <= 0) break;
-        accumulate(min(left, params.accum_interval));
+        for (int i = 0; i < NUM_ACCUM; ++i) totals[i] += accum[i];
       }
-      if (has_intervals) {
+      if (left <= 0) break;
+      accumulate(min(left, params.accum_interval));
+    }
+    if (are_several) {
 #pragma unroll
-        for (int i = 0; i < NUM_ACCUM; ++i) accum[i] = totals[i];
-      }
+      for (int i = 0; i < NUM_ACCUM; ++i) accum[i] = totals[i];
     }
   }
 
@@ -195,13 +194,15 @@ struct CollectiveGemm {
     PipelineState<TILE.stages> state;
     for_each_work_tile([&](const WorkTileInfo& work, uint32_t) {
       Accum accum;
-      accumulate_k(accum, work.k_tiles, [&](int k_tiles) {
+      const auto store_pending = [&] {
+        if (is_pending) store_subtiles<1, SUBTILES>(packed, writer, pending_coord);
+        is_pending = false;
+      };
+      const auto accumulate = [&](int k_tiles, const auto& meanwhile) {
         issue_wgmmas(accum, a_desc0, b_desc0, state.stage, state.parity, true);
         int previous = state.stage;
         state.next();
-        // The tensor cores are busy; store the rest of the previous tile meanwhile.
-        if (is_pending) store_subtiles<1, SUBTILES>(packed, writer, pending_coord);
-        is_pending = false;
+        meanwhile();  // the tensor cores are busy
 #pragma unroll 1
         for (int k_tile = TILE.k_tiles_per_stage; k_tile < k_tiles;
              k_tile += TILE.k_tiles_per_stage, state.next()) {
@@ -213,7 +214,15 @@ struct CollectiveGemm {
         }
         warpgroup_wait<0>();
         release_stage(shared, previous);
-      });
+        warpgroup_fence_operand(accum);
+      };
+      if (HAS_INTERVALS && work.k_tiles > params.accum_interval) {
+        store_pending();  // totals need its registers
+        accumulate_intervals<false>(accum, work.k_tiles,
+                                    [&](int k_tiles) { accumulate(k_tiles, [] {}); });
+      } else {
+        accumulate(work.k_tiles, store_pending);
+      }
 
       if constexpr (KIND == EpilogueKind::splitk_partials) {
         store_partials(accum, coord_of(work), partials_of(work), params.partial_pitch);

@@ -133,7 +133,7 @@ struct CollectiveGemmTf32 : CollectiveGemm<float, A_MAJOR, Major::K, TILE, KIND>
         previous = state.stage;
         state.next();
       };
-      this->accumulate_k(accum, work.k_tiles, [&](int k_tiles) {
+      const auto accumulate = [&](int k_tiles) {
         process_stage(fragments[0], true);
         int stages_left = (k_tiles - 1) / TILE.k_tiles_per_stage;
 #pragma unroll 1
@@ -145,7 +145,14 @@ struct CollectiveGemmTf32 : CollectiveGemm<float, A_MAJOR, Major::K, TILE, KIND>
         warpgroup_wait<0>();
         release_stage(shared, previous);
         warpgroup_fence_operand(accum);
-      });
+      };
+      if constexpr (Base::HAS_INTERVALS) {
+        // With a loop of its own for a single interval, ptxas runs out of registers for some tiles
+        // and serializes the wgmmas.
+        this->template accumulate_intervals<true>(accum, work.k_tiles, accumulate);
+      } else {
+        accumulate(work.k_tiles);
+      }
       store(accum, rows, work);
     });
     tma_store_wait_read<0>();

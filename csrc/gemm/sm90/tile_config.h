@@ -78,7 +78,7 @@ struct TileConfig {
   /// An MN-major A of tf32 needs wgmma_rs, of which no width is as narrow.
   constexpr bool takes_mn_major_tf32() const { return !has_narrow_stages(); }
   /// Whether a thread has registers for a second set of accumulators, see accumulate_k in kernel.h.
-  constexpr bool fits_second_accumulator() const { return tile_n <= 128; }
+  constexpr bool fits_second_accumulator() const { return tile_n <= 192; }
   /// The producer is a whole warpgroup beside two consumer warpgroups, because setmaxnreg moves
   /// registers between warpgroups; beside one consumer warpgroup it is a single warp.
   constexpr int threads() const { return consumer_warpgroups() == 2 ? 384 : 160; }
