@@ -101,25 +101,34 @@ MUTANTS = {
     "a cross product less": Mutant(
         GEMM, "mma(cross_accum, a + K16 + LO, b + K16, true);", "", WRONG
     ),
-    "accumulators not promoted": Mutant(TILES, "    totals[i * THREADS] = total;", "", WRONG),
+    "accumulators not promoted": Mutant(TILES, "    totals[i * WARP] = total;", "", WRONG),
     "totals of the tile before": Mutant(GEMM, "group, first > 0)", "group, true)", WRONG),
     "totals of another thread": Mutant(
         GEMM,
-        "float* const totals = smem.totals + threadIdx.x;",
-        "float* const totals = smem.totals + (threadIdx.x ^ 1);",
+        "float* const totals = warp_totals + threadIdx.x % WARP;",
+        "float* const totals = warp_totals + threadIdx.x % 16;",
         WRONG,
     ),
     # Epilogue, outliers and fallback.
-    "one exponent for all rows": Mutant(EPILOGUE, "(i & 2 ? lower : upper)", "upper", WRONG),
-    "outliers left out": Mutant(
-        EPILOGUE, "if (has_outliers) add_outliers(accum, row, col);", "", WRONG
+    "one exponent for all rows": Mutant(
+        EPILOGUE, "__shfl_sync(~0u, row_exponent_, first + row)", "row_exponent_", WRONG
+    ),
+    "outliers left out": Mutant(EPILOGUE, "if (has_outliers && (", "if (false && (", WRONG),
+    "rows of the tile swizzled by columns": Mutant(
+        EPILOGUE, "(col ^ row % 4 * 8)", "(col ^ col % 4 * 8)", WRONG
+    ),
+    "a single scale for large exponents": Mutant(
+        EPILOGUE, " || !__all_sync(~0u, are_small)) {", ") {", WRONG
+    ),
+    "the last column not stored": Mutant(
+        EPILOGUE, "is_col[i] = col_of(i) <", "is_col[i] = col_of(i) + 1 <", WRONG
     ),
     "fallback left out": Mutant(GEMM, "gemm.compute_fallbacks();", "{}", WRONG),
     "fallback without a barrier": Mutant(
         GEMM, "if (__syncthreads_or(has_fallback))", "if (has_fallback)", ""
     ),
     "fallback after C is overwritten": Mutant(
-        EPILOGUE, " || a.status[row] == FALLBACK) return;", ") return;", WRONG
+        EPILOGUE, " || row_status == FALLBACK) continue;", ") continue;", WRONG
     ),
     # The split of A and B.
     "scale of a part of the row": Mutant(
@@ -259,7 +268,7 @@ MMA_MUTANTS = {
     "last interval not promoted": Mutant(SM80, " || k_block + 1 == tile.k_tiles) {", ") {", WRONG),
     "totals of the tile before": Mutant(SM80, "interval >= PROMOTION_GROUPS", "true", WRONG),
     "totals of another row tile": Mutant(
-        SM80, "return totals_ + i * ACCUMS * THREADS;", "return totals_;", WRONG
+        SM80, "return totals_ + i * ACCUMS * WARP +", "return totals_ +", WRONG
     ),
     "one row tile stored for all": Mutant(SM80, "warp_m_ + 16 * i", "warp_m_", WRONG),
     "fallback left out": Mutant(SM80, "compute_fallback(params, TILE_N, shared);", "{}", WRONG),

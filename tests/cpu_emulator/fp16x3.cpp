@@ -41,6 +41,7 @@ struct Case {
   bool keeps_split = false;    ///< of B
   int sms = 1;                 ///< one block computes all tiles; of two, a cluster
   bool has_rows_of_b = false;  ///< B is MN-major, and its rows begin anywhere
+  int exponent = 0;            ///< of a power of two that A and B are multiplied by
 };
 
 /// Numbers of 24 bits, of A or of B; stored along K.
@@ -55,7 +56,8 @@ std::vector<float> numbers(const Case& c, bool is_a) {
   for (int64_t line = 0; line < lines; ++line) {
     for (int64_t k = 0; k < c.K; ++k) {
       const float one = static_cast<float>(random() >> 8) / (1 << 23) - 1.0f;
-      at(line, k) = std::ldexp(one, static_cast<int>(growth * k / c.K + line % 3));
+      const auto grown = static_cast<int>(growth * k / c.K + line % 3);
+      at(line, k) = std::ldexp(one, grown + c.exponent);
     }
   }
   if (!c.has_outliers) return values;
@@ -164,6 +166,8 @@ int main() {
                         {"kept, split-K", 9, 16, 2048, 0, true, true, true},
                         {"kept, tiles", 70, 40, 280, 0, true, true, true},
                         {"rows", 13, 75, 900, 0, false, false, false, 1, true},
+                        {"odd rows of out", 70, 75, 280, 0, false, false},
+                        {"small products", 70, 40, 280, 0, false, false, false, 1, false, -65},
                         {"pairs of blocks", 200, 200, 280, 0, true, true, false, 2}};
   for (const char* timing : {"0", "1", "2", "late", "early"}) {
     setenv("SMEM_ASYNC_TIMING", timing, 1);

@@ -140,10 +140,13 @@ struct Fp16x3Gemm {
         warp_uniform(descriptor_at(shared_address(smem.a(0)) + warpgroup * PANEL_BYTES));
     const uint32_t b0 = warp_uniform(descriptor_at(shared_address(smem.b(0))));
     constexpr uint32_t K16 = K16_STEP<Major::K>, LO = descriptor_units(TILE_K * HALF_BYTES);
-    const auto mma = [](float (&d)[ACCUMS], uint32_t a, uint32_t b, bool accumulate) {
+    const auto mma = [](float(&d)[ACCUMS], uint32_t a, uint32_t b, bool accumulate) {
       wgmma<half, Major::K, Major::K, TILE_N>(d, tile_descriptor(a), tile_descriptor(b),
                                               accumulate);
     };
+    // The epilogue uses the same memory.
+    float* const warp_totals = smem.totals + threadIdx.x / WARP * (ACCUMS * WARP);
+    float* const totals = warp_totals + threadIdx.x % WARP;
     Pipeline pipeline;
     const WorkTileSequence<STAGES, CLUSTER> sequence(params.scheduler, smem.slots);
     for_each_work_tile_of(sequence, [&](const WorkTileInfo& work, uint32_t work_tile) {
@@ -182,22 +185,20 @@ struct Fp16x3Gemm {
 #pragma unroll
             for (int i = 0; i < ACCUMS; ++i) accum[i] += k_block_accum[i];
           }
-          promote_group<CONSUMER_THREADS>(accum, smem.totals + threadIdx.x, group, first > 0);
+          promote_group(accum, totals, group, first > 0);
         }
       }
+      const auto epilogue = split_epilogue<TILE_N>(
+          params, tile, tile.row * TILE_M + static_cast<int>(threadIdx.x) / WARP * 16,
+          tile.col * TILE_N);
       warpgroup_wait<0>();
       release(previous_stage);
       warpgroup_fence_operand(cross_accum);
-      float* const totals = smem.totals + threadIdx.x;
 #pragma unroll
       for (int i = 0; i < ACCUMS; ++i) {
-        accum[i] =
-            combine_accum<CONSUMER_THREADS>(i, totals, accum[i], cross_accum[i], tile.k_tiles);
+        accum[i] = combine_accum(i, totals, accum[i], cross_accum[i], tile.k_tiles);
       }
-      const int row = tile.row * TILE_M + threadIdx.x / WARP * 16, col = tile.col * TILE_N;
-      bool tile_has_fallback = false;
-      store_rows<CONSUMER_THREADS>(accum, params, tile, row, col, totals, tile_has_fallback);
-      if (tile_has_fallback) {
+      if (epilogue.write(accum, warp_totals)) {
         has_fallback = true;
         if (params.scheduler.counter && threadIdx.x % WARP == 0) {
           atomicOr(&smem.fallback_tiles[work_tile / 32], 1u << work_tile % 32);

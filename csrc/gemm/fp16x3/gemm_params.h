@@ -51,7 +51,7 @@ struct Fp16x3Params {
 template <typename Config>
 struct GemmSmem {
   unsigned char* stages;
-  float* totals;  ///< total i of thread t is at i * CONSUMER_THREADS + t
+  float* totals;  ///< of one warp after the other, see promote_group
   Barrier *full, *empty;
   WorkTileSlot* slots;
   uint32_t* fallback_tiles;  ///< bits

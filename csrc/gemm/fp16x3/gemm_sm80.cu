@@ -72,7 +72,8 @@ class MmaProduct {
       : params_(params),
         shared_(shared),
         stages_(shared_address(shared)),
-        totals_(reinterpret_cast<float*>(shared + STAGES * Tile::STAGE_BYTES) + threadIdx.x),
+        totals_(reinterpret_cast<float*>(shared + STAGES * Tile::STAGE_BYTES) +
+                threadIdx.x / WARP * (ROW_TILES * ACCUMS * WARP)),
         loader_(params, shared),
         warp_m_(static_cast<int>(threadIdx.x) / WARP / Tile::WARPS_N * Tile::WARP_M),
         warp_n_(static_cast<int>(threadIdx.x) / WARP % Tile::WARPS_N * WARP_N),
@@ -179,9 +180,9 @@ class MmaProduct {
     for (int e = 0; e < ACCUMS; ++e) accum[e] += k_block_accum[e];
   }
 
-  /// Total e of row tile i of the thread.
+  /// The totals of row tile i of the thread.
   __device__ __forceinline__ float* totals_of(int i) const {
-    return totals_ + i * ACCUMS * THREADS;
+    return totals_ + i * ACCUMS * WARP + threadIdx.x % WARP;
   }
 
   /// After the interval of that number. The group is found by branches: the code of the products
@@ -192,7 +193,7 @@ class MmaProduct {
       if (interval % PROMOTION_GROUPS != group) continue;
 #pragma unroll
       for (int i = 0; i < ROW_TILES; ++i) {
-        promote_group<THREADS>(accum[i], totals_of(i), group, interval >= PROMOTION_GROUPS);
+        promote_group(accum[i], totals_of(i), group, interval >= PROMOTION_GROUPS);
       }
     }
   }
@@ -204,25 +205,25 @@ class MmaProduct {
     for (int i = 0; i < ROW_TILES; ++i) {
 #pragma unroll
       for (int e = 0; e < ACCUMS; ++e) {
-        totals_of(i)[e * THREADS] =
-            combine_accum<THREADS>(e, totals_of(i), accum[i][e], cross_accum[i][e], tile.k_tiles);
+        totals_of(i)[e * WARP] =
+            combine_accum(e, totals_of(i), accum[i][e], cross_accum[i][e], tile.k_tiles);
       }
     }
 #pragma unroll 1
     for (int i = 0; i < ROW_TILES; ++i) {
-      float* const scratch = totals_of(i);
+      const auto epilogue = split_epilogue<WARP_N>(
+          params_, tile, tile.row * TILE_M + warp_m_ + 16 * i, tile.col * Tile::TILE_N + warp_n_);
       float values[ACCUMS];
 #pragma unroll
-      for (int e = 0; e < ACCUMS; ++e) values[e] = scratch[e * THREADS];
-      store_rows<THREADS>(values, params_, tile, tile.row * TILE_M + warp_m_ + 16 * i,
-                          tile.col * Tile::TILE_N + warp_n_, scratch, has_fallback);
+      for (int e = 0; e < ACCUMS; ++e) values[e] = totals_of(i)[e * WARP];
+      has_fallback |= epilogue.write(values, totals_ + i * ACCUMS * WARP);
     }
   }
 
   const MmaProductParams& params_;
   unsigned char* shared_;
   unsigned stages_;  ///< address in shared memory
-  float* totals_;    ///< of the thread, THREADS apart
+  float* totals_;    ///< of the warp, see promote_group
   StageLoader<Tile> loader_;
   int warp_m_, warp_n_;
   FragmentReader<typename Tile::LayoutA, MmaOperand::a> reader_a_;

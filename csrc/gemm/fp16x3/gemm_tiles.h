@@ -80,25 +80,24 @@ __device__ __forceinline__ constexpr int promotion_group_of_accum(int i) {
   return promotion_group(i / 4 * 8 + i % 2);
 }
 
-/// Promotes a group's accumulators. Total i of the thread is at totals[i * THREADS].
-template <int THREADS, int ACCUMS>
+/// Promotes a group's accumulators. Total i of the thread is at totals[i * WARP].
+template <int ACCUMS>
 __device__ __forceinline__ void promote_group(float (&accum)[ACCUMS], float* totals, int group,
                                               bool has_totals) {
 #pragma unroll
   for (int i = 0; i < ACCUMS; ++i) {
     if (promotion_group_of_accum(i) != group) continue;
-    float total = has_totals ? totals[i * THREADS] : 0;
+    float total = has_totals ? totals[i * WARP] : 0;
     promote(total, accum[i]);
-    totals[i * THREADS] = total;
+    totals[i * WARP] = total;
   }
 }
 
 /// The value of accumulator i after `k_blocks` k blocks.
-template <int THREADS>
 __device__ __forceinline__ float combine_accum(int i, const float* totals, float accum,
                                                float cross_accum, int k_blocks) {
   const bool was_promoted = promotion_group_of_accum(i) * PROMOTION_INTERVAL < k_blocks;
-  return combine(was_promoted ? totals[i * THREADS] : 0, accum, cross_accum);
+  return combine(was_promoted ? totals[i * WARP] : 0, accum, cross_accum);
 }
 
 /// The matrix of the tile's k slice; null without split-K.
@@ -109,44 +108,20 @@ __device__ __forceinline__ float* partials_of(const Params& params, const WorkTi
   return params.partials ? params.partials + slice * out.rows * out.cols : nullptr;
 }
 
-/// Stores a warp's 16 rows, unscaled, to the partials.
-template <int ACCUMS, typename Params>
-__device__ __forceinline__ void store_partials(const float (&accum)[ACCUMS], const Params& params,
-                                               const WorkTileInfo& tile, int first_row,
-                                               int first_col) {
-  const int64_t rows = params.epilogue.out.rows, cols = params.epilogue.out.cols;
-  const int lane = threadIdx.x % WARP, row = first_row + lane / 4, col = first_col + lane % 4 * 2;
-  float* const dst = partials_of(params, tile) + row * cols + col;
-  const bool in_pairs = cols % 2 == 0;
-#pragma unroll
-  for (int i = 0; i < ACCUMS; i += 2) {
-    if (row + (i & 2 ? 8 : 0) >= rows || col + i / 4 * 8 >= cols) continue;
-    float* const pair = dst + (i & 2 ? 8 * cols : 0) + i / 4 * 8;
-    if (in_pairs) {
-      *reinterpret_cast<float2*>(pair) = {accum[i], accum[i + 1]};
-    } else {
-      pair[0] = accum[i];
-      if (col + i / 4 * 8 + 1 < cols) pair[1] = accum[i + 1];
-    }
-  }
-}
-
-/// Stores a warp's 16 rows to out, or to the partials. Sets `has_fallback` if one of the rows or
-/// columns is FALLBACK. `scratch`: as of SplitEpilogue.
-template <int THREADS, int ACCUMS, typename Params>
-__device__ __forceinline__ void store_rows(float (&accum)[ACCUMS], const Params& params,
-                                           const WorkTileInfo& tile, int row, int col,
-                                           float* scratch, bool& has_fallback) {
-  constexpr int TILE_N = 2 * ACCUMS;
+/// The epilogue of a warp's 16 rows and COLS columns. With split-K it stores them, unscaled, to the
+/// partials.
+template <int COLS, typename Params>
+__device__ __forceinline__ SplitEpilogue<COLS> split_epilogue(const Params& params,
+                                                              const WorkTileInfo& tile, int row,
+                                                              int col) {
   const SplitMetadata a = metadata_at(params.a, tile.batch, tile.k_slice);
   const SplitMetadata b = metadata_at(params.b, tile.batch, tile.k_slice);
-  const auto epilogue = epilogue_at_batch(params.epilogue, params.strides, tile.batch);
-  const unsigned status = combined_status<TILE_N>(a, row, static_cast<int>(epilogue.out.rows), b,
-                                                  col, static_cast<int>(epilogue.out.cols));
-  has_fallback |= (status & FALLBACK) != 0;
-  if (params.partials) return store_partials(accum, params, tile, row, col);
-  SplitEpilogue<TILE_N, THREADS>{epilogue, a, b, scratch}.write(accum, row, col,
-                                                                (status & ONE_OUTLIER) != 0);
+  auto epilogue = epilogue_at_batch(params.epilogue, params.strides, tile.batch);
+  if (params.partials) {
+    const int64_t rows = epilogue.out.rows, cols = epilogue.out.cols;
+    epilogue = {.out = {partials_of(params, tile), rows, cols, cols, 1}, .alpha = 1};
+  }
+  return {epilogue, a, b, row, col, !params.partials};
 }
 
 /// To be called by 256 threads when they have finished the tile, which has `tile_n` columns.

@@ -59,12 +59,16 @@ __device__ __forceinline__ SplitMetadata metadata_at(SplitMetadata metadata, int
   return metadata;
 }
 
+/// 2^exponent, for exponents from -126 to 127.
+__device__ __forceinline__ float power_of_two(int exponent) {
+  return __int_as_float((exponent + 127) << 23);
+}
+
 /// x * 2^exponent in two steps, because 2^exponent itself may be outside float32's range.
 __device__ __forceinline__ float scale_by_exponent(float x, int exponent) {
-  const auto power = [](int e) { return __int_as_float((e + 127) << 23); };
   exponent = min(max(exponent, -252), 254);
   const int half = exponent >> 1;
-  return x * power(half) * power(exponent - half);
+  return x * power_of_two(half) * power_of_two(exponent - half);
 }
 
 /// Returns `accum` plus the products that hi and lo lack if the row or the column is ONE_OUTLIER:
