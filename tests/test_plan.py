@@ -203,6 +203,8 @@ PLANS = [
     # An MN-major B, by half of the SMs, and where 64x32 would take nearly all of them.
     (torch.bfloat16, (10, 2048, 6144, 1), "wgmma", "; tiles 64x32 by 64 blocks: "),
     (torch.bfloat16, (512, 512, 3072, 1), "wgmma", "; tiles 64x64 by 64 blocks: "),
+    # A batch of small products: several blocks on each SM.
+    (torch.bfloat16, (16, 16, 16, 65536), "wgmma", "; tiles 64x64_3cta of 16 columns by 396 "),
     # Few rows, few columns, and few of both, without stages in shared memory.
     (torch.bfloat16, (963092, 1, 4, 5), "mma", "; tiles 256x16_ldg: "),
     (torch.bfloat16, (2, 506030, 22, 2), "mma", "; tiles 16x256_ldg: "),
@@ -226,6 +228,9 @@ LAYERS = [
     # Narrower tiles where they fill more SMs.
     (torch.bfloat16, (2048, 128, 6144), "; tiles 64x64 of 32 columns by 128 blocks"),
     (torch.bfloat16, (12544, 384, 4608), "; tiles 128x128 by 132 blocks"),
+    # K in intervals that a block adds up, where all columns fit into one tile.
+    (torch.bfloat16, (12544, 192, 12544), "; tiles 128x192_cluster2 by 98 blocks: "),
+    (torch.float32, (50176, 192, 3136), "; tiles 128x192_cluster2 by 132 blocks: "),
     # Rows of out that begin within sectors: tiles overlap, but not where K is long.
     (
         torch.bfloat16,
