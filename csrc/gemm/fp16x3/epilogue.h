@@ -19,6 +19,8 @@ class SplitEpilogue {
   static constexpr int ROWS = 16, QUAD = 4;
   static constexpr int LANES = COLS / QUAD;  ///< that share a row
   static constexpr int ROWS_PER_PASS = WARP / LANES, PASSES = ROWS / ROWS_PER_PASS;
+  static_assert(COLS % 32 == 0 && COLS <= 128,
+                "place() exchanges groups of columns within 32, and a warp reads at least a row");
 
  public:
   static constexpr int ACCUMS = COLS / 2;  ///< per thread

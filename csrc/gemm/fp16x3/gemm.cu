@@ -140,7 +140,7 @@ struct Fp16x3Gemm {
         warp_uniform(descriptor_at(shared_address(smem.a(0)) + warpgroup * PANEL_BYTES));
     const uint32_t b0 = warp_uniform(descriptor_at(shared_address(smem.b(0))));
     constexpr uint32_t K16 = K16_STEP<Major::K>, LO = descriptor_units(TILE_K * HALF_BYTES);
-    const auto mma = [](float(&d)[ACCUMS], uint32_t a, uint32_t b, bool accumulate) {
+    const auto mma = [](float (&d)[ACCUMS], uint32_t a, uint32_t b, bool accumulate) {
       wgmma<half, Major::K, Major::K, TILE_N>(d, tile_descriptor(a), tile_descriptor(b),
                                               accumulate);
     };
