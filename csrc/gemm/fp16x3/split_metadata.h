@@ -59,8 +59,8 @@ __device__ __forceinline__ SplitMetadata metadata_at(SplitMetadata metadata, int
   return metadata;
 }
 
-/// 2^exponent, for exponents from -126 to 127.
-__device__ __forceinline__ float power_of_two(int exponent) {
+/// 2^exponent, a normal number: for exponents from -126 to 127.
+__device__ __forceinline__ float normal_power_of_two(int exponent) {
   return __int_as_float((exponent + 127) << 23);
 }
 
@@ -68,7 +68,7 @@ __device__ __forceinline__ float power_of_two(int exponent) {
 __device__ __forceinline__ float scale_by_exponent(float x, int exponent) {
   exponent = min(max(exponent, -252), 254);
   const int half = exponent >> 1;
-  return x * power_of_two(half) * power_of_two(exponent - half);
+  return x * normal_power_of_two(half) * normal_power_of_two(exponent - half);
 }
 
 /// Returns `accum` plus the products that hi and lo lack if the row or the column is ONE_OUTLIER:
