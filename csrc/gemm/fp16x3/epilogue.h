@@ -148,7 +148,7 @@ class SplitEpilogue {
 #pragma unroll
         for (int i = 0; i < QUAD; ++i) {
           float& value = values.lane[i];
-          value = rounded_product(value, normal_power_of_two(col_exponents_[i] + row_exponent)) +
+          value = rounded_product(value, split::power_of_two(col_exponents_[i] + row_exponent)) +
                   bias[i];
           if (has_relu) value = activate(Activation::relu, value);
         }

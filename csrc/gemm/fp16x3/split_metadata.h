@@ -1,6 +1,7 @@
 // What a product needs of its split operands beside hi and lo.
 #pragma once
 
+#include "gemm/fp16x3/scale.h"
 #include "gemm/fp16x3/split.h"
 
 namespace smem::gemm::fp16x3 {
@@ -59,16 +60,11 @@ __device__ __forceinline__ SplitMetadata metadata_at(SplitMetadata metadata, int
   return metadata;
 }
 
-/// 2^exponent, a normal number: for exponents from -126 to 127.
-__device__ __forceinline__ float normal_power_of_two(int exponent) {
-  return __int_as_float((exponent + 127) << 23);
-}
-
 /// x * 2^exponent in two steps, because 2^exponent itself may be outside float32's range.
 __device__ __forceinline__ float scale_by_exponent(float x, int exponent) {
   exponent = min(max(exponent, -252), 254);
   const int half = exponent >> 1;
-  return x * normal_power_of_two(half) * normal_power_of_two(exponent - half);
+  return x * split::power_of_two(half) * split::power_of_two(exponent - half);
 }
 
 /// Returns `accum` plus the products that hi and lo lack if the row or the column is ONE_OUTLIER:
