@@ -1,6 +1,8 @@
 // Warpgroups: four consecutive warps, the unit of wgmma and setmaxnreg. sm_90a.
 #pragma once
 
+#include <cstdint>
+
 #include "device/platform.h"
 
 #ifndef __CUDACC__

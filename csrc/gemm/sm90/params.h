@@ -3,6 +3,7 @@
 
 #include "device/tensor_map.h"
 #include "gemm/epilogue_params.h"
+#include "gemm/sm90/tile_config.h"
 #include "gemm/tile_scheduler.h"
 
 namespace smem::gemm::sm90::inline SMEM_BUILD {
