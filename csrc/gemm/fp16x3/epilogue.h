@@ -87,12 +87,13 @@ class SplitEpilogue {
     return row * COLS + (col ^ row % 4 * 8);
   }
 
-  /// Element i of a lane is in this column: of 4 adjacent ones, or LANES columns apart where rows
-  /// of out are not vectors.
-  __device__ __forceinline__ int col_of(int i) const {
+  /// Element i of a lane is in this column of the tile: of 4 adjacent ones, or LANES columns apart
+  /// where rows of out are not vectors.
+  __device__ __forceinline__ int tile_col_of(int i) const {
     const int lane = threadIdx.x % LANES;
-    return first_col_ + (has_quads_ ? lane * QUAD + i : lane + i * LANES);
+    return has_quads_ ? lane * QUAD + i : lane + i * LANES;
   }
+  __device__ __forceinline__ int col_of(int i) const { return first_col_ + tile_col_of(i); }
 
   __device__ __forceinline__ static void stage(const float (&accum)[ACCUMS], float* staged) {
     const int row = threadIdx.x % WARP / 4, col = threadIdx.x % 4 * 2;
@@ -186,7 +187,7 @@ class SplitEpilogue {
       Accumulator<float> values[QUAD];
 #pragma unroll
       for (int i = 0; i < QUAD; ++i) {
-        float& element = staged[place(row_of_tile, col_of(i) - first_col_)];
+        float& element = staged[place(row_of_tile, tile_col_of(i))];
         element = scale_by_exponent(element, col_exponents_[i] + row_exponent);
         if (has_outliers && (written >> i & 1)) {
           element = add_outlier_products(a_, row, b_, col_of(i), element);
@@ -200,7 +201,7 @@ class SplitEpilogue {
 #pragma unroll 1
       for (int i = 0; i < QUAD; ++i) {
         if ((written >> i & 1) == 0) continue;
-        epilogue_.store(row, col_of(i), staged[place(row_of_tile, col_of(i) - first_col_)]);
+        epilogue_.store(row, col_of(i), staged[place(row_of_tile, tile_col_of(i))]);
       }
     }
   }
