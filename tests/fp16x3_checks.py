@@ -50,3 +50,68 @@ def assert_within_bound(result: Tensor, a: Tensor, b: Tensor) -> None:
     assert (off <= limit).all()
     assert torch.equal(result.isnan(), expected.isnan())
     assert torch.equal(result.isinf(), expected.isinf())
+
+
+def plain_columns(x: Tensor, w: Tensor) -> None:
+    """Columns without outliers."""
+
+
+def wide_columns(x: Tensor, w: Tensor) -> None:
+    """Columns with many outliers, and rows far from 1."""
+    w *= torch.exp(4 * torch.randn_like(w))
+    x[3] *= 1e30
+    x[5] *= 1e-30
+
+
+def growing_columns(x: Tensor, w: Tensor) -> None:
+    """Columns whose largest element comes late, or early; in some all signs are equal."""
+    k = w.shape[1]
+    steps = torch.arange(k, device=w.device) * (24.0 / k)
+    w[0::3] *= torch.exp2(steps)
+    w[1::3] *= torch.exp2(-steps)
+    w[::5].abs_()
+    w[1::5].abs_().neg_()
+
+
+def special_columns(x: Tensor, w: Tensor) -> None:
+    """Single outliers, rows and columns for the fallback, zeros, the ends of the range."""
+    n, k = w.shape
+    w[3, k // 3] = 1e-12
+    w[20, 0], w[20, k - 1] = 1e-13, 1e-12
+    w[n - 1, k - 1] = -1e-11
+    w[33] = 0
+    w[34, : k // 2] = 0
+    w[40] *= 1e-38
+    w[41] *= 1e38
+    w[50, : k // 2] *= 2.0**-20
+    w[7, k // 2], w[17, 1], w[18, k - 1] = math.inf, math.nan, -math.inf
+    # Down to the last binade that is represented.
+    w[60] = torch.exp2(-torch.randint(0, 29, (k,), device=w.device)) * (1 + torch.rand_like(w[60]))
+    x[7, 0] = 1e-14
+    x[9, 3] = math.inf
+
+
+def near_outliers(x: Tensor, w: Tensor) -> None:
+    """Columns with one or two elements near the limit of outliers, before and after larger ones.
+
+    Such an element makes a warp read the rest of its column.
+    """
+    n, k = w.shape
+    w.clamp_(-4, 4)
+    columns = torch.arange(n, device=w.device)
+    for share, how_many in ((2, n), (3, n // 3)):  # every second column has one, some have two
+        chosen = columns[::share][:how_many]
+        at = torch.randint(0, k, (len(chosen),), device=w.device)
+        down = torch.randint(20, 32, (len(chosen),), device=w.device)
+        w[chosen, at] = torch.exp2(-down.float()) * (1 + torch.rand(len(chosen), device=w.device))
+    chosen = columns[1::7]
+    w[chosen, torch.randint(0, k, (len(chosen),), device=w.device)] = 1e3  # sooner or later
+    w[columns[::11], k - 1] = 9.0
+
+
+# Each changes the rows of A, and the columns of B as rows.
+every_data = pytest.mark.parametrize(
+    "data",
+    [plain_columns, wide_columns, growing_columns, special_columns, near_outliers],
+    ids=lambda data: data.__name__,
+)

@@ -23,13 +23,15 @@ from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant
     LOADER,
     HI_LO,
     RING,
+    SHORT_K,
+    ROWS,
 ) = (
     f"gemm/fp16x3/{name}"
     for name in (
         *("gemm.cu", "gemm_params.h", "epilogue.h", "split_metadata.h", "split_k_major.cu"),
         *("skinny_m_kernel.h", "skinny_m_mma.h", "split_producer.h", "running_scale.h"),
         *("gemm_tiles.h", "gemm_sm80.cu", "gemm_sm80_params.h", "hi_lo_producer.h"),
-        "raw_ring.h",
+        *("raw_ring.h", "short_k.cu", "register_split.h"),
     )
 )
 SCHEDULER = "gemm/dynamic_scheduler.h"
@@ -212,6 +214,28 @@ MUTANTS = {
         SKINNY, "STAGE_K_BLOCKS * box_rows", "(STAGE_K_BLOCKS - 1) * box_rows", ""
     ),
     "kept: one scale for both columns": Mutant(SKINNY, "WARP / 4 + 8 * i;", "WARP / 4;", WRONG),
+    # A small M and a short K.
+    "short K: hi times lo alone": Mutant(
+        SHORT_K,
+        "mma_sync<half>(cross_accum[t], cols.lo(chunk), row.lane[0], row.lane[1]);",
+        "",
+        WRONG,
+    ),
+    "short K: every warp has the first columns": Mutant(
+        SHORT_K, "work / params.row_parts} * SPLIT_ROWS", "0} * SPLIT_ROWS", WRONG
+    ),
+    "short K: columns' powers of two swapped": Mutant(
+        SHORT_K, "results.exponent[col + i / 2]", "results.exponent[col + i % 2]", WRONG
+    ),
+    "short K: outlier stays in the column": Mutant(
+        ROWS, "split::prescale(vec, scale_exponent, scale.status);", "", WRONG
+    ),
+    "short K: outliers not added": Mutant(
+        SHORT_K, "add_outlier_products(a, r, b, c, elements[i])", "elements[i]", WRONG
+    ),
+    "short K: the same rows in every tile": Mutant(
+        SHORT_K, "t * MMA_ROWS * PITCH + chunk", "chunk", WRONG
+    ),
 }
 
 
@@ -310,6 +334,7 @@ KERNELS = {
     "fp16x3": (
         *("fp16x3_kernels_gemm.cpp", "fp16x3_kernels_split.cpp"),
         *("fp16x3_kernels_skinny_m.cpp", "fp16x3_kernels_skinny_m_hi_lo.cpp"),
+        "fp16x3_kernels_short_k.cpp",
     ),
     "fp16x3_mma": (
         *("fp16x3_mma_kernels_gemm.cpp", "fp16x3_kernels_split.cpp"),

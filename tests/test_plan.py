@@ -276,7 +276,9 @@ def test_float32_by_three_products() -> None:
         return plan_problem(torch.float32, GemmProblem.contiguous(m, n, k), **options).kernel
 
     assert kernel(256, 512) == kernel(256, 512, 1) == kernel(65, 4096) == "fp16x3"
-    assert kernel(4096, 127) == kernel(63, 65536) == kernel(4096, 4096, precision="ieee") == "simt"
+    assert kernel(4096, 47) == kernel(63, 65536) == kernel(4096, 4096, precision="ieee") == "simt"
+    assert kernel(4096, 48) == kernel(4096, 48, 1) == "fp16x3"
+    assert (kernel(2730, 48), kernel(2731, 48)) == ("simt", "fp16x3")
     assert kernel(4096, 4096, precision="tf32") == "wgmma"
     assert kernel(4096, 4096, precision="tf32", capability=(8, 0)) == "mma"
     assert kernel(255, 512) == kernel(255, 512, capability=(8, 0)) == "simt"
@@ -284,6 +286,7 @@ def test_float32_by_three_products() -> None:
     assert (kernel(65, 8191), kernel(65, 8192)) == ("fp16x3", "fp16x3")
     for fast in ((8, 0), (10, 0), (10, 3), (11, 0)):
         assert kernel(256, 512, capability=fast) == kernel(256, 512, 1, capability=fast) == "fp16x3"
+        assert kernel(4096, 127, capability=fast) == "simt", fast
     for slow in ((8, 6), (8, 7), (8, 9), (12, 0), (12, 1)):
         assert kernel(4096, 4096, capability=slow) == "simt", slow
     assert kernel(4096, 4096, capability=(7, 5)) == "register_tiled", "no cp.async"

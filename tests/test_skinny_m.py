@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from fp16x3_checks import VARIANTS
+from fp16x3_checks import VARIANTS, every_data
 from helpers import laid_out, normal, poisoned_out, same_bits, short
 from torch import Tensor
 
@@ -45,67 +45,8 @@ SIZES = [
 ]
 
 
-def plain(x: Tensor, w: Tensor) -> None:
-    """Columns without outliers."""
-
-
-def wide(x: Tensor, w: Tensor) -> None:
-    """Columns with many outliers, and rows far from 1."""
-    w *= torch.exp(4 * torch.randn_like(w))
-    x[3] *= 1e30
-    x[5] *= 1e-30
-
-
-def growing(x: Tensor, w: Tensor) -> None:
-    """Columns whose largest element comes late, or early; in some all signs are equal."""
-    k = w.shape[1]
-    steps = torch.arange(k, device=w.device) * (24.0 / k)
-    w[0::3] *= torch.exp2(steps)
-    w[1::3] *= torch.exp2(-steps)
-    w[::5].abs_()
-    w[1::5].abs_().neg_()
-
-
-def special(x: Tensor, w: Tensor) -> None:
-    """Single outliers, rows and columns for the fallback, zeros, the ends of the range."""
-    n, k = w.shape
-    w[3, k // 3] = 1e-12
-    w[20, 0], w[20, k - 1] = 1e-13, 1e-12
-    w[n - 1, k - 1] = -1e-11
-    w[33] = 0
-    w[34, : k // 2] = 0
-    w[40] *= 1e-38
-    w[41] *= 1e38
-    w[50, : k // 2] *= 2.0**-20
-    w[7, k // 2], w[17, 1], w[18, k - 1] = math.inf, math.nan, -math.inf
-    # Down to the last binade that is represented.
-    w[60] = torch.exp2(-torch.randint(0, 29, (k,), device=w.device)) * (1 + torch.rand_like(w[60]))
-    x[7, 0] = 1e-14
-    x[9, 3] = math.inf
-
-
-def near_outliers(x: Tensor, w: Tensor) -> None:
-    """Columns with one or two elements near the limit of outliers, before and after larger ones.
-
-    Such an element makes a warp read the rest of its column.
-    """
-    n, k = w.shape
-    w.clamp_(-4, 4)
-    columns = torch.arange(n, device=w.device)
-    for share, how_many in ((2, n), (3, n // 3)):  # every second column has one, some have two
-        chosen = columns[::share][:how_many]
-        at = torch.randint(0, k, (len(chosen),), device=w.device)
-        down = torch.randint(20, 32, (len(chosen),), device=w.device)
-        w[chosen, at] = torch.exp2(-down.float()) * (1 + torch.rand(len(chosen), device=w.device))
-    chosen = columns[1::7]
-    w[chosen, torch.randint(0, k, (len(chosen),), device=w.device)] = 1e3  # sooner or later
-    w[columns[::11], k - 1] = 9.0
-
-
 @pytest.mark.parametrize("major", ["K", "MN"])
-@pytest.mark.parametrize(
-    "data", [plain, wide, growing, special, near_outliers], ids=lambda data: data.__name__
-)
+@every_data
 @pytest.mark.parametrize("size", SIZES, ids=short)
 def test_rows_have_the_bits_of_a_large_m(
     size: tuple[int, int], data: Callable[[Tensor, Tensor], None], major: str, fp16x3: Product

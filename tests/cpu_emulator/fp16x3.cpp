@@ -168,7 +168,11 @@ int main() {
                         {"rows", 13, 75, 900, 0, false, false, false, 1, true},
                         {"odd rows of out", 70, 75, 280, 0, false, false},
                         {"small products", 70, 40, 280, 0, false, false, false, 1, false, -65},
-                        {"pairs of blocks", 200, 200, 280, 0, true, true, false, 2}};
+                        {"pairs of blocks", 200, 200, 280, 0, true, true, false, 2},
+                        {"short K", 40, 150, 61, 0, true, true},
+                        {"short K, one row", 1, 40, 64, 6, false, false},
+                        {"short K, rows", 13, 75, 50, 0, false, false, false, 1, true},
+                        {"short K, small", 20, 40, 64, 0, false, false, false, 1, false, -65}};
   for (const char* timing : {"0", "1", "2", "late", "early"}) {
     setenv("SMEM_ASYNC_TIMING", timing, 1);
     // Only the variant wgmma takes tiles from a counter.

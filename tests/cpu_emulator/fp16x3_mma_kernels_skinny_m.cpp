@@ -1,4 +1,5 @@
 // As fp16x3_mma_kernels_gemm.cpp, for a small M.
+#include "gemm/fp16x3/short_k.h"
 #include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/skinny_m_kernel.h"
 
@@ -17,6 +18,8 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
 }
 
 // Not called, as the variant is mma.
+bool is_fastest_by_short_k(const Problem&) { return false; }
+void launch_short_k(const Problem&, const Device&) {}
 bool can_implement_skinny_m_hi_lo(const Problem&) { return false; }
 void launch_skinny_m_hi_lo(const Problem&, const split::SplitOperand&, const split::SplitOperand&,
                            float*, const Device&) {}

@@ -32,6 +32,7 @@
 #include "gemm/batch.h"
 #include "gemm/fp16x3/gemm.h"
 #include "gemm/fp16x3/gemm_sm80.h"
+#include "gemm/fp16x3/short_k.h"
 #include "gemm/fp16x3/skinny_m.h"
 #include "gemm/fp16x3/split.h"
 #include "gemm/fp16x3/split_k.h"
@@ -65,6 +66,11 @@ bool can_implement(const Problem& problem, const Device& device) {
          ceil_div(problem.M, TILE) * ceil_div(problem.N, TILE) * inner_batch_count(problem) *
                  SplitKConfig(problem.N, problem.K).slices <
              MAX_TILES;
+}
+
+/// Whether the kernel for a short K runs. It needs no split of B, even if one is kept.
+bool runs_short_k(const Problem& problem, const Device& device) {
+  return runs_wgmma(problem, device) && is_fastest_by_short_k(problem);
 }
 
 /// Whether a kernel for a small M runs that reads the kept split of B.
@@ -161,17 +167,23 @@ namespace smem::gemm::inline SMEM_BUILD {
 
 void launch_fp16x3(const Problem& problem, const Device& device) {
   if (!fp16x3::can_implement(problem, device)) return double_buffered.launch(problem, device);
+  if (fp16x3::runs_short_k(problem, device)) {
+    return for_each_launch(problem,
+                           [&](const Problem& batch) { fp16x3::launch_short_k(batch, device); });
+  }
   for_each_launch(fp16x3::in_row_groups(problem, device),
                   [&](const Problem& batch) { fp16x3::launch_batch(batch, device); });
 }
 
 size_t fp16x3_workspace_bytes(const Problem& problem, const Device& device) {
   if (!fp16x3::can_implement(problem, device)) return 0;
+  if (fp16x3::runs_short_k(problem, device)) return 0;
   return fp16x3::Fp16x3Workspace(fp16x3::in_row_groups(problem, device), device).bytes;
 }
 
 std::string fp16x3_approach(const Problem& problem, const Device& device) {
   if (!fp16x3::can_implement(problem, device)) return "left to double_buffered";
+  if (fp16x3::runs_short_k(problem, device)) return "by the kernel for a short K";
   const Problem grouped = fp16x3::in_row_groups(problem, device);
   if (fp16x3::runs_skinny_m(grouped, device)) {
     std::string text = "by the kernel for a small M";

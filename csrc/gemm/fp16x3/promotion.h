@@ -38,6 +38,12 @@ __device__ __forceinline__ void promote(float& total, float& accum) {
   accum = (before - (total - part)) + (added - part);
 }
 
+/// promote() where total still is zero: nothing is rounded.
+__device__ __forceinline__ void promote_first(float& total, float& accum) {
+  total = 0.0f + accum;  // -0 becomes 0
+  accum = 0;
+}
+
 /// The value of an element before it is multiplied by the powers of two of its row and column.
 __device__ __forceinline__ float combine(float total, float accum, float cross_accum) {
   return total + fmaf(cross_accum, CROSS_FACTOR, accum);

@@ -141,6 +141,25 @@ __device__ __forceinline__ Vector<half, 2> round_to_half2(Accumulator<float> x,
 #endif
 }
 
+/// Multiplies by half of the scale, because 2^163 is no float, and zeroes what hi and lo must not
+/// hold. In a FALLBACK row that is every element, as one that is not finite would stay so. In a
+/// ONE_OUTLIER row it is the outlier: products of two lo are not computed, and a tiny element would
+/// have nothing but lo.
+template <int N>
+__device__ __forceinline__ void prescale(Vector<float, N>& elements, int& scale_exponent,
+                                         SplitStatus status) {
+  using Acc = Accumulator<float>;
+  const Acc first = power_of_two(scale_exponent / 2);
+  const Acc second = power_of_two(scale_exponent - scale_exponent / 2);
+  scale_exponent -= scale_exponent / 2;
+#pragma unroll
+  for (float& element : elements.lane) {
+    const Acc x = to_accumulator(element) * first;
+    const bool is_outlier = std::abs(number_of(x * second)) < power_of_two(MIN_EXPONENT);
+    element = status == FALLBACK || is_outlier ? 0.0f : from_accumulator<float>(x);
+  }
+}
+
 /// hi and lo of N neighbouring elements of a row.
 template <int N>
 struct HiLo {
@@ -169,24 +188,6 @@ struct HiLo {
         hi.lane[i + j] = high.lane[j];
         lo.lane[i + j] = low.lane[j];
       }
-    }
-  }
-
- private:
-  /// Multiplies by half of the scale, because 2^163 is no float, and zeroes what hi and lo must not
-  /// hold. In a FALLBACK row that is every element, as one that is not finite would stay so. In a
-  /// ONE_OUTLIER row it is the outlier: products of two lo are not computed, and a tiny element
-  /// would have nothing but lo.
-  __device__ __forceinline__ static void prescale(Vector<float, N>& elements, int& scale_exponent,
-                                                  SplitStatus status) {
-    const Acc first = power_of_two(scale_exponent / 2);
-    const Acc second = power_of_two(scale_exponent - scale_exponent / 2);
-    scale_exponent -= scale_exponent / 2;
-#pragma unroll
-    for (float& element : elements.lane) {
-      const Acc x = to_accumulator(element) * first;
-      const bool is_outlier = std::abs(number_of(x * second)) < power_of_two(MIN_EXPONENT);
-      element = status == FALLBACK || is_outlier ? 0.0f : from_accumulator<float>(x);
     }
   }
 };

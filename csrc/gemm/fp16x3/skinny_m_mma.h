@@ -5,7 +5,7 @@
 
 #include "device/mma.h"
 #include "device/speculative_load.h"
-#include "gemm/accumulator.h"
+#include "gemm/fp16x3/fallback_element.h"
 #include "gemm/fp16x3/linear_combination.h"
 #include "gemm/fp16x3/skinny_m_params.h"
 
@@ -253,19 +253,7 @@ __device__ __forceinline__ void compute_fallback(const SkinnyMParams& params, un
     const int row = i / cols;
     const int64_t col = first_col + i % cols;
     if (a.status[row] != FALLBACK && b.status[col] != FALLBACK) continue;
-    const float* a_element = a.src + row * a.mn_stride;
-    const float* b_element = b.src + col * b.mn_stride;
-    float accum = 0;
-    SuperblockAccum<float> promoted(slice.length);
-    const int interval = static_cast<int>(accum_interval(slice.length));
-    for (int k0 = 0; k0 < slice.length; k0 += interval) {
-      const int k_end = min(k0 + interval, slice.length);
-      for (int k = k0; k < k_end; ++k, a_element += a.k_stride, b_element += b.k_stride) {
-        accum = fma(*a_element, *b_element, accum);
-      }
-      promoted.promote_at(k_end, &accum);
-    }
-    const float total = promoted.total(&accum);
+    const float total = fallback_element(a, row, b, col, slice.length);
     if (Config::BLayout::SPLIT_K && params.partials) {
       params.partials[(int64_t{slice.index} * params.rows + row) * epilogue.out.cols + col] = total;
     } else {
