@@ -1,6 +1,8 @@
 // Activation functions of z = alpha A B + beta C + bias, by the formulas of torch.nn.functional.
 #pragma once
 
+#include <type_traits>
+
 #include "device/numeric_types.h"
 #include "device/vector.h"
 #include "gemm/gemm.h"
@@ -64,16 +66,35 @@ __device__ __forceinline__ Acc activate_approximate(Activation activation, Acc z
   }
 }
 
-/// The activations of W values, whose evaluations overlap.
+/// The activations of W values. The activation is chosen once for all of them, so that their
+/// evaluations overlap.
 template <bool APPROXIMATE, typename Acc, int W>
 __device__ __forceinline__ Vector<Acc, W> activate_all(Activation activation, Vector<Acc, W> z) {
+  const auto apply = [&](auto constant) {
 #pragma unroll
-  for (Acc& value : z.lane) {
-    if constexpr (APPROXIMATE) {
-      value = activate_approximate(activation, value);
-    } else {
-      value = activate(activation, value);
+    for (Acc& value : z.lane) {
+      if constexpr (APPROXIMATE) {
+        value = activate_approximate(decltype(constant)::value, value);
+      } else {
+        value = activate(decltype(constant)::value, value);
+      }
     }
+  };
+  switch (activation) {
+    case Activation::relu:
+      apply(std::integral_constant<Activation, Activation::relu>());
+      break;
+    case Activation::gelu:
+      apply(std::integral_constant<Activation, Activation::gelu>());
+      break;
+    case Activation::gelu_tanh:
+      apply(std::integral_constant<Activation, Activation::gelu_tanh>());
+      break;
+    case Activation::silu:
+      apply(std::integral_constant<Activation, Activation::silu>());
+      break;
+    default:
+      break;
   }
   return z;
 }
