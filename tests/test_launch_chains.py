@@ -49,7 +49,7 @@ def _columns(rows: int, cols: int) -> Tensor:
 
 F32, BF16 = torch.float32, torch.bfloat16
 CHAINS = (
-    Chain("simt", F32, (312, 337, 131), "nn", ("packed",)),
+    Chain("simt:64x64", F32, (312, 337, 131), "nn", ("packed",)),
     Chain("simt", F32, (1568, 48, 2304), "tt", ("packed", "slices")),
     Chain("simt", F32, (49, 1024, 1728), "nt", ("slices",)),
     Chain("simt", F32, (9, 6, 26_458), "nn", ("slices",)),

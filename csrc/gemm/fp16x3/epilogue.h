@@ -13,8 +13,9 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-/// Stores a warp's 16 rows and COLS columns.
-template <int COLS>
+/// Stores a warp's 16 rows and COLS columns. CALLS_ACTIVATIONS: activations beside relu, and `pre`,
+/// have their own fast path. gemm_sm80.cu does without: it cost its main loop 30 spills.
+template <int COLS, bool CALLS_ACTIVATIONS>
 class SplitEpilogue {
   static constexpr int ROWS = 16, QUAD = 4;
   static constexpr int LANES = COLS / QUAD;  ///< that share a row
@@ -39,7 +40,9 @@ class SplitEpilogue {
     const auto& out = epilogue.out;
     const int lane = threadIdx.x % WARP;
     is_plain_ = is_bias_relu(epilogue) && out.col_stride == 1;
-    has_quads_ = !is_plain_ || (rows_are_vectors<QUAD>(out) && out.cols % QUAD == 0);
+    const bool has_vectors = rows_are_vectors<QUAD>(out) && out.cols % QUAD == 0;
+    calls_activation_ = CALLS_ACTIVATIONS && only_adds_bias(epilogue) && has_vectors;
+    has_quads_ = !is_plain_ || has_vectors;
     const int row = first_row + lane % ROWS;
     const bool is_row = row < out.rows;
     row_status_ = is_row ? a.status[row] : 0;
@@ -68,8 +71,10 @@ class SplitEpilogue {
 #pragma unroll
     for (const int exponent : col_exponents_) are_small = are_small && is_small(exponent);
     const bool has_outliers = is_scaled_ && (status & ONE_OUTLIER) != 0;
-    if (!is_plain_ || has_outliers || !__all_sync(~0u, are_small)) {
+    if (has_outliers || !__all_sync(~0u, are_small) || (!is_plain_ && !calls_activation_)) {
       write_any(staged, has_outliers);
+    } else if (!is_plain_) {
+      write_activated(staged);
     } else if (has_quads_) {
       write_plain<true>(staged);
     } else {
@@ -114,11 +119,14 @@ class SplitEpilogue {
   template <bool QUADS>
   __device__ __forceinline__ static Vector<float, QUAD> load(const float* staged, int row) {
     const int lane = threadIdx.x % LANES;
-    if constexpr (QUADS) return load_vector<QUAD>(staged + place(row, lane * QUAD));
-    Vector<float, QUAD> values;
+    if constexpr (QUADS) {
+      return load_vector<QUAD>(staged + place(row, lane * QUAD));
+    } else {
+      Vector<float, QUAD> values;
 #pragma unroll
-    for (int i = 0; i < QUAD; ++i) values.lane[i] = staged[place(row, lane + i * LANES)];
-    return values;
+      for (int i = 0; i < QUAD; ++i) values.lane[i] = staged[place(row, lane + i * LANES)];
+      return values;
+    }
   }
 
   /// Scales by a single product, adds a bias and applies relu.
@@ -166,6 +174,53 @@ class SplitEpilogue {
     }
   }
 
+  /// What a lane's 4 columns need, in registers.
+  struct Columns {
+    int exponents[QUAD];
+    float bias[QUAD];  ///< -0 without one, the neutral element of addition
+    int count;         ///< that exist
+  };
+
+  /// The same with any activation and `pre`, for rows that are vectors. Not inlined, where it gave
+  /// the main loop other registers and 2% more time; `this` would be in local memory then.
+  __device__ __noinline__ static void write_activated(const float* staged, float* to, float* pre,
+                                                      int64_t row_stride, int rows,
+                                                      int row_exponents, Columns columns,
+                                                      Activation activation) {
+    const int64_t pre_offset = pre - to;
+#pragma unroll 1
+    for (int pass = 0; pass < PASSES; ++pass, to += ROWS_PER_PASS * row_stride) {
+      const int row = row_in_pass(pass);
+      const int row_exponent = __shfl_sync(~0u, row_exponents, row);
+      Vector<float, QUAD> values = load<true>(staged, row);
+#pragma unroll
+      for (int i = 0; i < QUAD; ++i) {
+        values.lane[i] = rounded_product(values.lane[i],
+                                         split::power_of_two(columns.exponents[i] + row_exponent)) +
+                         columns.bias[i];
+      }
+      if (row >= rows || columns.count == 0) continue;
+      if (pre) store_global_vector<QUAD>(to + pre_offset, values);
+      store_global_vector<QUAD>(to, activate_all<false>(activation, values));
+    }
+  }
+  __device__ __forceinline__ void write_activated(const float* staged) const {
+    const auto& out = epilogue_.out;
+    const int64_t row = first_row_ + row_in_pass(0), col = col_of(0);
+    Columns columns{.count = col < out.cols ? QUAD : 0};
+#pragma unroll
+    for (int i = 0; i < QUAD; ++i) {
+      columns.exponents[i] = col_exponents_[i];
+      columns.bias[i] = epilogue_.bias && columns.count
+                            ? epilogue_.bias[(col + i) * epilogue_.bias_stride]
+                            : -0.0f;
+    }
+    write_activated(staged, out.at(row, col),
+                    epilogue_.pre.data ? epilogue_.pre.at(row, col) : nullptr, out.row_stride,
+                    static_cast<int>(out.rows) - first_row_, row_exponent_, columns,
+                    epilogue_.activation);
+  }
+
   /// Any epilogue, by a loop: copies of the activations would be much code. Leaves out FALLBACK
   /// rows and columns: the fallback that computes them reads their C, which may be the same memory
   /// as out.
@@ -210,8 +265,9 @@ class SplitEpilogue {
   SplitMetadata a_, b_;
   int first_row_, first_col_;
   bool is_scaled_;
-  bool is_plain_;   ///< a bias at most, relu at most, and rows of out that are contiguous
-  bool has_quads_;  ///< a lane's elements are adjacent
+  bool is_plain_;          ///< a bias at most, relu at most, and rows of out that are contiguous
+  bool calls_activation_;  ///< a bias, an activation and `pre` at most, and rows that are vectors
+  bool has_quads_;         ///< a lane's elements are adjacent
   unsigned row_status_, col_status_[QUAD];  ///< SplitStatus; of row lane % ROWS
   int row_exponent_, col_exponents_[QUAD];
 };

@@ -188,7 +188,7 @@ struct Fp16x3Gemm {
           promote_group(accum, totals, group, first > 0);
         }
       }
-      const auto epilogue = split_epilogue<TILE_N>(
+      const auto epilogue = split_epilogue<TILE_N, /*CALLS_ACTIVATIONS=*/true>(
           params, tile, tile.row * TILE_M + static_cast<int>(threadIdx.x) / WARP * 16,
           tile.col * TILE_N);
       warpgroup_wait<0>();

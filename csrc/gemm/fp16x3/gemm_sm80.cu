@@ -211,7 +211,7 @@ class MmaProduct {
     }
 #pragma unroll 1
     for (int i = 0; i < ROW_TILES; ++i) {
-      const auto epilogue = split_epilogue<WARP_N>(
+      const auto epilogue = split_epilogue<WARP_N, /*CALLS_ACTIVATIONS=*/false>(
           params_, tile, tile.row * TILE_M + warp_m_ + 16 * i, tile.col * Tile::TILE_N + warp_n_);
       float values[ACCUMS];
 #pragma unroll

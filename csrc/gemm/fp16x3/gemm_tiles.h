@@ -110,10 +110,9 @@ __device__ __forceinline__ float* partials_of(const Params& params, const WorkTi
 
 /// The epilogue of a warp's 16 rows and COLS columns. With split-K it stores them, unscaled, to the
 /// partials.
-template <int COLS, typename Params>
-__device__ __forceinline__ SplitEpilogue<COLS> split_epilogue(const Params& params,
-                                                              const WorkTileInfo& tile, int row,
-                                                              int col) {
+template <int COLS, bool CALLS_ACTIVATIONS, typename Params>
+__device__ __forceinline__ SplitEpilogue<COLS, CALLS_ACTIVATIONS> split_epilogue(
+    const Params& params, const WorkTileInfo& tile, int row, int col) {
   const SplitMetadata a = metadata_at(params.a, tile.batch, tile.k_slice);
   const SplitMetadata b = metadata_at(params.b, tile.batch, tile.k_slice);
   auto epilogue = epilogue_at_batch(params.epilogue, params.strides, tile.batch);

@@ -6,9 +6,14 @@
 
 namespace smem::gemm::fp16x3::inline SMEM_BUILD {
 
-/// Whether the epilogue only adds a bias, at most, and applies relu, at most.
+/// Whether the epilogue only adds a bias, at most, before the activation.
+__device__ __forceinline__ bool only_adds_bias(const Epilogue<float>& epilogue) {
+  return number_of(epilogue.alpha) == 1 && !epilogue.c.data;
+}
+
+/// Whether it also applies nothing but relu, at most.
 __device__ __forceinline__ bool is_bias_relu(const Epilogue<float>& epilogue) {
-  return number_of(epilogue.alpha) == 1 && !epilogue.c.data && !epilogue.pre.data &&
+  return only_adds_bias(epilogue) && !epilogue.pre.data &&
          (epilogue.activation == Activation::none || epilogue.activation == Activation::relu);
 }
 
