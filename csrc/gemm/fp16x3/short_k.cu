@@ -5,7 +5,7 @@
 // stages then, and must guess the scales of its columns.
 //
 //   all warps    16 columns of B: load to registers
-//                rows of A: load -> shared memory; barrier; split in place; barrier
+//                rows of A: load -> shared memory; split in place; barrier
 //   each warp    16 columns of B: split in registers
 //                per 16 rows of A: hi and lo from shared memory, mma.sync, epilogue
 //                the next 16 columns: load to registers
