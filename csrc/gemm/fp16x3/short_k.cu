@@ -21,6 +21,7 @@
 #include "device/device.h"
 #include "device/mma.h"
 #include "device/prefetch_params.h"
+#include "device/target.h"
 #include "gemm/batch.h"
 #include "gemm/epilogue_params.h"
 #include "gemm/fp16x3/fallback_element.h"
@@ -258,9 +259,9 @@ struct BiasReluEpilogue {
   }
 };
 
+/// A block's columns.
 template <int CHUNKS, RowLoad LOAD_B>
-__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
-    short_k_kernel(const __grid_constant__ ShortKParams params) {
+__device__ __forceinline__ void run(const ShortKParams& params) {
   prefetch_param(params);
   auto& storage = *dynamic_shared<ShortKStorage<CHUNKS>>();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -315,6 +316,12 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     elements.template load<LOAD_B>(params.b, b_src,
                                    col0_of(work + params.blocks_per_matrix * WARPS));
   }
+}
+
+template <int CHUNKS, RowLoad LOAD_B>
+__global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), BLOCKS_PER_SM)
+    short_k_kernel(const __grid_constant__ ShortKParams params) {
+  if constexpr (TARGET_HAS_SM90A) run<CHUNKS, LOAD_B>(params);
 }
 
 template <int CHUNKS, RowLoad LOAD_B>
