@@ -18,7 +18,10 @@ LOG_SUFFIX = ".ptxas.log"
 
 # Kernels for compute capability 9.0 alone, of which other chips would get empty ones: a tenth of
 # the build.
-HOPPER_SOURCES = "gemm/sm90/instances/", "gemm/fp16x3/gemm.cu", "gemm/fp16x3/skinny_m"
+HOPPER_SOURCES = (
+    "gemm/sm90/instances/",
+    *("gemm/fp16x3/gemm.cu", "gemm/fp16x3/short_k.cu", "gemm/fp16x3/skinny_m"),
+)
 
 # Only these lines: ptxas also marks advice as "info", and that is for the reader of the build.
 STATISTICS = re.compile(

@@ -46,7 +46,8 @@ def test_those_sources_exist_and_cannot_be_launched_on_other_chips() -> None:
     for part in ptxas.HOPPER_SOURCES:
         found = [path for path in csrc.rglob("*.cu") if part in path.as_posix()]
         assert found, part
-    for kernel in ("gemm/sm90/kernel.h", "gemm/fp16x3/gemm.cu", "gemm/fp16x3/skinny_m_kernel.h"):
+    kernels = ("gemm.cu", "short_k.cu", "skinny_m_kernel.h")
+    for kernel in ("gemm/sm90/kernel.h", *(f"gemm/fp16x3/{name}" for name in kernels)):
         # skinny_m_kernel.h has kernels without TMA, too: Config says which.
         bound = r"__launch_bounds__\(launch_bound\((TARGET_HAS_SM90A|Config::TARGET_HAS_CODE), "
         assert re.search(bound, (csrc / kernel).read_text()), kernel
