@@ -8,7 +8,8 @@
 //   M > 64, wgmma    split A and B (split_*.cu) -> gemm.cu
 //   M > 64, mma      split A and B -> gemm_sm80.cu
 //   M <= 64          split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
-//   few tiles        the same, by groups of rows of A that share B (skinny_m.h)
+//   and a short K    short_k.cu alone, on Hopper: it splits both
+//   few tiles        as M <= 64, by groups of rows of A that share B (skinny_m.h)
 //   B's split kept   B is not split again (Problem::b_split), and for M <= 64 or few tiles, on
 //                    Hopper, skinny_m_kernel.h reads hi and lo
 //   split-K          one of these for all k slices -> reduce_split_k, if N is small and K large
