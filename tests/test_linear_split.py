@@ -197,7 +197,7 @@ def test_a_trace_counts_boxes_and_products(
 @pytest.mark.sweep
 def test_wide_tiles_for_16_rows() -> None:
     """More tiles of 16 columns than SMs."""
-    x, w = normal(16, 32), normal(133 * 16, 32)
+    x, w = normal(16, 72), normal(133 * 16, 72)
     launch = recorded(x, w)[-1]
     assert launch.faults == ()
     assert launch.count("bytes", actions=["box_to"], memory="shared") > 0
