@@ -209,8 +209,9 @@ __device__ __forceinline__ void store_any(const ShortKParams& params,
     if (!epilogue.out.contains(r, col0 + c)) continue;
     const bool falls_back = a.status[r] == FALLBACK || b.status[c] == FALLBACK;
     epilogue.store(r, col0 + c,
-                   falls_back ? fallback_element(a, r, b, c, static_cast<int>(params.a.k))
-                              : add_outlier_products(a, r, b, c, elements[i]));
+                   falls_back
+                       ? fallback_element</*ROLLED=*/true>(a, r, b, c, static_cast<int>(params.a.k))
+                       : add_outlier_products(a, r, b, c, elements[i]));
   }
 }
 

@@ -253,7 +253,7 @@ __device__ __forceinline__ void compute_fallback(const SkinnyMParams& params, un
     const int row = i / cols;
     const int64_t col = first_col + i % cols;
     if (a.status[row] != FALLBACK && b.status[col] != FALLBACK) continue;
-    const float total = fallback_element(a, row, b, col, slice.length);
+    const float total = fallback_element</*ROLLED=*/false>(a, row, b, col, slice.length);
     if (Config::BLayout::SPLIT_K && params.partials) {
       params.partials[(int64_t{slice.index} * params.rows + row) * epilogue.out.cols + col] = total;
     } else {
