@@ -248,5 +248,11 @@ inline bool can_vectorize(const SplitOperand& operand, int64_t stride, int64_t s
          (operand.batch_count <= 1 || operand.batch_stride % VEC_SIZE == 0) &&
          reinterpret_cast<uintptr_t>(operand.src) % sizeof(FloatVec) == 0;
 }
+inline bool can_vectorize_along_k(const SplitOperand& operand) {
+  return can_vectorize(operand, operand.k_stride, operand.k, operand.mn_stride);
+}
+inline bool can_vectorize_along_mn(const SplitOperand& operand) {
+  return can_vectorize(operand, operand.mn_stride, operand.mn, operand.k_stride);
+}
 
 }  // namespace smem::gemm::fp16x3::split::inline SMEM_BUILD

@@ -355,9 +355,9 @@ void launch_kernel_of(const Problem& problem, const Device& device) {
 template <int CHUNKS>
 void launch_chunks(const Problem& problem, const Device& device) {
   const SplitOperand b = operand_of(problem, B);
-  if (split::can_vectorize(b, b.k_stride, b.k, b.mn_stride)) {
+  if (split::can_vectorize_along_k(b)) {
     launch_kernel_of<CHUNKS, RowLoad::ALONG_K>(problem, device);
-  } else if (split::can_vectorize(b, b.mn_stride, b.mn, b.k_stride)) {
+  } else if (split::can_vectorize_along_mn(b)) {
     launch_kernel_of<CHUNKS, RowLoad::ALONG_MN>(problem, device);
   } else {
     launch_kernel_of<CHUNKS, RowLoad::ELEMENTS>(problem, device);

@@ -22,26 +22,18 @@ extern template LaunchSkinnyM launch_skinny_m_layout<WithSplitK<MnMajor>, LoadA:
 
 namespace {
 
-bool is_vectorized_k_major(const SplitOperand& b) {
-  return split::can_vectorize(b, b.k_stride, b.k, b.mn_stride);
-}
-
-bool is_vectorized_mn_major(const SplitOperand& b) {
-  return split::can_vectorize(b, b.mn_stride, b.mn, b.k_stride);
-}
-
 bool is_vectorized(const SplitOperand& b) {
-  return is_vectorized_k_major(b) || is_vectorized_mn_major(b);
+  return split::can_vectorize_along_k(b) || split::can_vectorize_along_mn(b);
 }
 
 template <LoadA LOAD_A>
 LaunchSkinnyM* launch_of(const SplitOperand& b) {
   const bool split_k = b.k_slices > 1;
-  if (is_vectorized_k_major(b)) {
+  if (split::can_vectorize_along_k(b)) {
     return split_k ? launch_skinny_m_layout<WithSplitK<KMajor>, LOAD_A>
                    : launch_skinny_m_layout<KMajor, LOAD_A>;
   }
-  if (is_vectorized_mn_major(b)) {
+  if (split::can_vectorize_along_mn(b)) {
     return split_k ? launch_skinny_m_layout<WithSplitK<MnMajor>, LOAD_A>
                    : launch_skinny_m_layout<MnMajor, LOAD_A>;
   }
@@ -69,7 +61,7 @@ bool should_split_each(const Problem& problem, const SplitOperand& b, const Devi
   const bool is_pair = inner_batch_count(problem) == 2 && problem.M > 32 && b.k_slices == 1;
   int64_t blocks_per_sm = 1;
   if (is_pair && is_vectorized(b)) {
-    const bool is_very_long = is_vectorized_mn_major(b) && problem.K >= VERY_LONG_K;
+    const bool is_very_long = split::can_vectorize_along_mn(b) && problem.K >= VERY_LONG_K;
     blocks_per_sm = is_very_long ? MOST_BLOCKS_PER_SM : problem.K >= LONG_K ? 4 : 2;
   }
   return blocks_of(problem, b) <= blocks_per_sm * device.sm_count;

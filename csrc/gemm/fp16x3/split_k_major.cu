@@ -142,7 +142,7 @@ void launch_k_major(const SplitOperand& operand, int row_threads, const Device& 
   const int threads = std::max(BLOCK_THREADS, row_threads);
   const int64_t blocks = ceil_div(operand.mn, threads / row_threads);
   const int64_t sections = ceil_div(operand.padded_k(), int64_t{VECS * VEC_SIZE} * row_threads);
-  const bool vectorized = can_vectorize(operand, operand.k_stride, operand.k, operand.mn_stride);
+  const bool vectorized = can_vectorize_along_k(operand);
   smem::launch("split_k_major",
                vectorized ? split_k_major_kernel<true, VECS, MULTI_SECTION>
                           : split_k_major_kernel<false, VECS, MULTI_SECTION>,

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(MINMAX_THREADS, MINMAX_MIN_BLOCKS_PER_SM)
 void minmax(const SplitOperand& operand, const Device& device, bool launch_with_pdl) {
   const int64_t tiles = ceil_div(operand.mn, MINMAX_TILE_MN);
   const int64_t chunks = ceil_div(operand.k_slice_length, minmax_chunk_length(operand));
-  const bool vectorized = can_vectorize(operand, operand.mn_stride, operand.mn, operand.k_stride);
+  const bool vectorized = can_vectorize_along_mn(operand);
   smem::launch("split_minmax", vectorized ? split_minmax_kernel<true> : split_minmax_kernel<false>,
                {tiles * chunks * operand.total_k_slices(), {MINMAX_THREADS}, 0, launch_with_pdl},
                device,

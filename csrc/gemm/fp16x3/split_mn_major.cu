@@ -75,7 +75,7 @@ void mn_major(const SplitOperand& operand, const Device& device, bool launch_wit
   const int tile_threads = std::max(static_cast<int>(std::bit_ceil(needed)), 32);
   const int threads = std::max(MN_MAJOR_MIN_THREADS, tile_threads);
   const int64_t blocks = ceil_div(operand.mn, int64_t{threads / tile_threads} * TILE_MN);
-  const bool vectorized = can_vectorize(operand, operand.mn_stride, operand.mn, operand.k_stride);
+  const bool vectorized = can_vectorize_along_mn(operand);
   smem::launch("split_mn_major",
                vectorized ? split_mn_major_kernel<true> : split_mn_major_kernel<false>,
                {blocks * operand.total_k_slices(), dim3(threads), 0, launch_with_pdl}, device,

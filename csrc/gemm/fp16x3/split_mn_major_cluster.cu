@@ -80,7 +80,7 @@ void launch_mn_major_cluster(const SplitOperand& operand, const Device& device,
                              bool launch_with_pdl) {
   const int64_t tiles = ceil_div(operand.mn, TILE_MN);
   const int64_t cluster_size = ceil_div(operand.k_slice_length, block_k(THREADS));
-  const bool vectorized = can_vectorize(operand, operand.mn_stride, operand.mn, operand.k_stride);
+  const bool vectorized = can_vectorize_along_mn(operand);
   smem::launch("split_mn_major_cluster",
                vectorized ? split_mn_major_cluster_kernel<true, THREADS>
                           : split_mn_major_cluster_kernel<false, THREADS>,

@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(PASS2_THREADS, 3)
 void mn_major_pass2(const SplitOperand& operand, const Device& device, bool launch_with_pdl) {
   const int64_t tiles_mn = ceil_div(operand.mn, PASS2_TILE_MN),
                 tiles_k = ceil_div(operand.k_slice_length, PASS2_TILE_K);
-  const bool vectorized = can_vectorize(operand, operand.mn_stride, operand.mn, operand.k_stride);
+  const bool vectorized = can_vectorize_along_mn(operand);
   smem::launch(
       "split_mn_major_pass2",
       vectorized ? split_mn_major_pass2_kernel<true> : split_mn_major_pass2_kernel<false>,
