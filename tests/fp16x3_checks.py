@@ -1,9 +1,11 @@
 """What the tests of fp16x3 on the GPU and on the CPU share."""
 
 import math
+from collections.abc import Callable, Iterable
 
 import pytest
 import torch
+from helpers import same_bits
 from torch import Tensor
 
 import torch_smem_gemm as smem
@@ -50,6 +52,19 @@ def assert_within_bound(result: Tensor, a: Tensor, b: Tensor) -> None:
     assert (off <= limit).all()
     assert torch.equal(result.isnan(), expected.isnan())
     assert torch.equal(result.isinf(), expected.isinf())
+
+
+def assert_rows_have_the_bits_of_a_large_m(
+    multiply: Callable[..., Tensor], x: Tensor, b: Tensor, bias: Tensor, sizes: Iterable[int]
+) -> None:
+    """Compare products of so many rows of ``x`` with the rows of the product of all."""
+    options = {"bias": bias, "activation": "silu"}
+    whole, with_options = multiply(x, b), multiply(x, b, **options)
+    for m in sizes:
+        first = min(3, len(x) - m)
+        rows = x[first : first + m]
+        assert same_bits(multiply(rows, b), whole[first : first + m]), m
+        assert same_bits(multiply(rows, b, **options), with_options[first : first + m]), m
 
 
 def plain_columns(x: Tensor, w: Tensor) -> None:

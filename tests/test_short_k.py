@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fp16x3_checks import every_data, fp16x3
+from fp16x3_checks import assert_rows_have_the_bits_of_a_large_m, every_data, fp16x3
 from helpers import laid_out, normal, poisoned_out, same_bits, short
 from torch import Tensor
 
@@ -34,13 +34,7 @@ def check_rows(
     x, w, bias = (normal(*s, device=device) for s in ((LARGE_M, k), (n, k), (n,)))
     if k > 3:
         data(x, w)
-    b, options = laid_out(w.mT, layout), {"bias": bias, "activation": "silu"}
-    whole, with_options = fp16x3(x, b), fp16x3(x, b, **options)
-    for m in ms:
-        first = min(3, LARGE_M - m)
-        rows = x[first : first + m]
-        assert same_bits(fp16x3(rows, b), whole[first : first + m]), m
-        assert same_bits(fp16x3(rows, b, **options), with_options[first : first + m]), m
+    assert_rows_have_the_bits_of_a_large_m(fp16x3, x, laid_out(w.mT, layout), bias, ms)
 
 
 def test_launches() -> None:
@@ -124,9 +118,9 @@ def test_a_batch_has_the_bits_of_its_matrices(shapes: tuple, device: str) -> Non
 
 def test_a_kept_split_changes_no_bits(device: str) -> None:
     """The kernel splits B itself, whether a split is kept or not."""
-    layer = smem.Linear(60, 200, device=device, cache_split=True)
-    kept = smem.Linear(60, 200, device=device)
-    kept.load_state_dict(layer.state_dict())
+    kept = smem.Linear(60, 200, device=device, cache_split=True)
+    plain = smem.Linear(60, 200, device=device)
+    plain.load_state_dict(kept.state_dict())
     x = normal(7, 60, device=device)
     with torch.no_grad():
-        assert same_bits(layer.eval()(x), kept.eval()(x))
+        assert same_bits(kept.eval()(x), plain.eval()(x))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from fp16x3_checks import VARIANTS, every_data
+from fp16x3_checks import VARIANTS, assert_rows_have_the_bits_of_a_large_m, every_data
 from helpers import laid_out, normal, poisoned_out, same_bits, short
 from torch import Tensor
 
@@ -54,15 +54,8 @@ def test_rows_have_the_bits_of_a_large_m(
     n, k = size
     x, w, bias = normal(LARGE_M, k, device="cuda"), normal(n, k, device="cuda"), normal(n)
     data(x, w)
-    b, options = w.mT, {"bias": bias.cuda(), "activation": "silu"}
-    if major == "MN":
-        b = b.contiguous()
-    whole, with_options = fp16x3(x, b), fp16x3(x, b, **options)
-    for m in SKINNY_M:
-        first = min(3, LARGE_M - m)
-        rows = x[first : first + m]
-        assert same_bits(fp16x3(rows, b), whole[first : first + m]), m
-        assert same_bits(fp16x3(rows, b, **options), with_options[first : first + m]), m
+    b = w.mT.contiguous() if major == "MN" else w.mT
+    assert_rows_have_the_bits_of_a_large_m(fp16x3, x, b, bias.cuda(), SKINNY_M)
 
 
 @pytest.mark.parametrize("b_layout", ["contiguous", "transposed", "unaligned", "step2"])
