@@ -200,25 +200,29 @@ __device__ __forceinline__ void wgmma(float (&d)[COUNT], uint64_t a, uint64_t b,
 #undef SMEM_WGMMA_OF_WIDTH
 }
 
-/// PTX wgmma.mma_async with A in registers, for floats (as tf32). Lane l of warp w has k = l % 4 of
-/// row 16w + l / 4 and of the row eight below in a[0] and a[1], and k + 4 of the two rows in a[2]
-/// and a[3]. The registers of `a` must not change until warpgroup_wait has returned.
-template <int N>
+/// PTX wgmma.mma_async with A in registers. Lane l of warp w has 4 bytes of row 16w + l / 4, and of
+/// the row eight below, in a[0] and a[1]: floats (as tf32) of k = l % 4, or halves of k = 2 (l % 4)
+/// and the next. In a[2] and a[3] it has those of k half of the instruction's depth further. The
+/// registers of `a` must not change until warpgroup_wait has returned.
+template <typename T, int N>
 __device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b,
                                          int accumulate) {
-  static_assert(N == 64 || N == 128 || N == 192 || N == 256, "a value of N listed here");
-#define SMEM_WGMMA_OF_REGISTERS(N, A, B, ACCUMULATE)                                       \
-  SMEM_WGMMA(N, "k8.f32.tf32.tf32", A, B, ACCUMULATE, "", "r"(a[0]), "r"(a[1]), "r"(a[2]), \
-             "r"(a[3]), "l"(b), "r"(accumulate))
-  if constexpr (N == 64) {
-    SMEM_WGMMA_OF_REGISTERS(64, "{%32, %33, %34, %35}", "%36", "%37");
-  } else if constexpr (N == 128) {
-    SMEM_WGMMA_OF_REGISTERS(128, "{%64, %65, %66, %67}", "%68", "%69");
-  } else if constexpr (N == 192) {
-    SMEM_WGMMA_OF_REGISTERS(192, "{%96, %97, %98, %99}", "%100", "%101");
-  } else if constexpr (N == 256) {
-    SMEM_WGMMA_OF_REGISTERS(256, "{%128, %129, %130, %131}", "%132", "%133");
+#define SMEM_WGMMA_OF_REGISTERS(WIDTH, A, B, ACCUMULATE)                                           \
+  if constexpr (N == WIDTH && std::is_same_v<T, half>) {                                           \
+    SMEM_WGMMA(WIDTH, "k16.f32.f16.f16", A, B, ACCUMULATE, ", 0", "r"(a[0]), "r"(a[1]), "r"(a[2]), \
+               "r"(a[3]), "l"(b), "r"(accumulate));                                                \
+  } else if constexpr (N == WIDTH && std::is_same_v<T, float>) {                                   \
+    SMEM_WGMMA(WIDTH, "k8.f32.tf32.tf32", A, B, ACCUMULATE, "", "r"(a[0]), "r"(a[1]), "r"(a[2]),   \
+               "r"(a[3]), "l"(b), "r"(accumulate));                                                \
   }
+  static_assert(N == 16 || N == 32 || N == 64 || N == 128 || N == 192 || N == 256,
+                "a value of N listed here");
+  SMEM_WGMMA_OF_REGISTERS(16, "{%8, %9, %10, %11}", "%12", "%13")
+  SMEM_WGMMA_OF_REGISTERS(32, "{%16, %17, %18, %19}", "%20", "%21")
+  SMEM_WGMMA_OF_REGISTERS(64, "{%32, %33, %34, %35}", "%36", "%37")
+  SMEM_WGMMA_OF_REGISTERS(128, "{%64, %65, %66, %67}", "%68", "%69")
+  SMEM_WGMMA_OF_REGISTERS(192, "{%96, %97, %98, %99}", "%100", "%101")
+  SMEM_WGMMA_OF_REGISTERS(256, "{%128, %129, %130, %131}", "%132", "%133")
 #undef SMEM_WGMMA_OF_REGISTERS
 }
 

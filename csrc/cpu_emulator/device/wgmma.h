@@ -28,10 +28,10 @@ __device__ __forceinline__ void wgmma(float (&d)[COUNT], uint64_t a, uint64_t b,
              accumulate != 0);
 }
 
-template <int N>
+template <typename T, int N>
 __device__ __forceinline__ void wgmma_rs(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b,
                                          int accumulate) {
-  smem_wgmma({cpu_emulator::sm90::Format::tf32, N, false, false}, d, a, 0, b, accumulate != 0);
+  smem_wgmma({FORMAT<T>, N, false, false}, d, a, 0, b, accumulate != 0);
 }
 
 }  // namespace SMEM_BUILD

@@ -95,7 +95,7 @@ struct CollectiveGemmTf32 : CollectiveGemm<float, A_MAJOR, Major::K, TILE, KIND>
       const uint64_t b =
           tile_descriptor(b_desc + descriptor_units(k_tile * TILE.b_bytes()) + offset);
       if constexpr (A_FROM_REGISTERS) {
-        wgmma_rs<TILE.tile_n>(accum, fragments[i], b, !first || i > 0);
+        wgmma_rs<float, TILE.tile_n>(accum, fragments[i], b, !first || i > 0);
       } else {
         const uint64_t a =
             tile_descriptor(a_desc + descriptor_units(k_tile * TILE.a_bytes()) + offset);
