@@ -215,16 +215,54 @@ __device__ __forceinline__ void store_any(const ShortKParams& params,
   }
 }
 
-/// The most common epilogues of a lane's 2 columns, where there is no outlier nor FALLBACK.
-struct BiasReluEpilogue {
+/// A lane's 2 columns and 2 rows of out, or what is left of them.
+struct LaneOutput {
+  float* to;
+  int64_t row_stride, col_stride;
+  int rows, cols;
+  bool wide;  ///< both columns exist and are a vector
+
+  /// Stores them; element i is in column i / 2 and row i % 2.
+  __device__ __forceinline__ void store(const Vector<float, 4>& values) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (i >= rows) return;
+      float* const row = to + i * row_stride;
+      if (wide) {
+        store_global_vector<2>(row, {values.lane[i], values.lane[i + 2]});
+        continue;
+      }
+#pragma unroll
+      for (int j = 0; j < LANE_ROWS; ++j) {
+        if (j < cols) row[j * col_stride] = values.lane[i + 2 * j];
+      }
+    }
+  }
+};
+
+/// Stores to `pre`, which may be null, and what the activation makes of it to out. Not inlined: the
+/// activations would be most of the kernel's code, and a short product waits for its code.
+__device__ __noinline__ void store_activated(LaneOutput out, float* pre, Vector<float, 4> values,
+                                             Activation activation) {
+  if (pre) {
+    LaneOutput before = out;
+    before.to = pre;
+    before.store(values);
+  }
+  out.store(activate_all<false>(activation, values));
+}
+
+/// The epilogue of a lane's 2 columns that adds a bias at most before the activation, where there
+/// is no outlier nor FALLBACK.
+struct BiasEpilogue {
   const Epilogue<float>& epilogue;
   int64_t col;
   int cols;   ///< that exist
   bool wide;  ///< they are a vector
   float bias[LANE_ROWS];
 
-  __device__ __forceinline__ BiasReluEpilogue(const Epilogue<float>& epilogue, int64_t col,
-                                              bool rows_are_wide)
+  __device__ __forceinline__ BiasEpilogue(const Epilogue<float>& epilogue, int64_t col,
+                                          bool rows_are_wide)
       : epilogue(epilogue),
         col(col),
         cols(static_cast<int>(min(epilogue.out.cols - col, int64_t{LANE_ROWS}))),
@@ -235,28 +273,29 @@ struct BiasReluEpilogue {
     }
   }
 
-  /// Stores 2 rows.
-  __device__ __forceinline__ void store(int row, Vector<float, 4> values) const {
+  /// Stores 2 rows. `has_relu_at_most`: that is the activation, and there is no `pre`.
+  __device__ __forceinline__ void store(int row, Vector<float, 4> values,
+                                        bool has_relu_at_most) const {
     const Matrix<float>& out = epilogue.out;
-    float* to = out.at(row, col);
+    const LaneOutput output{out.at(row, col),
+                            out.row_stride,
+                            out.col_stride,
+                            static_cast<int>(out.rows) - row,
+                            cols,
+                            wide};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float& value = values.lane[i];
-      if (epilogue.bias) value += bias[i / 2];
-      if (epilogue.activation == Activation::relu) value = activate(Activation::relu, value);
+      if (epilogue.bias) values.lane[i] += bias[i / 2];
     }
-#pragma unroll
-    for (int i = 0; i < 2; ++i, to += out.row_stride) {
-      if (row + i >= out.rows) return;
-      if (wide) {
-        store_global_vector<2>(to, {values.lane[i], values.lane[i + 2]});
-        continue;
-      }
-#pragma unroll
-      for (int j = 0; j < LANE_ROWS; ++j) {
-        if (j < cols) to[j * out.col_stride] = values.lane[i + 2 * j];
-      }
+    if (!has_relu_at_most) {
+      float* const pre = epilogue.pre.data ? epilogue.pre.at(row, col) : nullptr;
+      return store_activated(output, pre, values, epilogue.activation);
     }
+    if (epilogue.activation == Activation::relu) {
+#pragma unroll
+      for (float& value : values.lane) value = activate(Activation::relu, value);
+    }
+    output.store(values);
   }
 };
 
@@ -279,7 +318,8 @@ __device__ __forceinline__ void run(const ShortKParams& params) {
 
   RowResults<SPLIT_ROWS>& results = storage.b[warp];
   const auto epilogue = epilogue_at_batch(params.epilogue, params.strides, batch);
-  const bool has_bias_relu = is_bias_relu(epilogue), wide = rows_are_vectors<2>(epilogue.out);
+  const bool adds_bias = only_adds_bias(epilogue), wide = rows_are_vectors<2>(epilogue.out);
+  const bool has_relu_at_most = is_bias_relu(epilogue);
   const auto rows = static_cast<int>(params.a.mn), length = static_cast<int>(params.a.k);
   const int col = lane / LANES_K * LANE_ROWS, k_blocks = ceil_div(length, split::K_BLOCK);
   for (; work < works; work += params.blocks_per_matrix * WARPS) {
@@ -288,7 +328,7 @@ __device__ __forceinline__ void run(const ShortKParams& params) {
     cols.split(elements, results.bind(params.b), b_src, col0, 0);
     __syncwarp();
     const bool are_representable = are_rows_representable && cols.are_representable();
-    const BiasReluEpilogue common(epilogue, col0 + col, wide);
+    const BiasEpilogue common(epilogue, col0 + col, wide);
     constexpr int ROWS = ROW_TILES * MMA_ROWS;
 #pragma unroll 1
     for (int first = static_cast<int>(work % params.row_parts) * ROWS; first < rows;
@@ -306,12 +346,14 @@ __device__ __forceinline__ void run(const ShortKParams& params) {
                                                         results.exponent[col + i / 2]);
         }
       }
-      if (!are_representable || !has_bias_relu) {
+      if (!are_representable || !adds_bias) {
         store_any(params, storage, epilogue, batch, col0, row, col, values);
         continue;
       }
 #pragma unroll
-      for (int t = 0; t < ROW_TILES; ++t) common.store(row + t * MMA_ROWS, values[t]);
+      for (int t = 0; t < ROW_TILES; ++t) {
+        common.store(row + t * MMA_ROWS, values[t], has_relu_at_most);
+      }
     }
     __syncwarp();
     elements.template load<LOAD_B>(params.b, b_src,
