@@ -138,9 +138,12 @@ def outliers_and_fallback() -> int:
         return 0
     launches = 0
     # The others are skinny, and split B inside the product: two with split-K, one with single
-    # elements of many columns. Of a short K are the first one and the last two.
+    # elements of many columns. Warpgroups split those of `columns`. Of a short K are the first one
+    # and the last two.
     shapes = ((40, 50, 9), (300, 140, 700), (40, 24, 4200), (20, 24, 4200), (7, 68, 268))
-    for m, n, k in (*shapes, (60, 68, 268), (9, 4243, 140), (50, 40, 64), (9, 4200, 128)):
+    columns = ((9, 8500, 132), (30, 8448, 268), (50, 8500, 400))
+    shapes = (*shapes, (60, 68, 268), (9, 4243, 140), *columns, (50, 40, 64), (9, 4200, 128))
+    for m, n, k in shapes:
         for transposed in (False, True):
             a = matrix((), m, k, transposed, torch.float32).clone()
             b = matrix((), k, n, transposed, torch.float32).clone()

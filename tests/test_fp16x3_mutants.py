@@ -25,6 +25,9 @@ from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant
     RING,
     SHORT_K,
     ROWS,
+    RS,
+    RS_PARAMS,
+    FRAGMENTS,
 ) = (
     f"gemm/fp16x3/{name}"
     for name in (
@@ -32,6 +35,7 @@ from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant
         *("skinny_m_kernel.h", "skinny_m_mma.h", "split_producer.h", "running_scale.h"),
         *("gemm_tiles.h", "gemm_sm80.cu", "gemm_sm80_params.h", "hi_lo_producer.h"),
         *("raw_ring.h", "short_k.cu", "register_split.h"),
+        *("skinny_m_rs.cu", "skinny_m_rs_params.h", "fragment_split.h"),
     )
 )
 SCHEDULER = "gemm/dynamic_scheduler.h"
@@ -214,6 +218,50 @@ MUTANTS = {
         SKINNY, "STAGE_K_BLOCKS * box_rows", "(STAGE_K_BLOCKS - 1) * box_rows", ""
     ),
     "kept: one scale for both columns": Mutant(SKINNY, "WARP / 4 + 8 * i;", "WARP / 4;", WRONG),
+    # A small M and many columns.
+    "columns: warpgroups do not wait for full": Mutant(
+        RS, "smem.full[pipeline.stage].wait(pipeline.parity);\n      const", "const", TOO_EARLY
+    ),
+    "columns: stage not released": Mutant(
+        RS,
+        "if (is_first_lane && k_stage >= 0) smem.empty[previous_stage].arrive();",
+        "",
+        DEADLOCK,
+    ),
+    "columns: TMA overwrites a stage in use": Mutant(
+        RS, "smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);", "", ""
+    ),
+    "columns: A is not expected": Mutant(RS, "Config::B_BYTES + RS_K_BLOCKS *", "0 *", ""),
+    "columns: wgmmas not waited for": Mutant(RS, "warpgroup_wait<0>();", "", ""),
+    "columns: no wgmma fence": Mutant(RS, "    warpgroup_arrive();", "", FENCE),
+    "columns: hi times lo left out": Mutant(
+        RS, "wgmma_rs<half, Config::TILE_M>(cross_accum, b.hi[i], a_lo, 1);", "", WRONG
+    ),
+    "columns: k blocks in one chain": Mutant(RS, "a_hi, i % K16 > 0);", "a_hi, 1);", WRONG),
+    "columns: accumulators not rescaled": Mutant(
+        RS, "if (rescales) mma.rescale(factors);", "", WRONG
+    ),
+    "columns: not computed again": Mutant(
+        RS_PARAMS, "return __any_sync(~0u, any != 0);", "return false;", WRONG
+    ),
+    "columns: K-major without the swizzle": Mutant(
+        RS_PARAMS, "((t / 2) ^ row) * 16", "(t / 2) * 16", WRONG
+    ),
+    "columns: MN-major without the swizzle": Mutant(
+        RS_PARAMS, "(vec ^ row) * 16", "vec * 16", WRONG
+    ),
+    "columns: the same half of 16 k": Mutant(
+        FRAGMENTS, "element / 2 % 2 * 8", "element / 2 % 2 * 0", WRONG
+    ),
+    "columns: the columns of a lane exchanged": Mutant(
+        FRAGMENTS, "hi[i / 2][c + i % 2 * 2]", "hi[i / 2][1 - c + i % 2 * 2]", WRONG
+    ),
+    "columns: outlier stays in the column": Mutant(
+        FRAGMENTS, "is_outlier ? 0.0f : element * shift", "element * shift", WRONG
+    ),
+    "columns: scales without the other lanes": Mutant(
+        FRAGMENTS, "scale.amax = max(scale.amax, __shfl_xor_sync(~0u, scale.amax, 2));", "", ""
+    ),
     # A small M and a short K.
     "short K: hi times lo alone": Mutant(
         SHORT_K,
@@ -334,7 +382,7 @@ KERNELS = {
     "fp16x3": (
         *("fp16x3_kernels_gemm.cpp", "fp16x3_kernels_split.cpp"),
         *("fp16x3_kernels_skinny_m.cpp", "fp16x3_kernels_skinny_m_hi_lo.cpp"),
-        "fp16x3_kernels_short_k.cpp",
+        *("fp16x3_kernels_skinny_m_rs.cpp", "fp16x3_kernels_short_k.cpp"),
     ),
     "fp16x3_mma": (
         *("fp16x3_mma_kernels_gemm.cpp", "fp16x3_kernels_split.cpp"),

@@ -38,10 +38,10 @@ struct Case {
   int growth;          ///< binades by which B grows along K, so that its columns are scaled again
   bool has_outliers;   ///< in A and in B
   bool has_fallbacks;  ///< also in B, not only in A
-  bool keeps_split = false;    ///< of B
-  int sms = 1;                 ///< one block computes all tiles; of two, a cluster
-  bool has_rows_of_b = false;  ///< B is MN-major, and its rows begin anywhere
-  int exponent = 0;            ///< of a power of two that A and B are multiplied by
+  bool keeps_split = false;  ///< of B
+  int sms = 1;               ///< one block computes all tiles; of two, a cluster
+  int first_row_of_b = 0;    ///< B is MN-major, and its rows begin with this element
+  int exponent = 0;          ///< of a power of two that A and B are multiplied by
 };
 
 /// Numbers of 24 bits, of A or of B; stored along K.
@@ -71,12 +71,13 @@ std::vector<float> numbers(const Case& c, bool is_a) {
   return values;
 }
 
-/// B in rows along N that begin anywhere, from element 1 on.
+/// B in rows along N.
 std::vector<float> in_rows(const Case& c, const std::vector<float>& b) {
-  std::vector<float> rows(b.size() + 1);
+  std::vector<float> rows(b.size() + static_cast<size_t>(c.first_row_of_b));
   for (int64_t k = 0; k < c.K; ++k) {
     for (int64_t n = 0; n < c.N; ++n) {
-      rows[static_cast<size_t>(1 + k * c.N + n)] = b[static_cast<size_t>(n * c.K + k)];
+      rows[static_cast<size_t>(c.first_row_of_b + k * c.N + n)] =
+          b[static_cast<size_t>(n * c.K + k)];
     }
   }
   return rows;
@@ -112,9 +113,9 @@ std::string run(const Case& c) {
   problem.a = {a.data(), c.K, 1};
   problem.b = {b.data(), 1, c.K};
   std::vector<float> b_rows;
-  if (c.has_rows_of_b) {
+  if (c.first_row_of_b > 0) {
     b_rows = in_rows(c, b);
-    problem.b = {b_rows.data() + 1, c.N, 1};
+    problem.b = {b_rows.data() + c.first_row_of_b, c.N, 1};
   }
   problem.out = {out.data(), c.N, 1};
   if (c.has_outliers) {
@@ -165,14 +166,19 @@ int main() {
                         {"kept", 13, 72, 900, 6, true, true, true},
                         {"kept, split-K", 9, 16, 2048, 0, true, true, true},
                         {"kept, tiles", 70, 40, 280, 0, true, true, true},
-                        {"rows", 13, 75, 900, 0, false, false, false, 1, true},
+                        {"rows", 13, 75, 900, 0, false, false, false, 1, 1},
                         {"odd rows of out", 70, 75, 280, 0, false, false},
-                        {"small products", 70, 40, 280, 0, false, false, false, 1, false, -65},
+                        {"columns", 15, 200, 900, 0, true, true},
+                        {"columns, growing", 14, 72, 900, 6, false, false},
+                        {"columns, again", 16, 140, 700, 25, false, false},
+                        {"columns, MN-major", 15, 72, 900, 6, true, true, false, 1, 4},
+                        {"columns, many rows", 60, 200, 900, 6, true, true},
+                        {"small products", 70, 40, 280, 0, false, false, false, 1, 0, -65},
                         {"pairs of blocks", 200, 200, 280, 0, true, true, false, 2},
                         {"short K", 40, 150, 61, 0, true, true},
                         {"short K, one row", 1, 40, 64, 6, false, false},
-                        {"short K, rows", 13, 75, 50, 0, false, false, false, 1, true},
-                        {"short K, small", 20, 40, 64, 0, false, false, false, 1, false, -65}};
+                        {"short K, rows", 13, 75, 50, 0, false, false, false, 1, 1},
+                        {"short K, small", 20, 40, 64, 0, false, false, false, 1, 0, -65}};
   for (const char* timing : {"0", "1", "2", "late", "early"}) {
     setenv("SMEM_ASYNC_TIMING", timing, 1);
     // Only the variant wgmma takes tiles from a counter.
@@ -180,8 +186,8 @@ int main() {
       if (with_counter && SMEM_FP16X3_VARIANT != 0) continue;
       has_counter = with_counter;
       for (const Case& c : cases) {
-        // Only the variant wgmma has a kernel for it.
-        if (c.has_rows_of_b && SMEM_FP16X3_VARIANT != 0) continue;
+        // Only the variant wgmma has kernels for them.
+        if ((c.first_row_of_b > 0 || c.M == 60) && SMEM_FP16X3_VARIANT != 0) continue;
         const std::string found = run(c);
         if (found.empty()) continue;
         std::printf("{\"timing\": \"%s\", \"case\": \"%s\", \"found\": \"%s\"}\n", timing, c.name,

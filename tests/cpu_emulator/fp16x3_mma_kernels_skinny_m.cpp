@@ -20,6 +20,7 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
 // Not called, as the variant is mma.
 bool is_fastest_by_short_k(const Problem&) { return false; }
 void launch_short_k(const Problem&, const Device&) {}
+bool is_fastest_by_rs(const Problem&, const split::SplitOperand&, const Device&) { return false; }
 bool can_implement_skinny_m_hi_lo(const Problem&) { return false; }
 void launch_skinny_m_hi_lo(const Problem&, const split::SplitOperand&, const split::SplitOperand&,
                            float*, const Device&) {}

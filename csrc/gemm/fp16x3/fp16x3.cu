@@ -9,6 +9,7 @@
 //   M > 64, mma      split A and B -> gemm_sm80.cu
 //   M <= 64          split A -> skinny_m_kernel.h, which splits B itself, if B's layout allows it
 //   and a short K    short_k.cu alone, on Hopper: it splits both
+//   and many columns split A -> skinny_m_rs.cu, which splits B itself, on Hopper
 //   few tiles        as M <= 64, by groups of rows of A that share B (skinny_m.h)
 //   B's split kept   B is not split again (Problem::b_split), and for M <= 64 or few tiles, on
 //                    Hopper, skinny_m_kernel.h reads hi and lo
@@ -85,6 +86,12 @@ bool runs_skinny_m(const Problem& problem, const Device& device) {
   return !runs_skinny_m_hi_lo(problem, device) &&
          can_implement_skinny_m(problem, operand_of(problem, B), runs_wgmma(problem, device),
                                 device);
+}
+
+/// Whether it is the one for many columns.
+bool runs_skinny_m_rs(const Problem& problem, const Device& device) {
+  return runs_skinny_m(problem, device) && runs_wgmma(problem, device) &&
+         is_fastest_by_rs(problem, operand_of(problem, B), device);
 }
 
 /// The problem as a batch of groups of its rows, if the skinny kernel computes it so. A variant
@@ -188,6 +195,7 @@ std::string fp16x3_approach(const Problem& problem, const Device& device) {
   const Problem grouped = fp16x3::in_row_groups(problem, device);
   if (fp16x3::runs_skinny_m(grouped, device)) {
     std::string text = "by the kernel for a small M";
+    if (fp16x3::runs_skinny_m_rs(grouped, device)) text += " and many columns";
     if (grouped.M != problem.M) text += ", " + std::to_string(grouped.M) + " rows at a time";
     return text;
   }

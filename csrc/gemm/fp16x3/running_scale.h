@@ -56,6 +56,45 @@ struct RunningScale {
   }
 };
 
+/// The largest magnitude of some elements, and their smallest magnitude key.
+struct MagnitudeRange {
+  // Three-way maxima, without masking the sign of each element: among signed numbers a positive
+  // float is the largest, among unsigned ones the negative float of the largest magnitude.
+  uint32_t max_unsigned = 0, amin_key = ~0u;
+  int max_signed = 0;
+
+  __device__ __forceinline__ void include(float first, float second) {
+    const uint32_t x = __float_as_uint(first), y = __float_as_uint(second);
+    max_unsigned = __vimax3_u32(max_unsigned, x, y);
+    max_signed = __vimax3_s32(max_signed, static_cast<int>(x), static_cast<int>(y));
+    amin_key = __vimin3_u32(amin_key, x + x - 1, y + y - 1);
+  }
+  __device__ __forceinline__ uint32_t amax() const {
+    return max(max_unsigned & ~(1u << 31), static_cast<uint32_t>(max_signed));
+  }
+};
+
+/// By a whole warp: the AbsMinMax of a column's elements from k on. `src` is its first element.
+/// LOADS of a lane are in flight.
+template <int LOADS>
+__device__ __forceinline__ AbsMinMax minmax_from(const float* src, int64_t k_stride, int k,
+                                                 int length) {
+  k += threadIdx.x % 32;
+  src += k * k_stride;
+  AbsMinMax minmax;
+#pragma unroll 1
+  for (; k < length; k += 32 * LOADS) {
+    float elements[LOADS];
+#pragma unroll
+    for (int i = 0; i < LOADS; ++i, src += 32 * k_stride) {
+      elements[i] = k + 32 * i < length ? *src : 0.0f;
+    }
+#pragma unroll
+    for (const float element : elements) minmax.include(element);
+  }
+  return minmax.warp_reduce(32);
+}
+
 /// Splits as split::HiLo does, but for elements that are represented, and with a single fma for
 /// each lo: lo = x 2^(e + 12) - hi 2^12.
 template <int N>

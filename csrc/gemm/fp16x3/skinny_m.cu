@@ -124,6 +124,9 @@ Problem skinny_m_row_groups(const Problem& problem, const split::SplitOperand& b
 void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
                      const split::SplitOperand& b, float* partials, bool uses_tma,
                      const Device& device) {
+  if (uses_tma && is_fastest_by_rs(problem, b, device)) {
+    return launch_skinny_m_rs(problem, a, b, device);
+  }
   const auto launch = uses_tma ? launch_of<LoadA::TMA>(b) : launch_of<LoadA::CP_ASYNC>(b);
   launch(problem, a, b, partials, device);
 }

@@ -28,6 +28,13 @@ void launch_skinny_m(const Problem& problem, const split::SplitOperand& a,
                      const split::SplitOperand& b, float* partials, bool uses_tma,
                      const Device& device);
 
+/// Whether skinny_m_rs.cu's kernel, for Hopper, takes B and is faster: if there are many columns.
+bool is_fastest_by_rs(const Problem& problem, const split::SplitOperand& b, const Device& device);
+
+/// As launch_skinny_m, by that kernel.
+void launch_skinny_m_rs(const Problem& problem, const split::SplitOperand& a,
+                        const split::SplitOperand& b, const Device& device);
+
 /// As launch_skinny_m, with TMA, if hi and lo of B are in memory. Takes every M up to SKINNY_MAX_M.
 void launch_skinny_m_hi_lo(const Problem& problem, const split::SplitOperand& a,
                            const split::SplitOperand& b, float* partials, const Device& device);

@@ -183,29 +183,23 @@ __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
     const int64_t first_col =
         int64_t{tile - slice.index * params.tiles} * Config::TILE_N + column_group * GROUP_COLS;
     const SplitMetadata a = metadata_at(params.a_metadata, slice.batch, slice.k_slice);
-    const auto scale_at = [](const SplitMetadata& metadata, int i) {
-      return RowScale{-metadata.exponent[i], static_cast<split::SplitStatus>(metadata.status[i])}
-          .pack();
-    };
     int row_scales[Config::ROW_TILES * 2];
-#pragma unroll
-    for (int i = 0; i < Config::ROW_TILES * 2; ++i) {
-      const int row = first_row + i / 2 * MMA_ROWS + threadIdx.x % 4 * 2 + i % 2;
-      row_scales[i] = scale_at(a, min(row, params.rows - 1));
-    }
+    load_row_scales(a, first_row, params.rows, row_scales);
     TileMma<Config> mma;
     if constexpr (!Config::Producer::SPLITS) {
       const SplitMetadata b = metadata_at(params.b_metadata, slice.batch, slice.k_slice);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int col = static_cast<int>(first_col) + threadIdx.x % WARP / 4 + 8 * i;
-        mma.packed_scales[i] = scale_at(b, min(col, static_cast<int>(params.b.mn) - 1));
+        mma.packed_scales[i] = packed_scale_at(b, min(col, static_cast<int>(params.b.mn) - 1));
       }
     }
     mma.multiply(slice.stages, slice.k_blocks, smem, column_group, first_row,
                  static_cast<int>(first_col), pipeline);
     if (!recompute && smem.flags->tiles[index / 32] >> index % 32 & 1) return;
-    write(mma, params, slice, first_row, first_col, row_scales, *smem.flags);
+    const int64_t col = first_col + threadIdx.x % WARP / 4;
+    write<Config>(mma, params, slice, first_row, {col, col + 8}, row_scales,
+                  smem.flags->has_fallback);
   });
 }
 

@@ -171,21 +171,39 @@ struct TileMma {
   }
 };
 
+/// The packed RowScale of a row whose split is in memory.
+__device__ __forceinline__ int packed_scale_at(const SplitMetadata& metadata, int row) {
+  return RowScale{-metadata.exponent[row], static_cast<split::SplitStatus>(metadata.status[row])}
+      .pack();
+}
+
+/// Those of the lane's rows, from the warp's first row on.
+template <int COUNT>
+__device__ __forceinline__ void load_row_scales(const SplitMetadata& a, int first_row, int rows,
+                                                int (&row_scales)[COUNT]) {
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    const int row = first_row + i / 2 * MMA_ROWS + threadIdx.x % 4 * 2 + i % 2;
+    row_scales[i] = packed_scale_at(a, min(row, rows - 1));
+  }
+}
+
 /// Applies the epilogue to a warp's accumulators and stores them, except those of FALLBACK rows and
 /// columns, which it flags. With split-K it stores all of them to the slice's partials instead.
-/// `row_scales` are the packed RowScales of the lane's rows.
-template <typename Config>
-__device__ __forceinline__ void write(const TileMma<Config>& mma, const SkinnyMParams& params,
+/// `mma` has the warp's first row, and a lane's columns and their packed RowScales; `row_scales`
+/// are those of the lane's rows.
+template <typename Config, typename Mma>
+__device__ __forceinline__ void write(const Mma& mma, const SkinnyMParams& params,
                                       const TileKSlice<Config>& slice, int first_row,
-                                      int64_t first_col,
+                                      const int64_t (&cols)[2],
                                       const int (&row_scales)[Config::ROW_TILES * 2],
-                                      RecomputeFlags& flags) {
+                                      uint32_t& has_fallback) {
   constexpr int ACCUMS = Config::ROW_TILES * 4;
   constexpr bool SPLIT_K = Config::BLayout::SPLIT_K;
   const auto epilogue = epilogue_at_batch(params.epilogue, params.strides, slice.batch);
   const int lane = threadIdx.x % WARP;
   const auto row_of = [&](int i) { return first_row + i / 4 * MMA_ROWS + lane % 4 * 2 + i % 2; };
-  const auto col_of = [&](int i) { return first_col + lane / 4 + (i & 2) * 4; };
+  const auto col_of = [&](int i) { return cols[i / 2 % 2]; };
   float values[ACCUMS];
   bool is_special = false;  // an outlier or FALLBACK
 #pragma unroll
@@ -196,17 +214,17 @@ __device__ __forceinline__ void write(const TileMma<Config>& mma, const SkinnyMP
     if (!SPLIT_K || !params.partials) {
       values[i] = scale_by_exponent(values[i], -(row.scale_exponent + col.scale_exponent));
     } else if (row.status == FALLBACK || col.status == FALLBACK) {
-      flags.has_fallback = 1;
+      has_fallback = 1;
     }
     is_special |= row.status != split::REPRESENTABLE || col.status != split::REPRESENTABLE;
   }
   if (SPLIT_K && params.partials) {
-    const int64_t cols = epilogue.out.cols;
+    const int64_t out_cols = epilogue.out.cols;
 #pragma unroll
     for (int i = 0; i < ACCUMS; ++i) {
       const int64_t row = row_of(i), col = col_of(i);
-      if (row < params.rows && col < cols) {
-        params.partials[(int64_t{slice.index} * params.rows + row) * cols + col] = values[i];
+      if (row < params.rows && col < out_cols) {
+        params.partials[(int64_t{slice.index} * params.rows + row) * out_cols + col] = values[i];
       }
     }
     return;
@@ -231,7 +249,7 @@ __device__ __forceinline__ void write(const TileMma<Config>& mma, const SkinnyMP
     const int64_t col = col_of(i);
     if (row >= epilogue.out.rows || col >= epilogue.out.cols) continue;
     if (is_special && (a.status[row] == FALLBACK || b.status[col] == FALLBACK)) {
-      flags.has_fallback = 1;
+      has_fallback = 1;
     } else {
       epilogue.store(row, col,
                      is_special ? add_outlier_products(a, row, b, col, values[i]) : values[i]);
@@ -249,7 +267,8 @@ __device__ __forceinline__ void compute_fallback(const SkinnyMParams& params, un
   const SplitMetadata b = metadata_at(params.b_metadata, slice.batch, slice.k_slice);
   const auto epilogue = epilogue_at_batch(params.epilogue, params.strides, slice.batch);
   const int cols = static_cast<int>(min(int64_t{Config::TILE_N}, epilogue.out.cols - first_col));
-  for (int i = static_cast<int>(threadIdx.x); i < params.rows * cols; i += Config::THREADS) {
+  for (int i = static_cast<int>(threadIdx.x); i < params.rows * cols;
+       i += Config::FALLBACK_THREADS) {
     const int row = i / cols;
     const int64_t col = first_col + i % cols;
     if (a.status[row] != FALLBACK && b.status[col] != FALLBACK) continue;

@@ -109,6 +109,7 @@ struct SkinnyMConfig {
   static constexpr int MMA_THREADS = COLUMN_GROUPS * POLICY.row_warps * WARP;
   static constexpr int LOAD_WARPS = LOAD_A == LoadA::TMA ? 1 : POLICY.row_warps;
   static constexpr int THREADS = Producer::THREADS + MMA_THREADS + LOAD_WARPS * WARP;
+  static constexpr int FALLBACK_THREADS = THREADS;  ///< that compute FALLBACK rows and columns
   /// Threads that arrive on `full` for A.
   static constexpr int LOAD_THREADS = LOAD_A == LoadA::TMA ? 1 : LOAD_WARPS * WARP;
   static constexpr int A_K_BLOCK_BYTES = TILE_M * K_BLOCK_BYTES;

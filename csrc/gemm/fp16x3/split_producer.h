@@ -277,29 +277,22 @@ struct SplitProducer {
   /// Updates a column's scale. Returns the smallest magnitude key of the thread's elements.
   __device__ __forceinline__ uint32_t update_column(const FloatVec (&vecs)[BLayout::VECS], int c) {
     RunningScale& scale = running[c];
-    // Three-way maxima, without masking the sign of each element: among signed numbers a positive
-    // float is the largest, among unsigned ones the negative float of the largest magnitude.
-    uint32_t max_unsigned = scale.amax, amin_key = ~0u;
-    int max_signed = 0;
+    MagnitudeRange range;
 #pragma unroll
     for (int k_block = 0; k_block < STAGE_K_BLOCKS; ++k_block) {
 #pragma unroll
       for (int e = 0; e < BLayout::ELEMENTS; e += 2) {
-        const uint32_t x = __float_as_uint(BLayout::element(vecs, c, k_block, e));
-        const uint32_t y = __float_as_uint(BLayout::element(vecs, c, k_block, e + 1));
-        max_unsigned = __vimax3_u32(max_unsigned, x, y);
-        max_signed = __vimax3_s32(max_signed, static_cast<int>(x), static_cast<int>(y));
-        amin_key = __vimin3_u32(amin_key, x + x - 1, y + y - 1);
+        range.include(BLayout::element(vecs, c, k_block, e),
+                      BLayout::element(vecs, c, k_block, e + 1));
       }
     }
-    scale.amax =
-        max(max_unsigned & ~(1u << 31), max(scale.amax, static_cast<uint32_t>(max_signed)));
+    scale.amax = max(scale.amax, range.amax());
 #pragma unroll
     for (int mask = BLayout::FIRST_XOR; mask <= BLayout::LAST_XOR; mask *= 2) {
       scale.amax = max(scale.amax, __shfl_xor_sync(~0u, scale.amax, mask));
     }
     scale.update();
-    return amin_key;
+    return range.amin_key;
   }
 
   /// By a whole warp: reads the rest of each column that may have an outlier in this stage, makes
@@ -313,12 +306,14 @@ struct SplitProducer {
           __ballot_sync(~0u, !scale.is_final && scale.may_become_outlier(amin_key[c]));
       while (requests) {
         const int requested = __shfl_sync(~0u, column, __ffs(requests) - 1);
-        const AbsMinMax rest = minmax_of_rest(current.col - column + requested + c, stage);
+        const int64_t col = current.col - column + requested + c;
+        const AbsMinMax rest = minmax_from<VEC_SIZE * BLayout::VECS>(
+            current.src + col * b.mn_stride, b.k_stride, stage * STAGE_K, length_of(current));
         if (column == requested) scale.finalize(rest);
         requests &= ~__ballot_sync(~0u, column == requested);
       }
     }
-    // minmax_of_rest needs the registers of `vecs`, so the stage's elements are read again.
+    // minmax_from needs the registers of `vecs`, so the stage's elements are read again.
     const int k_begin = layout.k + stage * STAGE_K;
     const int k_left = current.col < b.mn ? length_of(current) - k_begin : 0;
     const float* const src = current.src + current.col * b.mn_stride + k_begin * b.k_stride;
@@ -337,25 +332,6 @@ struct SplitProducer {
     for (int c = 0; c < BLayout::COLS; ++c) {
       extract_outlier(vecs, stage, c, {running[c].scale_exponent, running[c].status});
     }
-  }
-
-  /// By a whole warp: the AbsMinMax of a column's elements from the beginning of a stage on.
-  __device__ __forceinline__ AbsMinMax minmax_of_rest(int64_t col, int stage) const {
-    constexpr int LOADS = VEC_SIZE * BLayout::VECS;  // in flight per thread
-    const int lane = threadIdx.x % 32, length = length_of(current);
-    const float* src = current.src + col * b.mn_stride + (stage * STAGE_K + lane) * b.k_stride;
-    AbsMinMax minmax;
-#pragma unroll 1
-    for (int k = stage * STAGE_K + lane; k < length; k += 32 * LOADS) {
-      float elements[LOADS];
-#pragma unroll
-      for (int i = 0; i < LOADS; ++i, src += 32 * b.k_stride) {
-        elements[i] = k + 32 * i < length ? *src : 0.0f;
-      }
-#pragma unroll
-      for (const float element : elements) minmax.include(element);
-    }
-    return minmax.warp_reduce(32);
   }
 
   /// If the column's status is ONE_OUTLIER and the outlier is in this stage, stores and zeroes it.
