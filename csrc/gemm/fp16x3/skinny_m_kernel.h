@@ -316,24 +316,18 @@ void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const
   const auto fits = [&](auto config) {
     return blocks_of(config) <= int64_t{decltype(config)::MIN_BLOCKS_PER_SM} * device.sm_count;
   };
-  // Take the configuration with fewer loads in flight if only that has all blocks resident.
-  const auto launch_or = [&](auto config, auto fewer_loads) {
-    if (!fits(config) && fits(fewer_loads)) return launch(fewer_loads);
-    launch(config);
-  };
   // Split-K and unaligned layouts are rare, and so are GPUs without TMA where fp16x3 is faster than
-  // FMAs. They share the policies M16, M32_TWO_WARPS, and M64 or M64_WIDE.
+  // FMAs. They share the policies M16 and M64 or M64_WIDE. Aligned columns that are more than the
+  // blocks which are resident at once are skinny_m_rs.cu's.
   constexpr bool IS_RARE = BLayout::SPLIT_K || LOAD_A == LoadA::CP_ASYNC;
   if constexpr (!IS_RARE) {
-    using ConfigM8 = SkinnyMConfig<BLayout, M8>;
-    if constexpr (BLayout::IS_MN_MAJOR) {
-      if (problem.M <= 8) return launch_or(ConfigM8{}, SkinnyMConfig<BLayout, M8_FEWER_LOADS>{});
-    }
-    if (problem.M <= 8) return launch(ConfigM8{});
-    // With an MN-major B, 8192 columns of 28,672 lost 5% by it, and of 8192 they gained 12%.
-    const bool may_load_less = !BLayout::IS_MN_MAJOR || problem.K <= 16384;
-    if (problem.M <= 16 && may_load_less) {
-      return launch_or(SkinnyMConfig<BLayout, M16>{}, SkinnyMConfig<BLayout, M16_FEWER_LOADS>{});
+    if (problem.M <= 8) return launch(SkinnyMConfig<BLayout, M8>{});
+  }
+  if constexpr (!IS_RARE && std::is_same_v<BLayout, KMajor>) {
+    // Take fewer loads in flight if only so all blocks are resident.
+    using FewerLoads = SkinnyMConfig<BLayout, M16_FEWER_LOADS>;
+    if (problem.M <= 16 && !fits(SkinnyMConfig<BLayout, M16>{}) && fits(FewerLoads{})) {
+      return launch(FewerLoads{});
     }
   }
   if constexpr (std::is_same_v<BLayout, MnMajorUnaligned>) {
@@ -347,18 +341,13 @@ void launch_skinny_m_layout(const Problem& problem, const SplitOperand& a, const
     }
   }
   if (problem.M <= 16) return launch(SkinnyMConfig<BLayout, M16, LOAD_A>{});
-  // One column group lets three blocks fit on an SM. Two column groups are better if one group has
-  // only two split warps, as for an MN-major B, and there are more blocks than fit.
   if constexpr (!IS_RARE && std::is_same_v<BLayout, KMajor>) {
     if (problem.M <= 32) return launch(SkinnyMConfig<BLayout, M32_FOUR_WARPS>{});
   }
-  if constexpr (std::is_same_v<BLayout, WithSplitK<MnMajor>> && LOAD_A == LoadA::TMA) {
+  if constexpr (LOAD_A == LoadA::TMA && std::is_base_of_v<MnMajor, BLayout>) {
     if (problem.M <= 32) return launch(SkinnyMConfig<BLayout, M32_TWO_WARPS>{});
   }
   if constexpr (!IS_RARE && std::is_same_v<BLayout, MnMajor>) {
-    using ConfigM32 = SkinnyMConfig<BLayout, M32_TWO_WARPS>;
-    if (problem.M <= 32 && (fits(ConfigM32{}) || tiles_are_short(a))) return launch(ConfigM32{});
-    if (problem.M <= 32) return launch(SkinnyMConfig<BLayout, M32_WIDE>{});
     // Half the columns per block if there still is at most one block per SM.
     using ConfigM64 = SkinnyMConfig<BLayout, M64>;
     if (blocks_of(ConfigM64{}) <= device.sm_count) return launch(ConfigM64{});

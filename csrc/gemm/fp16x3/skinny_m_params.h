@@ -62,13 +62,10 @@ struct SkinnyMPolicy {
 // Named by the most rows of A that they take. FEWER_LOADS uses less shared memory, so one more
 // block fits on an SM. WIDE has two column groups. ALONE is for as many blocks as SMs, or fewer.
 constexpr SkinnyMPolicy M8{.row_warps = 1, .row_tiles = 1, .load_stages = 3};
-constexpr SkinnyMPolicy M8_FEWER_LOADS{.row_warps = 1, .row_tiles = 1, .load_stages = 2};
 constexpr SkinnyMPolicy M16{.row_warps = 2, .row_tiles = 1, .load_stages = 3};
 constexpr SkinnyMPolicy M16_FEWER_LOADS{.row_warps = 2, .row_tiles = 1, .load_stages = 2};
 constexpr SkinnyMPolicy M32_FOUR_WARPS{.row_warps = 4, .row_tiles = 1, .load_stages = 3};
 constexpr SkinnyMPolicy M32_TWO_WARPS{.row_warps = 2, .row_tiles = 2, .load_stages = 3};
-constexpr SkinnyMPolicy M32_WIDE{
-    .column_groups = 2, .row_warps = 2, .row_tiles = 2, .load_stages = 2};
 constexpr SkinnyMPolicy M64{.row_warps = 4, .row_tiles = 2, .load_stages = 3};
 constexpr SkinnyMPolicy M64_WIDE{
     .column_groups = 2, .row_warps = 4, .row_tiles = 2, .load_stages = 3};
