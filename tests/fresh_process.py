@@ -29,6 +29,7 @@ LONG: Shapes = ((3584, 3584), (3584, 3584))
 LONG_FLOAT32: Shapes = ((2560, 2560), (2560, 2560))
 SMALL: Shapes = ((14, 3), (3, 4))  # by tiles whose loads go straight to registers
 SHORT_K: Shapes = ((64, 64), (64, 8192))  # by a kernel of its own, the gradient of B, too
+MANY_COLUMNS: Shapes = ((16, 512), (512, 9000))  # by a kernel of its own
 LONG_K: Shapes = ((3, 3000), (3000, 5))  # by warps that divide K
 OPS = torch.ops.smem
 _LAYER = smem.Linear(K, N, bias=False, activation="gelu", device="meta", dtype=torch.bfloat16)
@@ -93,6 +94,7 @@ CALLS = {
     "gemm-small-tf32": _gemm(smem.gemm, torch.float32, 4e-3, SMALL, precision="tf32"),
     "gemm-small-float32": _gemm(smem.gemm, torch.float32, 1e-6, SMALL),
     "gemm-short-k-float32": _gemm(smem.gemm, torch.float32, 1e-6, SHORT_K),
+    "gemm-many-columns-float32": _gemm(smem.gemm, torch.float32, 1e-6, MANY_COLUMNS),
     "gemm-long-k-float32": _gemm(smem.gemm, torch.float32, 1e-6, LONG_K, kernel="simt:8x8"),
     "ops.gemm": _gemm(OPS.gemm, torch.bfloat16, 2e-2),
     "linear": _linear(lambda x, weight: smem.linear(x, weight, activation="gelu")),
