@@ -196,7 +196,7 @@ __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
     }
     mma.multiply(slice.stages, slice.k_blocks, smem, column_group, first_row,
                  static_cast<int>(first_col), pipeline);
-    if (!recompute && smem.flags->tiles[index / 32] >> index % 32 & 1) return;
+    if (!recompute && smem.flags->has_tile(index)) return;
     const int64_t col = first_col + threadIdx.x % WARP / 4;
     write<Config>(mma, params, slice, first_row, {col, col + 8}, row_scales,
                   smem.flags->has_fallback);

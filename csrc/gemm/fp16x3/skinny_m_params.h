@@ -47,6 +47,10 @@ struct SkinnyMParams {
 struct RecomputeFlags {
   uint32_t tiles[MAX_TILES / 32];  ///< a bit per tile that must be split again with final scales
   uint32_t has_fallback;           ///< a row or column is FALLBACK
+
+  __device__ __forceinline__ bool has_tile(unsigned index) const {
+    return tiles[index / 32] >> index % 32 & 1;
+  }
 };
 
 /// The shape of a tile and its pipeline.
@@ -183,12 +187,11 @@ struct TileKSlice {
 
 /// Calls visit(tile, index of the tile among the block's) for each of the block's tiles, or for the
 /// flagged ones if `recompute`.
-template <typename Visit>
-__device__ __forceinline__ void for_each_tile(const SkinnyMParams& params,
-                                              const RecomputeFlags& flags, bool recompute,
-                                              const Visit& visit) {
+template <typename Flags, typename Visit>
+__device__ __forceinline__ void for_each_tile(const SkinnyMParams& params, const Flags& flags,
+                                              bool recompute, const Visit& visit) {
   for (unsigned i = 0, tile = blockIdx.x; tile < params.total_tiles; ++i, tile += gridDim.x) {
-    if (!recompute || flags.tiles[i / 32] >> i % 32 & 1) visit(tile, i);
+    if (!recompute || flags.has_tile(i)) visit(tile, i);
   }
 }
 

@@ -84,7 +84,7 @@ __device__ __forceinline__ void load(const SkinnyMParams& params, const RsSmem<C
   for (int stage = 0; stage < early_stages; ++stage, pipeline.next()) {
     load_a(blockIdx.x, stage, stage);
   }
-  for_each_rs_tile(params, *smem.flags, recompute, [&](unsigned tile, unsigned) {
+  for_each_tile(params, *smem.flags, recompute, [&](unsigned tile, unsigned) {
     for (int pass = 0; pass < (recompute ? 2 : 1); ++pass) {
       for (int k_stage = first_stage; k_stage < params.stages; ++k_stage, pipeline.next()) {
         smem.empty[pipeline.stage].wait(pipeline.parity ^ 1);
@@ -183,7 +183,7 @@ __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
   const int warp = threadIdx.x / WARP;
   const bool is_first_lane = threadIdx.x % WARP == 0;
   const uint32_t a_desc0 = warp_uniform(descriptor_at(shared_address(smem.a(0))));
-  for_each_rs_tile(params, *smem.flags, recompute, [&](unsigned tile, unsigned index) {
+  for_each_tile(params, *smem.flags, recompute, [&](unsigned tile, unsigned index) {
     const TileKSlice<Config> slice(params, tile);
     const int first_col = static_cast<int>(tile - slice.index * params.tiles) * Config::TILE_N;
     const int cols[] = {first_col + lane.cols[0], first_col + lane.cols[1]};
@@ -250,7 +250,7 @@ __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
       }
       return;
     }
-    if (recompute && !(smem.flags->of_tile(index) >> warp & 1)) return;
+    if (recompute && !(smem.flags->warps_of(index) >> warp & 1)) return;
     int row_scales[Config::ROW_TILES * 2];
     load_row_scales(metadata_at(params.a_metadata, slice.batch), 0, params.rows, row_scales);
     write<Config>(mma, params, slice, 0, {cols[0], cols[1]}, row_scales, smem.flags->has_fallback);
@@ -296,8 +296,8 @@ __device__ __forceinline__ void run(const SkinnyMParams& params) {
       recompute = !recompute && smem.flags->is_any_flagged();
     } while (recompute);
     if (!smem.flags->has_fallback) return;
-    for_each_rs_tile(params, *smem.flags, false,
-                     [&](unsigned tile, unsigned) { compute_fallback<Config>(params, tile); });
+    for_each_tile(params, *smem.flags, false,
+                  [&](unsigned tile, unsigned) { compute_fallback<Config>(params, tile); });
   }
 }
 
@@ -338,8 +338,8 @@ void launch_config(const Problem& problem, const SplitOperand& a, const SplitOpe
       .b_map = sm90::make_tensor_map(b_shape, BOX, Config::K_MAJOR ? Config::TILE_N : RS_STAGE_K),
   };
   const int64_t resident_blocks = int64_t{Config::BLOCKS_PER_SM} * device.sm_count;
-  const int64_t blocks = std::max(std::min(total_tiles, resident_blocks),
-                                  ceil_div(total_tiles, int64_t{RS_MAX_TILES}));
+  const int64_t blocks =
+      std::max(std::min(total_tiles, resident_blocks), ceil_div(total_tiles, int64_t{MAX_TILES}));
   launch("fp16x3 skinny M by wgmma", skinny_m_rs_kernel<Config>,
          {blocks, {Config::THREADS}, Config::SMEM_BYTES, true}, device, params);
 }

@@ -10,7 +10,6 @@ namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD {
 constexpr int ROW_BYTES = 128, WARPGROUP_COLS = 64, WARP_COLS = 16;
 /// Of K, per stage: what is promoted at once.
 constexpr int RS_K_BLOCKS = PROMOTION_INTERVAL, RS_STAGE_K = RS_K_BLOCKS * split::K_BLOCK;
-constexpr int RS_MAX_TILES = 1024;  ///< per block
 
 /// The shape of a tile and its pipeline. A wider tile shares more rows of A, a narrower one lets an
 /// SM have two blocks.
@@ -43,16 +42,17 @@ struct RsConfig {
 
 /// What a block's threads record until the block has gone through all its tiles.
 struct TileFlags {
-  uint32_t warps[RS_MAX_TILES / 4];  ///< a byte per tile, a bit per warp to compute it again
-  uint32_t has_fallback;             ///< a row or column is FALLBACK
+  uint32_t warps[MAX_TILES / 4];  ///< a byte per tile, a bit per warp to compute it again
+  uint32_t has_fallback;          ///< a row or column is FALLBACK
 
-  __device__ __forceinline__ unsigned of_tile(unsigned index) const {
-    return warps[index / 4] >> index % 4 * 8 & 0xff;
+  __device__ __forceinline__ unsigned warps_of(unsigned tile) const {
+    return warps[tile / 4] >> tile % 4 * 8 & 0xff;
   }
+  __device__ __forceinline__ bool has_tile(unsigned index) const { return warps_of(index) != 0; }
   /// By a whole warp.
   __device__ __forceinline__ bool is_any_flagged() const {
     uint32_t any = 0;
-    for (int i = threadIdx.x % WARP; i < RS_MAX_TILES / 4; i += WARP) any |= warps[i];
+    for (int i = threadIdx.x % WARP; i < MAX_TILES / 4; i += WARP) any |= warps[i];
     return __any_sync(~0u, any != 0);
   }
 };
@@ -80,17 +80,6 @@ struct RsSmem {
     return b(stage) + Config::B_BYTES;
   }
 };
-
-/// Calls visit(tile, index of the tile among the block's) for each of the block's tiles, or for the
-/// flagged ones if `recompute`.
-template <typename Visit>
-__device__ __forceinline__ void for_each_rs_tile(const SkinnyMParams& params,
-                                                 const TileFlags& flags, bool recompute,
-                                                 const Visit& visit) {
-  for (unsigned i = 0, tile = blockIdx.x; tile < params.total_tiles; ++i, tile += gridDim.x) {
-    if (!recompute || flags.of_tile(i)) visit(tile, i);
-  }
-}
 
 /// Where a lane's elements are in a stage.
 template <typename Config>
