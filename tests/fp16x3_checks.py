@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 import torch
-from helpers import same_bits
+from helpers import laid_out, normal, same_bits
 from torch import Tensor
 
 import torch_smem_gemm as smem
@@ -13,6 +13,7 @@ from torch_smem_gemm.bench.bounds import ULP, bound, least_step
 
 # Both multiply the same split operands in the same order.
 VARIANTS = ("fp16x3:wgmma", "fp16x3:mma")
+LARGE_M = 70  # more rows than the kernels for a small M take
 every_variant = pytest.mark.parametrize("kernel", VARIANTS)
 
 
@@ -65,6 +66,21 @@ def assert_rows_have_the_bits_of_a_large_m(
         rows = x[first : first + m]
         assert same_bits(multiply(rows, b), whole[first : first + m]), m
         assert same_bits(multiply(rows, b, **options), with_options[first : first + m]), m
+
+
+def check_rows(
+    n: int, k: int, data: Callable[[Tensor, Tensor], None], layout: str, ms: tuple, device: str
+) -> None:
+    """Compare products of few rows with the rows of one that other kernels compute."""
+    x, w, bias = (normal(*s, device=device) for s in ((LARGE_M, k), (n, k), (n,)))
+    if k > 3:
+        data(x, w)
+    assert_rows_have_the_bits_of_a_large_m(fp16x3, x, laid_out(w.mT, layout), bias, ms)
+
+
+def kernels_of(a: Tensor, b: Tensor) -> list[str]:
+    """The launches of a product on the CPU."""
+    return [launch.kernel for launch in smem.trace("gemm", a, b, kernel="fp16x3").launches]
 
 
 def plain_columns(x: Tensor, w: Tensor) -> None:

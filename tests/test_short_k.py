@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fp16x3_checks import assert_rows_have_the_bits_of_a_large_m, every_data, fp16x3
+from fp16x3_checks import check_rows, every_data, fp16x3, kernels_of
 from helpers import laid_out, normal, poisoned_out, same_bits, short
 from torch import Tensor
 
@@ -15,26 +15,11 @@ import torch_smem_gemm as smem
 sys.path.append(str(Path(__file__).parent.parent / "bench"))
 from fp16x3_model import product
 
-LARGE_M = 70
 BY_SHORT_K = "fp16x3 short K"
 
 # N and K: whole tiles and chunks, and others. A K above 64 takes the kernel with a large B only.
 SIZES = [(72, 64), (77, 50), (64, 16), (80, 33), (131, 1)]
 GPU_SIZES = [*SIZES, (1024, 64), (2049, 48), (4096, 128), (5001, 107), (9000, 61)]
-
-
-def kernels_of(a: Tensor, b: Tensor) -> list[str]:
-    return [launch.kernel for launch in smem.trace("gemm", a, b, kernel="fp16x3").launches]
-
-
-def check_rows(
-    n: int, k: int, data: Callable[[Tensor, Tensor], None], layout: str, ms: tuple, device: str
-) -> None:
-    """Compare with the rows of a product that other kernels compute."""
-    x, w, bias = (normal(*s, device=device) for s in ((LARGE_M, k), (n, k), (n,)))
-    if k > 3:
-        data(x, w)
-    assert_rows_have_the_bits_of_a_large_m(fp16x3, x, laid_out(w.mT, layout), bias, ms)
 
 
 def test_launches() -> None:

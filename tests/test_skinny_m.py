@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from fp16x3_checks import VARIANTS, assert_rows_have_the_bits_of_a_large_m, every_data
+from fp16x3_checks import LARGE_M, VARIANTS, assert_rows_have_the_bits_of_a_large_m, every_data
 from helpers import laid_out, normal, poisoned_out, same_bits, short
 from torch import Tensor
 
@@ -25,7 +25,6 @@ def fp16x3(request: pytest.FixtureRequest) -> Product:
 
 
 SKINNY_M = (1, 7, 8, 9, 16, 17, 32, 33, 64)  # the limits of its policies, and one beyond
-LARGE_M = 70
 
 # N and K: whole tiles and stages, and others; columns that cannot be loaded by vectors; the last
 # five have more than 2^15 elements per column, or split-K.

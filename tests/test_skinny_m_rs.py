@@ -4,19 +4,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from fp16x3_checks import assert_rows_have_the_bits_of_a_large_m, every_data, fp16x3
+from fp16x3_checks import LARGE_M, check_rows, every_data, fp16x3, kernels_of
 from helpers import laid_out, normal, poisoned_out, same_bits, short
 from torch import Tensor
 
 import torch_smem_gemm as smem
 
-LARGE_M = 70
 MANY_COLUMNS = "fp16x3 skinny M by wgmma"
 N = 132 * 64  # a tile of 64 columns for each SM of an H100 and H200, and of the emulator's GPU
-
-
-def kernels_of(a: Tensor, b: Tensor) -> list[str]:
-    return [launch.kernel for launch in smem.trace("gemm", a, b, kernel="fp16x3").launches]
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "transposed"])
@@ -43,15 +38,6 @@ def test_plans(layout: str) -> None:
     assert not is_taken(8, sms * 64, 128)
     assert not is_taken(8, sms * 64, 132, "unaligned")
     assert not is_taken(65, sms * 64, 1000)
-
-
-def check_rows(
-    n: int, k: int, data: Callable[[Tensor, Tensor], None], layout: str, ms: tuple, device: str
-) -> None:
-    """Compare with the rows of a product that other kernels compute."""
-    x, w, bias = (normal(*s, device=device) for s in ((LARGE_M, k), (n, k), (n,)))
-    data(x, w)
-    assert_rows_have_the_bits_of_a_large_m(fp16x3, x, laid_out(w.mT, layout), bias, ms)
 
 
 @pytest.mark.one_in(10)
