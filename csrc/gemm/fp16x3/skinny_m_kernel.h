@@ -263,30 +263,13 @@ bool tiles_are_short(const SplitOperand& operand) {
 template <typename Config>
 void launch_config(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
                    float* partials, const Device& device) {
-  const int64_t tiles = ceil_div(problem.N, Config::TILE_N);
-  const int64_t total_tiles = tiles * a.k_slices * inner_batch_count(problem);
-  const int rows = static_cast<int>(problem.M);
-  const SkinnyMParams params{
-      .a_map = Config::LOAD_A == LoadA::TMA ? hi_lo_tensor_map(a, rows) : CUtensorMap{},
-      .b = b,
-      .a_metadata = SplitMetadata(a),
-      .b_metadata = SplitMetadata(b),
-      .epilogue = epilogue_of<float>(problem),
-      .strides = batch_strides(problem),
-      .partials = a.k_slices > 1 ? partials : nullptr,
-      .k_slices = static_cast<unsigned>(a.k_slices),
-      .tiles = static_cast<unsigned>(tiles),
-      .total_tiles = static_cast<unsigned>(total_tiles),
-      .rows = rows,
-      .stages = static_cast<int>(ceil_div(problem.K, STAGE_K)),
-      .k_blocks = static_cast<int>(ceil_div(problem.K, split::K_BLOCK)),
-      .a_rows = HiLoRows(a),
-      .b_map = Config::Producer::SPLITS ? CUtensorMap{} : hi_lo_tensor_map(b, Config::TILE_N),
-  };
-  const int64_t resident_blocks = int64_t{Config::MIN_BLOCKS_PER_SM} * device.sm_count;
-  const int64_t min_blocks =
-      std::max(std::min(total_tiles, resident_blocks), ceil_div(total_tiles, int64_t{MAX_TILES}));
-  const int64_t blocks = tiles_are_short(a) ? min_blocks : total_tiles;
+  SkinnyMParams params = params_of(problem, a, b, Config::TILE_N, STAGE_K);
+  if (Config::LOAD_A == LoadA::TMA) params.a_map = hi_lo_tensor_map(a, params.rows);
+  if (!Config::Producer::SPLITS) params.b_map = hi_lo_tensor_map(b, Config::TILE_N);
+  if (a.k_slices > 1) params.partials = partials;
+  const int64_t total_tiles = params.total_tiles;
+  const int64_t blocks =
+      tiles_are_short(a) ? min_blocks(total_tiles, Config::MIN_BLOCKS_PER_SM, device) : total_tiles;
   // Reserve so much shared memory that an SM has no more blocks than it takes to have all resident:
   // where three fitted, some SMs had three and others one.
   const int64_t blocks_per_sm = ceil_div(blocks, device.sm_count);

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "device/target.h"
+#include "gemm/batch.h"
 #include "gemm/epilogue_params.h"
 #include "gemm/fp16x3/hi_lo_producer.h"
 #include "gemm/fp16x3/promotion.h"
@@ -40,8 +41,39 @@ struct SkinnyMParams {
   int rows;              ///< M
   int stages, k_blocks;  ///< along K, if there is one k slice
   HiLoRows a_rows;       ///< with LoadA::CP_ASYNC
-  CUtensorMap b_map;     ///< with HiLoLayout
+  CUtensorMap b_map;     ///< of hi and lo with HiLoLayout, of float32 columns in skinny_m_rs.cu
 };
+
+/// A launch's parameters but for the tensor maps and partials, by tiles of tile_n columns and
+/// stages of stage_k.
+inline SkinnyMParams params_of(const Problem& problem, const split::SplitOperand& a,
+                               const split::SplitOperand& b, int64_t tile_n, int64_t stage_k) {
+  const int64_t tiles = ceil_div(problem.N, tile_n);
+  return {
+      .a_map = {},
+      .b = b,
+      .a_metadata = SplitMetadata(a),
+      .b_metadata = SplitMetadata(b),
+      .epilogue = epilogue_of<float>(problem),
+      .strides = batch_strides(problem),
+      .partials = nullptr,
+      .k_slices = static_cast<unsigned>(a.k_slices),
+      .tiles = static_cast<unsigned>(tiles),
+      .total_tiles = static_cast<unsigned>(tiles * a.k_slices * inner_batch_count(problem)),
+      .rows = static_cast<int>(problem.M),
+      .stages = static_cast<int>(ceil_div(problem.K, stage_k)),
+      .k_blocks = static_cast<int>(ceil_div(problem.K, split::K_BLOCK)),
+      .a_rows = HiLoRows(a),
+      .b_map = {},
+  };
+}
+
+/// The fewest blocks that compute so many tiles without leaving room on an SM.
+inline int64_t min_blocks(int64_t total_tiles, int blocks_per_sm, const Device& device) {
+  const int64_t resident_blocks = int64_t{blocks_per_sm} * device.sm_count;
+  return std::max(std::min(total_tiles, resident_blocks),
+                  ceil_div(total_tiles, int64_t{MAX_TILES}));
+}
 
 /// What a block's threads record until the block has gone through all its tiles.
 struct RecomputeFlags {

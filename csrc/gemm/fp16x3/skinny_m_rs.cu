@@ -23,8 +23,6 @@
 // kernels.
 //
 // What may be changed: the tiles and stages (RsConfig) do not change the results.
-#include <algorithm>
-
 #include "device/pdl.h"
 #include "device/target.h"
 #include "device/wgmma.h"
@@ -311,35 +309,16 @@ __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, Config::THREADS
 template <typename Config>
 void launch_config(const Problem& problem, const SplitOperand& a, const SplitOperand& b,
                    const Device& device) {
-  const int64_t matrices = inner_batch_count(problem);
-  const int64_t tiles = ceil_div(problem.N, Config::TILE_N), total_tiles = tiles * matrices;
-  const int rows = static_cast<int>(problem.M);
-  const int64_t b_matrices = b.batch_stride == 0 ? 1 : matrices;
+  const int64_t b_matrices = b.batch_stride == 0 ? 1 : inner_batch_count(problem);
   constexpr int BOX = ROW_BYTES / sizeof(float);
   const sm90::TensorShape b_shape =
       Config::K_MAJOR
           ? sm90::TensorShape{DType::f32, b.src, b.k, b.mn, b_matrices, b.mn_stride, b.batch_stride}
           : sm90::TensorShape{DType::f32, b.src, b.mn, b.k, b_matrices, b.k_stride, b.batch_stride};
-  const SkinnyMParams params{
-      .a_map = hi_lo_tensor_map(a, rows),
-      .b = b,
-      .a_metadata = SplitMetadata(a),
-      .b_metadata = SplitMetadata(b),
-      .epilogue = epilogue_of<float>(problem),
-      .strides = batch_strides(problem),
-      .partials = nullptr,
-      .k_slices = 1,
-      .tiles = static_cast<unsigned>(tiles),
-      .total_tiles = static_cast<unsigned>(total_tiles),
-      .rows = rows,
-      .stages = static_cast<int>(ceil_div(problem.K, RS_STAGE_K)),
-      .k_blocks = static_cast<int>(ceil_div(problem.K, split::K_BLOCK)),
-      .a_rows = HiLoRows(a),
-      .b_map = sm90::make_tensor_map(b_shape, BOX, Config::K_MAJOR ? Config::TILE_N : RS_STAGE_K),
-  };
-  const int64_t resident_blocks = int64_t{Config::BLOCKS_PER_SM} * device.sm_count;
-  const int64_t blocks =
-      std::max(std::min(total_tiles, resident_blocks), ceil_div(total_tiles, int64_t{MAX_TILES}));
+  SkinnyMParams params = params_of(problem, a, b, Config::TILE_N, RS_STAGE_K);
+  params.a_map = hi_lo_tensor_map(a, params.rows);
+  params.b_map = sm90::make_tensor_map(b_shape, BOX, Config::K_MAJOR ? Config::TILE_N : RS_STAGE_K);
+  const int64_t blocks = min_blocks(params.total_tiles, Config::BLOCKS_PER_SM, device);
   launch("fp16x3 skinny M by wgmma", skinny_m_rs_kernel<Config>,
          {blocks, {Config::THREADS}, Config::SMEM_BYTES, true}, device, params);
 }

@@ -7,7 +7,9 @@
 
 namespace smem::gemm::fp16x3::skinny_m::inline SMEM_BUILD {
 
-constexpr int ROW_BYTES = 128, WARPGROUP_COLS = 64, WARP_COLS = 16;
+using sm90::ROW_BYTES;
+
+constexpr int WARPGROUP_COLS = 64, WARP_COLS = 16;
 /// Of K, per stage: what is promoted at once.
 constexpr int RS_K_BLOCKS = PROMOTION_INTERVAL, RS_STAGE_K = RS_K_BLOCKS * split::K_BLOCK;
 

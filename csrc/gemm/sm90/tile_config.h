@@ -75,7 +75,7 @@ struct TileConfig {
   constexpr int consumer_warpgroups() const { return tile_m >= 128 ? 2 : 1; }
   constexpr int warpgroup_m() const { return tile_m / consumer_warpgroups(); }
   constexpr bool has_narrow_stages() const { return stage_n < tile_n; }
-  /// An MN-major A of tf32 needs wgmma_rs, of which no width is as narrow.
+  /// An MN-major A of tf32 goes through registers (wgmma_rs), with stages as wide as the tile.
   constexpr bool takes_mn_major_tf32() const { return !has_narrow_stages(); }
   /// Whether a thread has registers for a second set of accumulators, see accumulate_k in kernel.h.
   constexpr bool fits_second_accumulator() const { return tile_n <= 192; }
