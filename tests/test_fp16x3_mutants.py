@@ -174,6 +174,24 @@ MUTANTS = {
     "skinny: fragments without the swizzle": Mutant(
         MMA, "((lane / 8) ^ (lane % 8)) * 16", "(lane / 8) * 16", WRONG
     ),
+    "skinny: every power of two taken for a normal number": Mutant(
+        MMA, "are_small && is_small_exponent(scale.scale_exponent)", "are_small", WRONG
+    ),
+    "skinny: rows of a pair exchanged": Mutant(
+        MMA, "mma.value(r / 2, c * 2 + r % 2)", "mma.value(r / 2, c * 2 + 1 - r % 2)", WRONG
+    ),
+    "skinny: FALLBACK rows stored": Mutant(
+        MMA,
+        "if (is_special && (a.status[row] == FALLBACK",
+        "if (false && (a.status[row] == FALLBACK",
+        WRONG,
+    ),
+    "skinny: preactivation of every second row": Mutant(
+        MMA,
+        "for (int i = 0; i < ROWS * 2; ++i) {\n    const int64_t",
+        "for (int i = 0; i < ROWS * 2; i += 2) {\n    const int64_t",
+        WRONG,
+    ),
     "skinny: a copy not waited for": Mutant(
         PRODUCER, "cp_async_wait<LOAD_STAGES - 1>();", "cp_async_wait<LOAD_STAGES>();", WRONG
     ),
@@ -234,6 +252,18 @@ MUTANTS = {
     "columns: A is not expected": Mutant(RS, "Config::B_BYTES + RS_K_BLOCKS *", "0 *", ""),
     "columns: wgmmas not waited for": Mutant(RS, "warpgroup_wait<0>();", "", ""),
     "columns: no wgmma fence": Mutant(RS, "    warpgroup_arrive();", "", FENCE),
+    "columns: the first step not waited for": Mutant(
+        RS, "        mma.finish(fragments[0]);\n", "", ""
+    ),
+    "columns: both steps by the same rows": Mutant(
+        RS, "a_desc + descriptor_units(Config::A_K_BLOCK_BYTES)", "a_desc", WRONG
+    ),
+    "columns: the first k block twice": Mutant(
+        RS,
+        "split.split(elements, 1, fragments[1]);",
+        "split.split(elements, 0, fragments[1]);",
+        WRONG,
+    ),
     "columns: hi times lo left out": Mutant(
         RS, "wgmma_rs<half, Config::TILE_M>(cross_accum, b.hi[i], a_lo, 1);", "", WRONG
     ),

@@ -162,6 +162,7 @@ int main() {
                         {"split-K", 70, 16, 2048, 0, true, true},
                         {"skinny", 13, 72, 900, 0, true, true},
                         {"skinny, growing", 13, 40, 900, 6, false, false},
+                        {"skinny, small", 13, 40, 900, 0, false, false, false, 1, 0, -65},
                         {"again", 13, 40, 900, 25, false, false},
                         {"kept", 13, 72, 900, 6, true, true, true},
                         {"kept, split-K", 9, 16, 2048, 0, true, true, true},

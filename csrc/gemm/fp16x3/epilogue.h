@@ -65,11 +65,9 @@ class SplitEpilogue {
     for (const unsigned of_col : col_status_) status |= of_col;
     status = __reduce_or_sync(~0u, status);
     stage(accum, staged);
-    // The sum of two such exponents is that of a normal power of two.
-    const auto is_small = [](int exponent) { return -63 <= exponent && exponent <= 63; };
-    bool are_small = is_small(row_exponent_);
+    bool are_small = is_small_exponent(row_exponent_);
 #pragma unroll
-    for (const int exponent : col_exponents_) are_small = are_small && is_small(exponent);
+    for (const int exponent : col_exponents_) are_small = are_small && is_small_exponent(exponent);
     const bool has_outliers = is_scaled_ && (status & ONE_OUTLIER) != 0;
     if (has_outliers || !__all_sync(~0u, are_small) || (!is_plain_ && !calls_activation_)) {
       write_any(staged, has_outliers);

@@ -25,6 +25,7 @@
 #include "gemm/batch.h"
 #include "gemm/epilogue_params.h"
 #include "gemm/fp16x3/fallback_element.h"
+#include "gemm/fp16x3/lane_output.h"
 #include "gemm/fp16x3/linear_combination.h"
 #include "gemm/fp16x3/promotion.h"
 #include "gemm/fp16x3/register_split.h"
@@ -213,43 +214,6 @@ __device__ __forceinline__ void store_any(const ShortKParams& params,
                        ? fallback_element</*ROLLED=*/true>(a, r, b, c, static_cast<int>(params.a.k))
                        : add_outlier_products(a, r, b, c, elements[i]));
   }
-}
-
-/// A lane's 2 columns and 2 rows of out, or what is left of them.
-struct LaneOutput {
-  float* to;
-  int64_t row_stride, col_stride;
-  int rows, cols;
-  bool wide;  ///< both columns exist and are a vector
-
-  /// Stores them; element i is in column i / 2 and row i % 2.
-  __device__ __forceinline__ void store(const Vector<float, 4>& values) const {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (i >= rows) return;
-      float* const row = to + i * row_stride;
-      if (wide) {
-        store_global_vector<2>(row, {values.lane[i], values.lane[i + 2]});
-        continue;
-      }
-#pragma unroll
-      for (int j = 0; j < LANE_ROWS; ++j) {
-        if (j < cols) row[j * col_stride] = values.lane[i + 2 * j];
-      }
-    }
-  }
-};
-
-/// Stores to `pre`, which may be null, and what the activation makes of it to out. Not inlined: the
-/// activations would be most of the kernel's code, and a short product waits for its code.
-__device__ __noinline__ void store_activated(LaneOutput out, float* pre, Vector<float, 4> values,
-                                             Activation activation) {
-  if (pre) {
-    LaneOutput before = out;
-    before.to = pre;
-    before.store(values);
-  }
-  out.store(activate_all<false>(activation, values));
 }
 
 /// The epilogue of a lane's 2 columns that adds a bias at most before the activation, where there

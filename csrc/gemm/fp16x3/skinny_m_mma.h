@@ -6,6 +6,7 @@
 #include "device/mma.h"
 #include "device/speculative_load.h"
 #include "gemm/fp16x3/fallback_element.h"
+#include "gemm/fp16x3/lane_output.h"
 #include "gemm/fp16x3/linear_combination.h"
 #include "gemm/fp16x3/skinny_m_params.h"
 
@@ -188,6 +189,77 @@ __device__ __forceinline__ void load_row_scales(const SplitMetadata& a, int firs
   }
 }
 
+/// Where a lane's accumulators go, and the exponents by which they are scaled: accumulator i of row
+/// tile t to column i / 2 and, from `row` on, to row 8 t + i % 2.
+template <int ROWS>
+struct LaneTile {
+  int row;
+  int64_t cols[2];
+  int row_exponents[ROWS], col_exponents[2];
+
+  /// Stores them by an epilogue that adds a bias at most before the activation. The sum of two
+  /// exponents is a normal number's. `pre` may be null.
+  template <typename Mma>
+  __device__ __forceinline__ void store(const Mma& mma, const Matrix<float>& out, float* pre,
+                                        const float (&bias)[2], Activation activation) const {
+    const bool has_relu = activation == Activation::relu;
+    const bool has_relu_at_most = !pre && (has_relu || activation == Activation::none);
+    LaneOutput output{out.at(row, cols[0]),
+                      out.row_stride,
+                      (cols[1] - cols[0]) * out.col_stride,
+                      static_cast<int>(out.rows) - row,
+                      (cols[0] < out.cols) + (cols[1] < out.cols),
+                      false};
+    if (pre) pre += output.to - out.data;
+#pragma unroll
+    for (int t = 0; t < ROWS / 2; ++t) {
+      Vector<float, 4> values;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int exponent = row_exponents[t * 2 + i % 2] + col_exponents[i / 2];
+        float& value = values.lane[i];
+        value = rounded_product(mma.value(t, i), split::power_of_two(exponent)) + bias[i / 2];
+        if (has_relu_at_most && has_relu) value = activate(Activation::relu, value);
+      }
+      if (has_relu_at_most) {
+        output.store(values);
+      } else {
+        store_activated(output, pre, values, activation);
+      }
+      output.rows -= MMA_ROWS;
+      output.to += MMA_ROWS * out.row_stride;
+      if (pre) pre += MMA_ROWS * out.row_stride;
+    }
+  }
+
+  /// Stores them by any epilogue, with the products of outliers if `is_special`, but not those of
+  /// FALLBACK rows and columns. The loop is rolled, because copies would be much code.
+  template <typename Mma>
+  __device__ __forceinline__ void store_any(const Mma& mma, const Epilogue<float>& epilogue,
+                                            const SplitMetadata& a, const SplitMetadata& b,
+                                            bool is_special) const {
+    // Copies, which are indexed, so that the originals can be in registers.
+    float values[ROWS * 2];
+    int exponents[ROWS];
+#pragma unroll
+    for (int i = 0; i < ROWS * 2; ++i) values[i] = mma.value(i / 4, i % 4);
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) exponents[r] = row_exponents[r];
+#pragma unroll 1
+    for (int i = 0; i < ROWS * 2; ++i) {
+      const int element_row = row + i / 4 * MMA_ROWS + i % 2, c = i / 2 % 2;
+      const int64_t col = cols[c];
+      if (!epilogue.out.contains(element_row, col)) continue;
+      float value = scale_by_exponent(values[i], exponents[i / 4 * 2 + i % 2] + col_exponents[c]);
+      if (is_special) {
+        if (a.status[element_row] == FALLBACK || b.status[col] == FALLBACK) continue;
+        value = add_outlier_products(a, element_row, b, col, value);
+      }
+      epilogue.store(element_row, col, value);
+    }
+  }
+};
+
 /// Applies the epilogue to a warp's accumulators and stores them, except those of FALLBACK rows and
 /// columns, which it flags. With split-K it stores all of them to the slice's partials instead.
 /// `mma` has the warp's first row, and a lane's columns and their packed RowScales; `row_scales`
@@ -198,63 +270,45 @@ __device__ __forceinline__ void write(const Mma& mma, const SkinnyMParams& param
                                       const int64_t (&cols)[2],
                                       const int (&row_scales)[Config::ROW_TILES * 2],
                                       uint32_t& has_fallback) {
-  constexpr int ACCUMS = Config::ROW_TILES * 4;
-  constexpr bool SPLIT_K = Config::BLayout::SPLIT_K;
+  constexpr int ROWS = Config::ROW_TILES * 2;
+  const bool is_partial = Config::BLayout::SPLIT_K && params.partials;
+  LaneTile<ROWS> tile{
+      first_row + static_cast<int>(threadIdx.x % 4) * 2, {cols[0], cols[1]}, {}, {}};
+  int status = split::REPRESENTABLE;
+  bool are_small = true;
+  const auto exponent_of = [&](int packed_scale) {
+    const auto scale = RowScale::unpack(packed_scale);
+    status |= scale.status;
+    if (is_partial) return 0;
+    are_small = are_small && is_small_exponent(scale.scale_exponent);
+    return -scale.scale_exponent;
+  };
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) tile.row_exponents[r] = exponent_of(row_scales[r]);
+#pragma unroll
+  for (int c = 0; c < 2; ++c) tile.col_exponents[c] = exponent_of(mma.packed_scales[c]);
+  if (status & FALLBACK) has_fallback = 1;
   const auto epilogue = epilogue_at_batch(params.epilogue, params.strides, slice.batch);
-  const int lane = threadIdx.x % WARP;
-  const auto row_of = [&](int i) { return first_row + i / 4 * MMA_ROWS + lane % 4 * 2 + i % 2; };
-  const auto col_of = [&](int i) { return cols[i / 2 % 2]; };
-  float values[ACCUMS];
-  bool is_special = false;  // an outlier or FALLBACK
+  const bool is_special = __any_sync(~0u, status != split::REPRESENTABLE);
+  const bool is_common = !is_special && __all_sync(~0u, are_small) && only_adds_bias(epilogue);
+  if (!is_partial && !is_common) {
+    return tile.store_any(mma, epilogue, metadata_at(params.a_metadata, slice.batch),
+                          metadata_at(params.b_metadata, slice.batch), is_special);
+  }
+  float bias[2];
 #pragma unroll
-  for (int i = 0; i < ACCUMS; ++i) {
-    const auto row = RowScale::unpack(row_scales[i / 4 * 2 + i % 2]);
-    const auto col = RowScale::unpack(mma.packed_scales[i / 2 % 2]);
-    values[i] = mma.value(i / 4, i % 4);
-    if (!SPLIT_K || !params.partials) {
-      values[i] = scale_by_exponent(values[i], -(row.scale_exponent + col.scale_exponent));
-    } else if (row.status == FALLBACK || col.status == FALLBACK) {
-      has_fallback = 1;
-    }
-    is_special |= row.status != split::REPRESENTABLE || col.status != split::REPRESENTABLE;
+  for (int c = 0; c < 2; ++c) {
+    const bool has_bias = !is_partial && epilogue.bias && cols[c] < epilogue.out.cols;
+    // -0 is the neutral element of addition.
+    bias[c] = has_bias ? epilogue.bias[cols[c] * epilogue.bias_stride] : -0.0f;
   }
-  if (SPLIT_K && params.partials) {
-    const int64_t out_cols = epilogue.out.cols;
-#pragma unroll
-    for (int i = 0; i < ACCUMS; ++i) {
-      const int64_t row = row_of(i), col = col_of(i);
-      if (row < params.rows && col < out_cols) {
-        params.partials[(int64_t{slice.index} * params.rows + row) * out_cols + col] = values[i];
-      }
-    }
-    return;
+  Matrix<float> out = epilogue.out;
+  if (is_partial) {
+    out = {params.partials + int64_t{slice.index} * params.rows * out.cols, params.rows, out.cols,
+           out.cols, 1};
   }
-  is_special = __any_sync(~0u, is_special);
-  if (!is_special && is_bias_relu(epilogue)) {
-#pragma unroll
-    for (int i = 0; i < ACCUMS; ++i) {
-      const int row = row_of(i);
-      const int64_t col = col_of(i);
-      if (!epilogue.out.contains(row, col)) continue;
-      epilogue.out(row, col) = apply_bias_relu(epilogue, col, values[i]);
-    }
-    return;
-  }
-  const SplitMetadata a = metadata_at(params.a_metadata, slice.batch);
-  const SplitMetadata b = metadata_at(params.b_metadata, slice.batch);
-  // The loop is rolled, because ACCUMS copies of the activations would be much code.
-#pragma unroll 1
-  for (int i = 0; i < ACCUMS; ++i) {
-    const int row = row_of(i);
-    const int64_t col = col_of(i);
-    if (row >= epilogue.out.rows || col >= epilogue.out.cols) continue;
-    if (is_special && (a.status[row] == FALLBACK || b.status[col] == FALLBACK)) {
-      has_fallback = 1;
-    } else {
-      epilogue.store(row, col,
-                     is_special ? add_outlier_products(a, row, b, col, values[i]) : values[i]);
-    }
-  }
+  tile.store(mma, out, is_partial ? nullptr : epilogue.pre.data, bias,
+             is_partial ? Activation::none : epilogue.activation);
 }
 
 /// Computes the elements of a tile's FALLBACK rows and columns by FMAs, in the order of the SIMT

@@ -60,6 +60,11 @@ __device__ __forceinline__ SplitMetadata metadata_at(SplitMetadata metadata, int
   return metadata;
 }
 
+/// Whether the sum of two such exponents is that of a normal power of two.
+__device__ __forceinline__ bool is_small_exponent(int exponent) {
+  return -63 <= exponent && exponent <= 63;
+}
+
 /// x * 2^exponent in two steps, because 2^exponent itself may be outside float32's range.
 __device__ __forceinline__ float scale_by_exponent(float x, int exponent) {
   exponent = min(max(exponent, -252), 254);
