@@ -28,6 +28,7 @@ from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant
     RS,
     RS_PARAMS,
     FRAGMENTS,
+    LANE_OUTPUT,
 ) = (
     f"gemm/fp16x3/{name}"
     for name in (
@@ -35,7 +36,7 @@ from mutants import DEADLOCK, FENCE, TOO_EARLY, WRONG, Mutant
         *("skinny_m_kernel.h", "skinny_m_mma.h", "split_producer.h", "running_scale.h"),
         *("gemm_tiles.h", "gemm_sm80.cu", "gemm_sm80_params.h", "hi_lo_producer.h"),
         *("raw_ring.h", "short_k.cu", "register_split.h"),
-        *("skinny_m_rs.cu", "skinny_m_rs_params.h", "fragment_split.h"),
+        *("skinny_m_rs.cu", "skinny_m_rs_params.h", "fragment_split.h", "lane_output.h"),
     )
 )
 SCHEDULER = "gemm/dynamic_scheduler.h"
@@ -177,20 +178,14 @@ MUTANTS = {
     "skinny: every power of two taken for a normal number": Mutant(
         MMA, "are_small && is_small_exponent(scale.scale_exponent)", "are_small", WRONG
     ),
-    "skinny: rows of a pair exchanged": Mutant(
-        MMA, "mma.value(r / 2, c * 2 + r % 2)", "mma.value(r / 2, c * 2 + 1 - r % 2)", WRONG
+    "skinny: one power of two for two rows": Mutant(
+        MMA, "row_exponents[t * 2 + i % 2] + col", "row_exponents[t * 2] + col", WRONG
     ),
     "skinny: FALLBACK rows stored": Mutant(
-        MMA,
-        "if (is_special && (a.status[row] == FALLBACK",
-        "if (false && (a.status[row] == FALLBACK",
-        WRONG,
+        MMA, "a.status[element_row] == FALLBACK || b.status[col] == FALLBACK", "false", WRONG
     ),
-    "skinny: preactivation of every second row": Mutant(
-        MMA,
-        "for (int i = 0; i < ROWS * 2; ++i) {\n    const int64_t",
-        "for (int i = 0; i < ROWS * 2; i += 2) {\n    const int64_t",
-        WRONG,
+    "skinny: a lane's columns exchanged": Mutant(
+        LANE_OUTPUT, "values.lane[i + 2 * j]", "values.lane[i + 2 - 2 * j]", WRONG
     ),
     "skinny: a copy not waited for": Mutant(
         PRODUCER, "cp_async_wait<LOAD_STAGES - 1>();", "cp_async_wait<LOAD_STAGES>();", WRONG

@@ -53,7 +53,7 @@ struct HiLoFragments {
   }
 };
 
-/// A lane's columns while they are split, K_BLOCKS k blocks at a time.
+/// A lane's columns while they are split. It takes K_BLOCKS k blocks at a time.
 template <int K_BLOCKS>
 class FragmentSplit {
  public:
@@ -108,12 +108,20 @@ class FragmentSplit {
     return is_unusual;
   }
 
-  __device__ __forceinline__ void split(const Elements& elements,
-                                        HiLoFragments<K_BLOCKS>& fragments) const {
+  /// Splits the elements of some of the k blocks, from `first` on.
+  template <int COUNT>
+  __device__ __forceinline__ void split(const Elements& elements, int first,
+                                        HiLoFragments<COUNT>& fragments) const {
+    constexpr int SIZE = COUNT * K_BLOCK_ELEMENTS;
 #pragma unroll
     for (int c = 0; c < LANE_COLS; ++c) {
-      Vector<half, K_BLOCKS * K_BLOCK_ELEMENTS> hi, lo;
-      split_represented(elements[c], running_[c].scale_exponent, hi, lo);
+      Vector<float, SIZE> part;
+#pragma unroll
+      for (int i = 0; i < SIZE; ++i) {
+        part.lane[i] = elements[c].lane[first * K_BLOCK_ELEMENTS + i];
+      }
+      Vector<half, SIZE> hi, lo;
+      split_represented(part, running_[c].scale_exponent, hi, lo);
       fragments.set(c, hi, lo);
     }
   }

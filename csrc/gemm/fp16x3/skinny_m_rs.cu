@@ -6,9 +6,11 @@
 //   load warp     | wait empty[s] | TMA: float32 columns of B, hi and lo of A's rows -> stage s |
 //   warpgroups      wait full[s] | columns -> registers, split | wgmma, promote | arrive empty[s]
 //
-// wgmma's 64 rows are columns of B, its n are rows of A. While the tensor cores multiply some k
-// blocks, the warpgroup loads the next ones and finds their scales. It splits them afterwards: with
-// fragments of both in registers, its loop was twice as long, and no faster.
+// wgmma's 64 rows are columns of B, its n are rows of A. While the tensor cores multiply a stage,
+// the warpgroup loads the next one and finds its scales. For up to 32 rows it splits that
+// afterwards: with fragments of both in registers, its loop was twice as long, and no faster. For
+// 64 rows it multiplies the k blocks of a stage one after the other, and splits each during the
+// products of the one before: 0.88 of the time at 28,672 columns of 4096.
 //
 // A tile has 64 columns per warpgroup. A tile with a warp whose columns turn out to have been split
 // by a wrong scale is computed again after the block's other tiles: its columns are read for their
@@ -24,6 +26,7 @@
 //
 // What may be changed: the tiles and stages (RsConfig) do not change the results.
 #include "device/pdl.h"
+#include "device/prefetch_params.h"
 #include "device/target.h"
 #include "device/wgmma.h"
 #include "gemm/batch.h"
@@ -95,25 +98,20 @@ __device__ __forceinline__ void load(const SkinnyMParams& params, const RsSmem<C
 }
 
 /// The accumulators of a warpgroup's tile, for the lane's two columns and all rows: accumulator i
-/// of row tile t is in column i / 2 and in row 8 t + 2 (lane % 4) + i % 2.
+/// of row tile t is in column i / 2 and in row 8 t + 2 (lane % 4) + i % 2. The arrays are variables
+/// of their own: members that are used in so many places nvcc kept in memory.
 template <typename Config>
 struct RsAccumulators {
-  static constexpr int COUNT = Config::ROW_TILES * 4;
-  static constexpr int K_BLOCKS = Config::K_BLOCKS;
-  float k_block_accum[K_BLOCKS][COUNT] = {};
-  float cross_accum[COUNT] = {}, accum[COUNT] = {}, totals[COUNT] = {};
+  static constexpr int COUNT = Config::ACCUMS, K_BLOCKS = Config::K_BLOCKS;
+  float (&k_block_accum)[K_BLOCKS][COUNT];
+  float (&cross_accum)[COUNT], (&accum)[COUNT], (&totals)[COUNT];
   int packed_scales[LANE_COLS];
 
   /// Starts the products of K_BLOCKS k blocks. `a` is the low word of A's descriptor.
   __device__ __forceinline__ void issue(HiLoFragments<K_BLOCKS>& b, uint32_t a) {
     constexpr uint32_t LO = descriptor_units(K_BLOCK_BYTES / 2);
     constexpr int K16 = split::K_BLOCK / 16;
-#pragma unroll
-    for (int i = 0; i < K_BLOCKS * K16; ++i) {
-      warpgroup_fence_operand(b.hi[i]);
-      warpgroup_fence_operand(b.lo[i]);
-    }
-    fence_accumulators();
+    fence_operands(b);
     warpgroup_arrive();
 #pragma unroll
     for (int i = 0; i < K_BLOCKS * K16; ++i) {
@@ -127,10 +125,10 @@ struct RsAccumulators {
     warpgroup_commit_batch();
   }
 
-  /// Waits for the products and adds them.
-  __device__ __forceinline__ void finish() {
+  /// Waits for the products with `b`, and adds them.
+  __device__ __forceinline__ void finish(HiLoFragments<K_BLOCKS>& b) {
     warpgroup_wait<0>();
-    fence_accumulators();
+    fence_operands(b);
 #pragma unroll
     for (int k_block = 0; k_block < K_BLOCKS; ++k_block) {
 #pragma unroll
@@ -165,7 +163,13 @@ struct RsAccumulators {
   }
 
  private:
-  __device__ __forceinline__ void fence_accumulators() {
+  /// Registers that the tensor cores read or write.
+  __device__ __forceinline__ void fence_operands(HiLoFragments<K_BLOCKS>& b) {
+#pragma unroll
+    for (int i = 0; i < K_BLOCKS * (split::K_BLOCK / 16); ++i) {
+      warpgroup_fence_operand(b.hi[i]);
+      warpgroup_fence_operand(b.lo[i]);
+    }
 #pragma unroll
     for (auto& each : k_block_accum) warpgroup_fence_operand(each);
     warpgroup_fence_operand(cross_accum);
@@ -186,19 +190,15 @@ __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
     const int first_col = static_cast<int>(tile - slice.index * params.tiles) * Config::TILE_N;
     const int cols[] = {first_col + lane.cols[0], first_col + lane.cols[1]};
     const SplitOperand& b = params.b;
-    constexpr int K_BLOCKS = Config::K_BLOCKS, STEPS = RS_K_BLOCKS / K_BLOCKS;
-    FragmentSplit<K_BLOCKS> split(b, b.src + slice.batch * b.batch_stride, slice.batch * b.mn,
-                                  cols);
-    LaneElements<K_BLOCKS> elements;
+    FragmentSplit<RS_K_BLOCKS> split(b, b.src + slice.batch * b.batch_stride, slice.batch * b.mn,
+                                     cols);
+    LaneElements<RS_K_BLOCKS> elements;
     int previous_stage = 0;
     if (recompute) {
       for (int k_stage = 0; k_stage < params.stages; ++k_stage, pipeline.next()) {
         smem.full[pipeline.stage].wait(pipeline.parity);
-#pragma unroll
-        for (int i = 0; i < STEPS; ++i) {
-          lane.load(smem.b(pipeline.stage), i * K_BLOCKS, elements);
-          split.measure(elements);
-        }
+        lane.load(smem.b(pipeline.stage), elements);
+        split.measure(elements);
         // A stage later, because an arrival does not wait for loads under way.
         __syncwarp();
         if (is_first_lane && k_stage > 0) smem.empty[previous_stage].arrive();
@@ -209,11 +209,14 @@ __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
       if (is_first_lane) smem.empty[previous_stage].arrive();
     }
 
-    RsAccumulators<Config> mma;
-    HiLoFragments<K_BLOCKS> fragments;
+    constexpr int STEPS = Config::STEPS, K_BLOCKS = Config::K_BLOCKS, ACCUMS = Config::ACCUMS;
+    float k_block_accum[K_BLOCKS][ACCUMS] = {}, cross_accum[ACCUMS] = {}, accum[ACCUMS] = {};
+    float totals[ACCUMS] = {};
+    RsAccumulators<Config> mma{k_block_accum, cross_accum, accum, totals};
+    HiLoFragments<K_BLOCKS> fragments[STEPS];
     // Before the first stage it adds zeros: without a condition, nvcc sees that no wgmma runs.
     const auto finish_stage = [&](int k_stage) {
-      mma.finish();
+      mma.finish(fragments[STEPS - 1]);
       mma.promote_group((k_stage + PROMOTION_GROUPS) % PROMOTION_GROUPS, cols);
       if (is_first_lane && k_stage >= 0) smem.empty[previous_stage].arrive();
     };
@@ -222,20 +225,18 @@ __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
       smem.full[pipeline.stage].wait(pipeline.parity);
       const uint32_t a_desc =
           warp_uniform(a_desc0 + pipeline.stage * descriptor_units(Config::STAGE_BYTES));
-#pragma unroll 1
-      for (int i = 0; i < STEPS; ++i) {
-        lane.load(smem.b(pipeline.stage), i * K_BLOCKS, elements);
-        float factors[LANE_COLS];
-        const int k = k_stage * RS_STAGE_K + i * K_BLOCKS * split::K_BLOCK;
-        const bool rescales = split.update(elements, k, factors);
-        if (i == 0) {
-          finish_stage(k_stage - 1);
-        } else {
-          mma.finish();
-        }
-        if (rescales) mma.rescale(factors);
-        split.split(elements, fragments);
-        mma.issue(fragments, a_desc + i * K_BLOCKS * descriptor_units(Config::A_K_BLOCK_BYTES));
+      lane.load(smem.b(pipeline.stage), elements);
+      float factors[LANE_COLS];
+      const bool rescales = split.update(elements, k_stage * RS_STAGE_K, factors);
+      if constexpr (STEPS > 1) split.split(elements, 0, fragments[0]);
+      finish_stage(k_stage - 1);
+      if (rescales) mma.rescale(factors);
+      if constexpr (STEPS == 1) split.split(elements, 0, fragments[0]);
+      mma.issue(fragments[0], a_desc);
+      if constexpr (STEPS == 2) {
+        split.split(elements, 1, fragments[1]);
+        mma.finish(fragments[0]);
+        mma.issue(fragments[1], a_desc + descriptor_units(Config::A_K_BLOCK_BYTES));
       }
       previous_stage = pipeline.stage;
       pipeline.next();
@@ -258,6 +259,7 @@ __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
 /// A block's tiles.
 template <typename Config>
 __device__ __forceinline__ void run(const SkinnyMParams& params) {
+  prefetch_param(params);
   const RsSmem<Config> smem;
   for (unsigned i = threadIdx.x; i < sizeof(TileFlags) / sizeof(uint32_t); i += Config::THREADS) {
     reinterpret_cast<uint32_t*>(smem.flags)[i] = 0;
@@ -319,8 +321,13 @@ void launch_config(const Problem& problem, const SplitOperand& a, const SplitOpe
   params.a_map = hi_lo_tensor_map(a, params.rows);
   params.b_map = sm90::make_tensor_map(b_shape, BOX, Config::K_MAJOR ? Config::TILE_N : RS_STAGE_K);
   const int64_t blocks = min_blocks(params.total_tiles, Config::BLOCKS_PER_SM, device);
+  // Where there is no more than a block for each SM, none has a second: with a part of the shared
+  // memory 8192 columns of 28,672 took 1.4 times as long.
+  const size_t smem_bytes = blocks > device.sm_count
+                                ? Config::SMEM_BYTES
+                                : size_t{sm90::SHARED_BYTES} - size_t{RESERVED_SMEM_BYTES};
   launch("fp16x3 skinny M by wgmma", skinny_m_rs_kernel<Config>,
-         {blocks, {Config::THREADS}, Config::SMEM_BYTES, true}, device, params);
+         {blocks, {Config::THREADS}, smem_bytes, true}, device, params);
 }
 
 template <bool K_MAJOR>
@@ -340,17 +347,21 @@ bool can_load_by_tma(const SplitOperand& b) {
 
 }  // namespace
 
-// The limits are those of 490 random problems on an H200. An SM has 128 columns at a time. So the
-// kernel needs as many tiles as SMs, or three quarters where the others split slowly, and with a
-// K-major B, which they split faster, a last wave that leaves not too many SMs idle.
+// The limits are those of 490 random problems on an H200, and of 190 with at most as many tiles as
+// SMs. An SM has 128 columns at a time. So with fewer tiles than SMs the kernel is the faster one
+// where the others split slowly, an MN-major B above all, and with more tiles, where a K-major B
+// has a last wave that leaves not too many SMs idle.
 bool is_fastest_by_rs(const Problem& problem, const SplitOperand& b, const Device& device) {
   if (b.k_slices > 1 || !can_load_by_tma(b)) return false;
   const bool is_k_major = split::can_vectorize_along_k(b);
   const int64_t tiles = ceil_div(problem.N, WARPGROUP_COLS) * inner_batch_count(problem);
   const int64_t tiles_per_wave = 2 * device.sm_count;
   if (tiles <= tiles_per_wave) {
-    const bool others_are_slow = problem.M <= 32 && (!is_k_major || problem.M > 16);
-    return tiles >= (others_are_slow ? device.sm_count * 3 / 4 : device.sm_count);
+    int64_t eighths_of_sms = problem.M <= 8 ? 5 : 4;
+    if (is_k_major) {
+      eighths_of_sms = problem.M <= 8 || problem.M > 32 ? 8 : problem.M <= 16 ? 7 : 5;
+    }
+    return tiles * 8 >= device.sm_count * eighths_of_sms;
   }
   const int64_t room = round_up(tiles, tiles_per_wave);
   return !is_k_major || tiles * 100 >= room * (problem.M <= 16 ? 75 : 55);

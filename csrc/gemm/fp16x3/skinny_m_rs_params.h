@@ -28,8 +28,9 @@ struct RsConfig {
   static constexpr int FALLBACK_THREADS = CONSUMER_THREADS;
   static constexpr int THREADS = (WARPGROUPS + 1) * WARPGROUP;
   static constexpr int BLOCKS_PER_SM = WARPGROUPS == 1 ? 2 : 1;
-  /// That a warpgroup splits, and multiplies, at once: registers are the limit.
-  static constexpr int K_BLOCKS = TILE_M <= 32 ? RS_K_BLOCKS : 1;
+  /// A warpgroup multiplies the k blocks of a stage in steps: registers are the limit.
+  static constexpr int STEPS = TILE_M <= 32 ? 1 : RS_K_BLOCKS, K_BLOCKS = RS_K_BLOCKS / STEPS;
+  static constexpr int ACCUMS = ROW_TILES * 4;  ///< of each kind, per thread
   static constexpr int LOAD_REGISTERS = 24, REGISTERS = WARPGROUPS == 1 ? 224 : 240;
   static constexpr int A_K_BLOCK_BYTES = TILE_M * K_BLOCK_BYTES;
   static constexpr int B_BYTES = TILE_N * RS_STAGE_K * int{sizeof(float)};
@@ -108,17 +109,16 @@ struct LaneElementsInStage {
     }
   }
 
-  /// Loads the elements of K_BLOCKS k blocks.
-  __device__ __forceinline__ void load(const unsigned char* stage, int k_block,
-                                       LaneElements<Config::K_BLOCKS>& elements) const {
+  __device__ __forceinline__ void load(const unsigned char* stage,
+                                       LaneElements<RS_K_BLOCKS>& elements) const {
     const auto pair_at = [&](int offset) {
       return *reinterpret_cast<const Vector<float, 2>*>(stage + offset);
     };
     int offset = offsets[0];
     opaque(offset);  // or the offset of each k would have a register of its own
 #pragma unroll
-    for (int i = 0; i < Config::K_BLOCKS * K_BLOCK_ELEMENTS; i += 2) {
-      const int block = k_block + i / K_BLOCK_ELEMENTS, k = fragment_k(i % K_BLOCK_ELEMENTS);
+    for (int i = 0; i < RS_K_BLOCKS * K_BLOCK_ELEMENTS; i += 2) {
+      const int block = i / K_BLOCK_ELEMENTS, k = fragment_k(i % K_BLOCK_ELEMENTS);
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         if constexpr (Config::K_MAJOR) {
