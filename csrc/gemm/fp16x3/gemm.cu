@@ -43,6 +43,7 @@
 #include "device/cluster.h"
 #include "device/dsmem.h"
 #include "device/pdl.h"
+#include "device/prefetch_params.h"
 #include "device/target.h"
 #include "device/wgmma.h"
 #include "gemm/fp16x3/gemm.h"
@@ -225,6 +226,7 @@ template <int TILE_N, int CLUSTER>
 __global__ void __launch_bounds__(launch_bound(TARGET_HAS_SM90A, THREADS), 1)
     fp16x3_gemm_kernel(const __grid_constant__ Fp16x3Params params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
+  prefetch_param(params);
   const Fp16x3Gemm<TileConfig<TILE_N, CLUSTER>> gemm{params};
   if (threadIdx.x == 0) {
     prefetch_tensor_map(params.a_map);

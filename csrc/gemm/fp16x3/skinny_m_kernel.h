@@ -36,6 +36,7 @@
 
 #include "device/cp_async.h"
 #include "device/pdl.h"
+#include "device/prefetch_params.h"
 #include "device/target.h"
 #include "gemm/batch.h"
 #include "gemm/fp16x3/skinny_m_mma.h"
@@ -206,6 +207,7 @@ __device__ __forceinline__ void multiply_tiles(const SkinnyMParams& params,
 /// A block's tiles.
 template <typename Config>
 __device__ __forceinline__ void run(const SkinnyMParams& params) {
+  prefetch_param(params);
   const SkinnyMSmem<Config> smem;
   if (threadIdx.x < sizeof(RecomputeFlags) / sizeof(uint32_t)) {
     reinterpret_cast<uint32_t*>(smem.flags)[threadIdx.x] = 0;

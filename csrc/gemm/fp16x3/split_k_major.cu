@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "device/pdl.h"
+#include "device/prefetch_params.h"
 #include "device/tile.h"
 #include "gemm/fp16x3/scale.h"
 #include "gemm/fp16x3/split_kernels.h"
@@ -45,6 +46,7 @@ template <bool VECTORIZED, int VECS, bool MULTI_SECTION>
 __global__ void __launch_bounds__(VECS < MAX_VECS ? BLOCK_THREADS : MAX_THREADS)
     split_k_major_kernel(const __grid_constant__ KMajorSplitParams params) {
   __shared__ Tile<uint32_t, 3, MAX_WARPS> warp_minmax;
+  prefetch_param(params);
   launch_dependent_grids();
   const SplitOperand& operand = params.operand;
   const int row_threads = 1 << params.log2_row_threads, lane = threadIdx.x % 32;

@@ -11,6 +11,7 @@
 #include <bit>
 
 #include "device/pdl.h"
+#include "device/prefetch_params.h"
 #include "gemm/fp16x3/split_fragment.h"
 #include "gemm/fp16x3/split_kernels.h"
 #include "gemm/fp16x3/split_shared_minmax.h"
@@ -35,6 +36,7 @@ template <bool VECTORIZED>
 __global__ void __launch_bounds__(MN_MAJOR_MAX_THREADS, 3)
     split_mn_major_kernel(const __grid_constant__ MnMajorSplitParams params) {
   __shared__ SharedMinMax<MN_MAJOR_MAX_WARPS, TILE_MN> warp_minmax;
+  prefetch_param(params);
   launch_dependent_grids();
   const SplitOperand& operand = params.operand;
   const int tile_threads = params.tile_threads, lane = threadIdx.x % 32;
