@@ -2,7 +2,6 @@
 // rows two neighbours, of two columns.
 #pragma once
 
-#include "device/tile.h"
 #include "device/vector.h"
 #include "gemm/activation.h"
 

@@ -30,6 +30,7 @@ struct RsConfig {
   static constexpr int BLOCKS_PER_SM = WARPGROUPS == 1 ? 2 : 1;
   /// A warpgroup multiplies the k blocks of a stage in steps: registers are the limit.
   static constexpr int STEPS = TILE_M <= 32 ? 1 : RS_K_BLOCKS, K_BLOCKS = RS_K_BLOCKS / STEPS;
+  static_assert(STEPS <= 2, "multiply_tiles writes out the steps of a stage");
   static constexpr int ACCUMS = ROW_TILES * 4;  ///< of each kind, per thread
   static constexpr int LOAD_REGISTERS = 24, REGISTERS = WARPGROUPS == 1 ? 224 : 240;
   static constexpr int A_K_BLOCK_BYTES = TILE_M * K_BLOCK_BYTES;
